@@ -1,0 +1,41 @@
+.DEFAULT_GOAL := help
+.PHONY: help demo test check proto schema clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+# Everything is installed into the checkout, at the exact versions of constraints.txt.
+$(STAMP): pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once)" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[collector,embedded,dev]'
+	@touch $@
+
+demo: $(STAMP) ## collector, agents in three regions and a simulated world, here and now (ARGS="--for 60s")
+	@$(BIN)/isochrone demo --folder .demo $(ARGS)
+
+test: $(STAMP) ## all tests; what cannot run here is skipped with the reason (ARGS="-k name")
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## lint, format, types, layering, generated code, README drift
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --cache-dir .cache/import-linter
+	$(BIN)/python tests/tools/proto_drift.py
+	$(BIN)/python tests/tools/readme_drift.py
+
+proto: $(STAMP) ## regenerate the code beside proto/isochrone_wire/v1/*.proto
+	@$(BIN)/python tests/tools/proto_drift.py --write
+
+schema: $(STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
+	@$(BIN)/python tests/tools/schema_picture.py --write
+
+clean: ## remove everything the other targets made
+	rm -rf $(VENV) .cache .demo .hypothesis .pytest_cache .ruff_cache dist build

@@ -1,0 +1,1 @@
+"""The instrument: bytes and instants become Samples."""

@@ -1,0 +1,52 @@
+"""A burst: many streams at once, as batch throughput is published. Pure: the samples of one burst in, figures out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from isochrone_wire.model import SECOND_US, Outcome, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """What a burst amounts to. `tokens_per_second` is of all streams together: the output tokens of those that
+    succeeded over the time from the first request sent to the last token. `slowest`, `median` and `fastest` are those
+    of single streams.
+    """
+
+    streams: int
+    succeeded: int
+    tokens_per_second: float | None
+    slowest_tokens_per_second: float | None
+    median_tokens_per_second: float | None
+    fastest_tokens_per_second: float | None
+    ttft_median_us: float | None
+    ttft_max_us: int | None
+
+
+def summarise(samples: Sequence[Sample]) -> Burst:
+    """The figures of one burst; `None` where no stream succeeded or none has a speed."""
+    fine = [sample for sample in samples if sample.outcome is Outcome.OK]
+    speeds = sorted(sample.tokens_per_second for sample in fine if sample.tokens_per_second is not None)
+    firsts = [sample.ttft_us for sample in fine if sample.ttft_us is not None]
+    return Burst(
+        streams=len(samples),
+        succeeded=len(fine),
+        tokens_per_second=_together(fine),
+        slowest_tokens_per_second=speeds[0] if speeds else None,
+        median_tokens_per_second=median(speeds) if speeds else None,
+        fastest_tokens_per_second=speeds[-1] if speeds else None,
+        ttft_median_us=median(firsts) if firsts else None,
+        ttft_max_us=max(firsts, default=None),
+    )
+
+
+def _together(fine: Sequence[Sample]) -> float | None:
+    if not fine:
+        return None
+    # One machine's wall clock over one burst: the only place where wall instants are subtracted, to the millisecond.
+    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in fine]
+    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, fine, strict=True)]
+    span_us = max(end_at) - min(sent_at)
+    tokens = sum(sample.output_tokens or 0 for sample in fine)
+    return tokens * SECOND_US / span_us if span_us > 0 else None

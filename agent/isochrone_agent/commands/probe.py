@@ -1,0 +1,143 @@
+"""`isochrone-agent probe`: measure one target now, with nothing but its address."""
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import Sequence
+
+import click
+
+from isochrone_agent import screen
+from isochrone_agent.clock import now_at
+from isochrone_agent.commands import options
+from isochrone_agent.commands.subject import Subject, find_subject
+from isochrone_agent.dialects import DIALECTS
+from isochrone_agent.errors import CredentialError
+from isochrone_agent.prober import Prober
+from isochrone_wire.model import DEFAULT_PROMPT, SECOND_US, Outcome, Sample, Target, Timeouts, Workload, target_id
+from isochrone_wire.plain import to_plain
+
+SCHEMA = "isochrone.probe/1"
+_GAP_SECONDS = 30.0
+_STREAM_SECONDS = 180.0
+
+
+@click.command("probe")
+@click.argument("what", metavar="[PROVIDER/MODEL]", required=False)
+@click.option("--base-url", metavar="URL", help="Where the API is; mostly ends in /v1.  [default: the provider's]")
+@click.option("--model", help="The model's name, as the API wants it, when no PROVIDER/MODEL is given.")
+@click.option(
+    "--dialect",
+    type=click.Choice(list(DIALECTS)),
+    help="The shape the API speaks.  [default: the provider's, or openai-chat]",
+)
+@click.option("--key-env", metavar="VARIABLE", help="Environment variable with the API key.  [default: the provider's]")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="How often, one by one.")
+@click.option("--prompt", default=DEFAULT_PROMPT, show_default=True, help="What to ask.")
+@click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(1), help="Longest answer to ask for.")
+@click.option("--effort", metavar="WORD", help="Reasoning effort to pin, such as low; not sent when left out.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    metavar="SECONDS",
+    help="To the first token.",
+)
+@options.connect_to
+@options.family
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(
+    *,
+    what: str | None,
+    base_url: str | None,
+    model: str | None,
+    dialect: str | None,
+    key_env: str | None,
+    runs: int,
+    prompt: str,
+    max_tokens: int,
+    effort: str | None,
+    timeout: float,
+    connect_to: tuple[str, ...],
+    family: str,
+    output: str,
+) -> None:
+    """Measure one target now: every phase of the connection, time to first token, tokens per second.
+
+    Each run opens its own connection. A provider of the catalogue needs nothing but its key; anything else is named
+    with --base-url and --model.
+
+    \b
+    Examples:
+      isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10
+      isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b
+    """
+    subject = find_subject(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
+    key = _key_from(subject.key_env)
+    workload = Workload(
+        prompt=prompt, max_output_tokens=max_tokens, reasoning_effort=effort, timeouts=_timeouts(timeout)
+    )
+    target = _target(subject, workload)
+    prober = Prober(vantage="here", tls=ssl.create_default_context(), dialling=options.dialling(connect_to, family))
+    talkative = output == "table"
+    if talkative:
+        click.echo(f"probing {target.model} at {target.base_url} ({target.dialect})\n\n{screen.heading()}")
+    samples = asyncio.run(_probe_runs(prober, target, runs, key=key, talkative=talkative))
+    _conclude(samples, talkative=talkative)
+    if all(sample.outcome is not Outcome.OK for sample in samples):
+        raise SystemExit(1)
+
+
+async def _probe_runs(prober: Prober, target: Target, runs: int, *, key: str | None, talkative: bool) -> list[Sample]:
+    samples = []
+    for number in range(1, runs + 1):
+        samples.append(await prober.probe(target, round_at=now_at(), key=key))
+        if talkative:
+            click.echo(screen.run_line(number, samples[-1]))
+    return samples
+
+
+def _conclude(samples: Sequence[Sample], *, talkative: bool) -> None:
+    if talkative:
+        click.echo("\n" + "\n".join([*screen.summary(samples), screen.LEGEND]))
+    else:
+        click.echo(json.dumps({"schema": SCHEMA, "samples": to_plain(samples)}, indent=2, ensure_ascii=False))
+
+
+def _timeouts(first_token_seconds: float) -> Timeouts:
+    return Timeouts(
+        first_token_us=round(first_token_seconds * SECOND_US),
+        gap_us=round(min(first_token_seconds, _GAP_SECONDS) * SECOND_US),
+        total_us=round((first_token_seconds + _STREAM_SECONDS) * SECOND_US),
+    )
+
+
+def _target(subject: Subject, workload: Workload) -> Target:
+    number = target_id(
+        provider=subject.provider,
+        model=subject.model,
+        base_url=subject.base_url,
+        dialect=subject.dialect,
+        workload=workload,
+    )
+    return Target(
+        id=number,
+        name=subject.model,
+        provider=subject.provider,
+        model=subject.model,
+        base_url=subject.base_url,
+        dialect=subject.dialect,
+        workload=workload,
+    )
+
+
+def _key_from(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        hint = f"export {variable}=…, or name another variable with --key-env"
+        raise CredentialError(f"the environment variable {variable} is not set", hint=hint)
+    return key

@@ -1,0 +1,119 @@
+"""Provider keys: named in the plan, kept here, sent only to the hosts they are meant for.
+
+`credentials.toml`, the agent's own file, says for each name where the key is and which hosts may have it:
+
+    [deepseek]
+    env = "DEEPSEEK_API_KEY"          # or: file = "/run/secrets/deepseek"
+    hosts = ["api.deepseek.com"]
+
+So a plan, whoever wrote it, cannot make an agent send a key anywhere else.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from isochrone_agent.errors import CredentialError
+from isochrone_wire.model import Target
+
+_FIELDS = ("env", "file", "hosts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """Where one key is found (an environment variable or a file) and the hosts it may be sent to."""
+
+    name: str
+    hosts: tuple[str, ...]
+    env: str | None = None
+    file: str | None = None
+
+    def may_go_to(self, target: Target) -> bool:
+        """Whether the target's host is one this key is meant for."""
+        return urlsplit(target.base_url).hostname in self.hosts
+
+    def read(self) -> str:
+        """The key itself. Raises `CredentialError` when it is not there."""
+        if self.env is not None:
+            key = os.environ.get(self.env, "").strip()
+            if not key:
+                raise CredentialError(f"the environment variable {self.env} is not set", hint=f"export {self.env}=…")
+            return key
+        path = Path(self.file or "")
+        try:
+            return path.read_text().strip()
+        except OSError as error:
+            hint = f"put the key into {path}, readable by the agent's user only"
+            raise CredentialError(f"the key file {path} cannot be read: {error.strerror}", hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The keys of this agent by credential name; never shown."""
+
+    credentials: Mapping[str, Credential] = field(default_factory=dict)
+
+    def key_for(self, target: Target) -> str | None:
+        """The key that `target` needs, or `None` when it needs none.
+
+        Raises `CredentialError` when it is missing, or when the target's host is not one the key is meant for.
+        """
+        if target.credential is None:
+            return None
+        credential = self.credentials.get(target.credential)
+        if credential is None:
+            known = ", ".join(sorted(self.credentials)) or "none"
+            hint = f"add a [{target.credential}] table to credentials.toml; known: {known}"
+            raise CredentialError(f"{target.name} needs the credential {target.credential!r}, unknown here", hint=hint)
+        if not credential.may_go_to(target):
+            host = urlsplit(target.base_url).hostname
+            hint = f"if {host} may have this key, add it to hosts under [{credential.name}] in credentials.toml"
+            raise CredentialError(f"{target.name} would send the credential {credential.name!r} to {host}", hint=hint)
+        return credential.read()
+
+
+def load_keyring(path: Path | None) -> Keyring:
+    """The keyring of a credentials file; empty without one. Raises `CredentialError` with all problems at once."""
+    if path is None:
+        return Keyring()
+    try:
+        tables = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise CredentialError(
+            f"{path} cannot be read: {error.strerror}", hint="see isochrone-agent run --help"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise CredentialError(f"{path} is not TOML: {error}", hint="see isochrone-agent run --help") from error
+    problems = [problem for name, table in tables.items() for problem in _problems(name, table)]
+    if problems:
+        raise CredentialError(f"{path}: {'; '.join(problems)}", hint="each table wants env or file, and hosts")
+    return Keyring({name: _credential(name, table) for name, table in tables.items()})
+
+
+def _problems(name: str, table: object) -> list[str]:
+    if not isinstance(table, dict):
+        return [f"{name} stands outside any [table]"]
+    unknown = [key for key in table if key not in _FIELDS]
+    problems = [f"[{name}] has an unknown key {key!r}{_nearest(key)}" for key in unknown]
+    if ("env" in table) == ("file" in table):
+        problems.append(f"[{name}] needs either env or file")
+    hosts = table.get("hosts")
+    if not (isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)):
+        problems.append(f"[{name}] needs hosts, a list of host names")
+    return problems
+
+
+def _nearest(key: str) -> str:
+    close = get_close_matches(key, _FIELDS, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _credential(name: str, table: dict[str, object]) -> Credential:
+    hosts = table["hosts"]
+    assert isinstance(hosts, list)
+    env, file = (str(table[kind]) if kind in table else None for kind in ("env", "file"))
+    return Credential(name=name, hosts=tuple(hosts), env=env, file=file)

@@ -1,0 +1,227 @@
+"""One probe: a request sent, a stream read, every read stamped at the socket, and a Sample of whatever came.
+
+The shell is boring on purpose: read, take the stamp of the read, decode, interpret, observe. It never retries and never
+raises for anything the other side does; a failed probe is a Sample.
+"""
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass, replace
+
+import httpcore
+
+from isochrone_agent.catalogue import quirks_of
+from isochrone_agent.clock import ClockPair, now_at, read_clocks
+from isochrone_agent.dialects import DIALECTS, Dialect, Request
+from isochrone_agent.dialects.base import in_band_failure, make_nonce, parse_json
+from isochrone_agent.headers import read_headers
+from isochrone_agent.measurement import IllegalSignal, Measurement, State
+from isochrone_agent.signals import Failed, Opened, Sent
+from isochrone_agent.sse import SseDecoder, SseOverflow
+from isochrone_agent.transport import ANYWHERE, Dialling, StampingBackend, Tap
+from isochrone_wire.model import SECOND_US, Outcome, Quality, Sample, Target, Timeouts
+
+MAX_RESPONSE_BYTES = 64 << 20
+MAX_ERROR_BYTES = 8 << 10
+MAX_TRAILER_US = 5 * SECOND_US
+LAG_NS = 5_000_000
+_STANDARD_HEADERS = {
+    "content-type": "application/json",
+    "accept": "text/event-stream",
+    # Compression would batch events, and with them their stamps.
+    "accept-encoding": "identity",
+    "user-agent": "isochrone-agent",
+}
+_NOT_A_STREAM = ("text/html", "application/json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prober:
+    """Probes targets from one vantage. `tls` is built once, outside every clock."""
+
+    vantage: str
+    tls: ssl.SSLContext
+    dialling: Dialling = ANYWHERE
+
+    async def probe(self, target: Target, *, round_at: int, key: str | None = None) -> Sample:
+        """Probe `target` once for the round at `round_at`, in microseconds since the epoch.
+
+        `key` goes into the request and nowhere else. Whatever the network or the provider do is in the sample.
+        """
+        dialect = DIALECTS[target.dialect]
+        nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage)
+        request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
+        tap, measurement = Tap(), Measurement()
+        dispatched = read_clocks()
+        exchange = _Exchange(dialect, measurement, tap, target.workload.timeouts)
+        async with self._pool(tap) as pool:
+            await exchange.run(pool, request)
+        sample = measurement.sample(
+            target_id=target.id,
+            round_at=round_at,
+            dispatched_at=dispatched.wall_at,
+            connection=tap.connection,
+            price=target.price,
+            quality=_quality(tap, dispatched, read_clocks()),
+        )
+        return _without_key(sample, key)
+
+    def _pool(self, tap: Tap) -> httpcore.AsyncConnectionPool:
+        backend = StampingBackend(tap, self.dialling)
+        return httpcore.AsyncConnectionPool(ssl_context=self.tls, network_backend=backend, max_connections=1)
+
+
+class _Exchange:
+    """One request and its stream: feeds what arrives to the measurement, and keeps the limits."""
+
+    def __init__(self, dialect: Dialect, measurement: Measurement, tap: Tap, timeouts: Timeouts) -> None:
+        self._dialect = dialect
+        self._measurement = measurement
+        self._tap = tap
+        self._timeouts = timeouts
+        self._decoder = SseDecoder()
+        self._received_bytes = 0
+        self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
+        self._limit_us = timeouts.total_us
+
+    async def run(self, pool: httpcore.AsyncConnectionPool, request: Request) -> None:
+        """Have the exchange; whatever goes wrong is observed as a failure."""
+        try:
+            async with asyncio.timeout_at(self._end_ns / 1e9) as guard:
+                self._tap.on_sent = lambda: self._allow(guard, self._timeouts.first_token_us)
+                await self._exchange(pool, request, guard)
+        except TimeoutError:
+            self._fail_unless_finished(self._timed_out())
+        except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
+            self._fail(Failed(outcome=Outcome.TIMED_OUT, error=str(error), timeout_us=self._timeouts.connect_us))
+        except (httpcore.ConnectError, httpcore.UnsupportedProtocol, httpcore.WriteError) as error:
+            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
+        except (httpcore.RemoteProtocolError, httpcore.ReadError) as error:
+            self._fail_unless_finished(self._cut(error))
+        except (IllegalSignal, SseOverflow, ValueError) as error:
+            self._fail(Failed(outcome=Outcome.GARBLED, error=str(error)))
+
+    async def _exchange(self, pool: httpcore.AsyncConnectionPool, request: Request, guard: asyncio.Timeout) -> None:
+        seconds = self._timeouts.connect_us / SECOND_US
+        async with pool.stream(
+            "POST",
+            request.url,
+            headers=list((_STANDARD_HEADERS | dict(request.headers)).items()),
+            content=request.body,
+            extensions={"timeout": {"connect": seconds, "write": seconds}},
+        ) as response:
+            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            self._open(read_headers(response.status, headers, now_at=now_at()))
+            refusal = _refusal(response.status, headers.get("content-type", ""))
+            if refusal:
+                self._fail(self._refused(refusal, await _read_some(response)))
+            else:
+                await self._read_events(response, guard)
+
+    async def _read_events(self, response: httpcore.Response, guard: asyncio.Timeout) -> None:
+        async for data in response.aiter_stream():
+            at_ns = self._tap.received.at_ns
+            self._received_bytes += len(data)
+            if self._received_bytes > MAX_RESPONSE_BYTES:
+                raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
+            before = len(self._measurement.chunk_ns)
+            for event in self._decoder.receive(data):
+                for signal in self._dialect.interpret(event):
+                    self._measurement.observe(signal, at_ns)
+            if self._measurement.finished:
+                self._allow(guard, min(self._timeouts.gap_us, MAX_TRAILER_US))
+            elif len(self._measurement.chunk_ns) > before:
+                self._allow(guard, self._timeouts.gap_us)
+
+    def _open(self, opened: Opened) -> None:
+        self._observe_sent()
+        self._measurement.receive(self._tap.first_byte_ns or self._tap.received.at_ns)
+        self._measurement.observe(opened, self._tap.received.at_ns)
+
+    def _observe_sent(self) -> None:
+        if self._measurement.state is State.IDLE and self._tap.sent_ns is not None:
+            self._measurement.observe(Sent(), self._tap.sent_ns)
+
+    def _allow(self, guard: asyncio.Timeout, limit_us: int) -> None:
+        """From now on `limit_us` may pass without anything new, within the total limit."""
+        deadline_ns = time.monotonic_ns() + limit_us * 1000
+        self._limit_us = limit_us if deadline_ns < self._end_ns else self._timeouts.total_us
+        guard.reschedule(min(deadline_ns, self._end_ns) / 1e9)
+
+    def _fail(self, failure: Failed) -> None:
+        self._observe_sent()
+        self._measurement.observe(failure, self._tap.received.at_ns)
+
+    def _fail_unless_finished(self, failure: Failed) -> None:
+        # The answer was complete; a connection left open or dropped behind it is not the model's failure.
+        if not self._measurement.finished:
+            self._fail(failure)
+
+    def _timed_out(self) -> Failed:
+        seconds = f"{self._limit_us / SECOND_US:g} s"
+        if self._limit_us == self._timeouts.total_us:
+            error, outcome = f"not finished after {seconds}", Outcome.TIMED_OUT
+        elif self._measurement.chunk_ns:
+            error, outcome = f"no token for {seconds} in the middle of the answer", Outcome.STALLED
+        else:
+            error, outcome = f"no token within {seconds} of the request", Outcome.TIMED_OUT
+        return Failed(outcome=outcome, error=error, timeout_us=self._limit_us)
+
+    def _cut(self, error: Exception) -> Failed:
+        reset = isinstance(error, httpcore.ReadError)
+        if not (reset or self._tap.ended):
+            return Failed(outcome=Outcome.GARBLED, error=f"not HTTP as anyone knows it: {error}")
+        where = "in the middle of the answer" if self._measurement.opened else "before it answered"
+        return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}")
+
+    def _refused(self, refusal: Failed, body: bytes) -> Failed:
+        """`refusal` with what the body says of it; an error object under a 2xx status speaks for itself."""
+        if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
+            return in_band_failure(stated)
+        sentence = self._dialect.error(body)
+        return replace(refusal, error=f"{refusal.error}: {sentence}") if sentence else refusal
+
+
+def _refusal(status: int, content_type: str) -> Failed | None:
+    """Why a response with this head cannot hold a stream; `None` when it can."""
+    if status == 429:  # noqa: PLR2004  # Too Many Requests
+        return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}")
+    if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
+        return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type in _NOT_A_STREAM:
+        return Failed(outcome=Outcome.GARBLED, error=f"{media_type} came instead of an event stream")
+    return None
+
+
+def _stated_error(body: bytes) -> object:
+    try:
+        return parse_json(body).get("error")
+    except ValueError:
+        return None
+
+
+async def _read_some(response: httpcore.Response) -> bytes:
+    body = b""
+    async for data in response.aiter_stream():
+        body += data
+        if len(body) >= MAX_ERROR_BYTES:
+            break
+    return body[:MAX_ERROR_BYTES]
+
+
+def _quality(tap: Tap, started: ClockPair, ended: ClockPair) -> Quality:
+    raised = {
+        Quality.LAGGED: tap.max_waited_ns > LAG_NS,
+        Quality.USER_STAMPS: tap.kernel_reads < tap.reads,
+        Quality.CLOCK_STEPPED: ended.stepped_since(started),
+    }
+    return Quality(sum(flag for flag, up in raised.items() if up))
+
+
+def _without_key(sample: Sample, key: str | None) -> Sample:
+    """A provider may quote the key it refused; no sample does."""
+    if key and sample.error and key in sample.error:
+        return replace(sample, error=sample.error.replace(key, "***"))
+    return sample

@@ -1,0 +1,394 @@
+"""Sockets that say when: resolver, TCP, TLS and reads, each stamped, behind httpcore's public backend seam.
+
+The laws:
+
+1. One address. The name is resolved first, the first address of the wanted family is connected to, and recorded. No
+   second attempt: a retry would be another sample.
+2. DNS, TCP and TLS are timed apart, on the same connection the request then uses.
+3. A read is stamped in the loop's readiness callback, before any task is woken, with the kernel's receive timestamp
+   where there is one. The stamp belongs to the bytes; a TLS record carries that of the read that completed it.
+4. Memory is bounded: when `_MAX_WAITING_BYTES` lie unread the socket is left alone until they are taken.
+
+One `Tap` per probe collects what the sockets saw. Everything here is one event loop's.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any
+
+import httpcore
+
+from isochrone_agent.measurement import Connection
+from isochrone_agent.stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
+
+_READ_BYTES = 65_536
+_MAX_WAITING_BYTES = 1 << 20
+_TCP_INFO_BYTES = 192
+_RTT = struct.Struct("@I")
+_RTT_OFFSET, _RETRANSMITS_OFFSET, _MIN_RTT_OFFSET = 68, 100, 148
+_NO_RTT = 0xFFFF_FFFF
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialling:
+    """How to reach hosts: `family` 4, 6 or 0 for either; `connect_to` sends the connections meant for one host and
+    port to another, as curl's option of that name does, leaving URL, Host header and TLS name as they are.
+    """
+
+    family: int = 0
+    connect_to: Mapping[Address, Address] = field(default_factory=dict)
+
+
+ANYWHERE = Dialling()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpInfo:
+    """The kernel's view of one connection; round trips in microseconds. It ends at the provider's edge."""
+
+    rtt_us: int | None = None
+    rtt_min_us: int | None = None
+    retransmits: int | None = None
+
+
+@dataclass(slots=True)
+class Tap:
+    """What the sockets of one probe saw; instants in monotonic nanoseconds. `on_sent` is called whenever a piece of the
+    request has been written.
+    """
+
+    dns_us: int | None = None
+    tcp_us: int | None = None
+    tls_us: int | None = None
+    remote_address: str | None = None
+    sent_ns: int | None = None
+    first_byte_ns: int | None = None
+    received: Stamp = NEVER
+    reads: int = 0
+    kernel_reads: int = 0
+    max_waited_ns: int = 0
+    ended: bool = False
+    tcp_info: TcpInfo = TcpInfo()
+    on_sent: Callable[[], None] = lambda: None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection as the sample tells it. How long bytes waited is known from kernel stamps only."""
+        return Connection(
+            dns_us=self.dns_us,
+            tcp_us=self.tcp_us,
+            tls_us=self.tls_us,
+            remote_address=self.remote_address,
+            rtt_us=self.tcp_info.rtt_us,
+            rtt_min_us=self.tcp_info.rtt_min_us,
+            retransmits=self.tcp_info.retransmits,
+            loop_lag_us=self.max_waited_ns // 1000 if self.kernel_reads else None,
+        )
+
+    def sent(self) -> None:
+        """A piece of the request was written just now."""
+        self.sent_ns = time.monotonic_ns()
+        self.on_sent()
+
+    def delivered(self, data: bytes, stamp: Stamp) -> None:
+        """Bytes of the response with this stamp were handed on; none at all are its end."""
+        if not data:
+            self.ended = True
+            return
+        self.received = stamp
+        self.reads += 1
+        self.kernel_reads += stamp.kernel
+        self.max_waited_ns = max(self.max_waited_ns, stamp.waited_ns)
+        if self.first_byte_ns is None:
+            self.first_byte_ns = stamp.at_ns
+
+
+class StampingBackend(httpcore.AsyncNetworkBackend):
+    """Opens connections for httpcore and notes their phases in `tap`."""
+
+    def __init__(self, tap: Tap, dialling: Dialling) -> None:
+        self._tap = tap
+        self._dialling = dialling
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Resolve, connect to the first address, or raise `httpcore.ConnectError` / `ConnectTimeout`."""
+        del local_address, socket_options  # never asked for by this agent
+        host, port = self._dialling.connect_to.get((host, port), (host, port))
+        try:
+            async with asyncio.timeout(timeout):
+                family, address = await self._resolve(host, port)
+                return await self._connect(family, address)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"connecting to {host} took longer than {timeout:g} s") from error
+        except OSError as error:
+            raise httpcore.ConnectError(_os_reason(error)) from error
+
+    async def connect_unix_socket(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
+        """Not a way to reach an LLM API."""
+        raise httpcore.UnsupportedProtocol("unix sockets are not probed")
+
+    async def sleep(self, seconds: float) -> None:
+        """Only httpcore's own retries sleep, and there are none."""
+        await asyncio.sleep(seconds)
+
+    async def _resolve(self, host: str, port: int) -> tuple[int, Any]:
+        started_ns = time.monotonic_ns()
+        family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(self._dialling.family, socket.AF_UNSPEC)
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        if not _is_literal(host):
+            self._tap.dns_us = _since_us(started_ns)
+        return found[0][0], found[0][4]
+
+    async def _connect(self, family: int, address: Any) -> "StampingStream":  # noqa: ANN401  # a socket address
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            enable_receive_stamps(sock)
+            self._tap.remote_address = address[0]
+            started_ns = time.monotonic_ns()
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        self._tap.tcp_us = _since_us(started_ns)
+        return StampingStream(sock, self._tap)
+
+
+class StampingStream(httpcore.AsyncNetworkStream):
+    """A TCP connection whose reads carry stamps."""
+
+    def __init__(self, sock: socket.socket, tap: Tap) -> None:
+        self._sock = sock
+        self._tap = tap
+        self._loop = asyncio.get_running_loop()
+        self._arrived: deque[tuple[bytes, Stamp]] = deque()
+        self._waiting_bytes = 0
+        self._listening = False
+        self._wake: asyncio.Future[None] | None = None
+        self._broken: OSError | None = None
+        self._listen()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's interface; limits are the prober's
+        """The bytes of one read of the socket, empty at the end; raises `httpcore.ReadError`."""
+        data, stamp = await self.take()
+        self._tap.delivered(data, stamp)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
+        """Write all of `buffer` and note when that was done; raises `httpcore.WriteError`."""
+        await self.send(buffer, timeout)
+        self._tap.sent()
+
+    async def send(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as `write`
+        """Write all of `buffer`, which is not part of the request; raises `httpcore.WriteError`."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._loop.sock_sendall(self._sock, buffer)
+        except TimeoutError as error:
+            raise httpcore.WriteTimeout("writing the request took too long") from error
+        except OSError as error:
+            raise httpcore.WriteError(_os_reason(error)) from error
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
+    ) -> httpcore.AsyncNetworkStream:
+        """Shake hands; raises `httpcore.ConnectError` with the reason the certificate was refused for."""
+        stream = TlsStream(self, self._tap, ssl_context, server_hostname)
+        started_ns = time.monotonic_ns()
+        try:
+            async with asyncio.timeout(timeout):
+                await stream.shake_hands()
+        except BaseException as error:
+            await self.aclose()
+            if isinstance(error, TimeoutError):
+                raise httpcore.ConnectTimeout(f"the TLS handshake took longer than {timeout:g} s") from error
+            if isinstance(error, ssl.SSLError):
+                raise httpcore.ConnectError(f"TLS: {_tls_reason(error)}") from error
+            raise
+        self._tap.tls_us = _since_us(started_ns)
+        return stream
+
+    async def aclose(self) -> None:
+        """Close the socket, keeping what the kernel knew of the connection."""
+        if self._sock.fileno() < 0:
+            return
+        self._tap.tcp_info = read_tcp_info(self._sock)
+        self._stop_listening()
+        self._sock.close()
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
+        """What httpcore asks of a stream before it is used again."""
+        return {"socket": self._sock, "is_readable": bool(self._arrived)}.get(info)
+
+    async def take(self) -> tuple[bytes, Stamp]:
+        """The next read and its stamp, waiting for it if need be."""
+        while not self._arrived:
+            if self._broken is not None:
+                raise httpcore.ReadError(_os_reason(self._broken)) from self._broken
+            self._listen()
+            self._wake = self._loop.create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+        data, stamp = self._arrived[0]
+        if data:  # the end stays, so that it can be read again
+            self._arrived.popleft()
+            self._waiting_bytes -= len(data)
+            self._listen()
+        return data, stamp
+
+    def _listen(self) -> None:
+        if not self._listening and self._broken is None and self._waiting_bytes < _MAX_WAITING_BYTES:
+            self._loop.add_reader(self._sock.fileno(), self._on_readable)
+            self._listening = True
+
+    def _stop_listening(self) -> None:
+        if self._listening:
+            self._loop.remove_reader(self._sock.fileno())
+            self._listening = False
+
+    def _on_readable(self) -> None:
+        try:
+            data, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._broken = error
+            data, ancillary = b"", []
+        if self._broken is None:
+            self._arrived.append((data, read_stamp(ancillary)))
+            self._waiting_bytes += len(data)
+        if not data or self._waiting_bytes >= _MAX_WAITING_BYTES:
+            self._stop_listening()
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+class TlsStream(httpcore.AsyncNetworkStream):
+    """TLS over a `StampingStream`, deciphered in memory so that the stamps of the reads are kept."""
+
+    def __init__(self, stream: StampingStream, tap: Tap, context: ssl.SSLContext, server_hostname: str | None) -> None:
+        self._stream = stream
+        self._tap = tap
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
+        self._stamp = NEVER
+
+    async def shake_hands(self) -> None:
+        """Exchange records until the session stands; raises `ssl.SSLError`."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            else:
+                await self._flush()
+                return
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # as StampingStream.read
+        """Deciphered bytes, empty at the end; raises `httpcore.ReadError`."""
+        while True:
+            try:
+                data = self._tls.read(max_bytes)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                data = b""
+                break
+            except ssl.SSLError as error:
+                raise httpcore.ReadError(f"TLS: {_tls_reason(error)}") from error
+            else:
+                break
+        self._tap.delivered(data, self._stamp)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
+        """Encipher and write all of `buffer`; raises `httpcore.WriteError`."""
+        self._tls.write(buffer)
+        await self._stream.write(self._outgoing.read(), timeout)
+
+    async def aclose(self) -> None:
+        """Close without the closing handshake, which would only wait for the peer."""
+        await self._stream.aclose()
+
+    async def start_tls(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
+        """TLS within TLS would be a proxy's."""
+        raise httpcore.UnsupportedProtocol("proxies are not supported")
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
+        """As `StampingStream.get_extra_info`, with the TLS session."""
+        return self._tls if info == "ssl_object" else self._stream.get_extra_info(info)
+
+    async def _flush(self) -> None:
+        if self._outgoing.pending:
+            await self._stream.send(self._outgoing.read())
+
+    async def _fill(self) -> None:
+        data, self._stamp = await self._stream.take()
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+
+def read_tcp_info(sock: socket.socket) -> TcpInfo:
+    """The kernel's figures for `sock` (Linux `struct tcp_info`); empty where there are none."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except (OSError, AttributeError):
+        return TcpInfo()
+    if len(info) < _RETRANSMITS_OFFSET + _RTT.size:
+        return TcpInfo()
+    rtt_us, retransmits = (_RTT.unpack_from(info, at)[0] for at in (_RTT_OFFSET, _RETRANSMITS_OFFSET))
+    rtt_min_us = _RTT.unpack_from(info, _MIN_RTT_OFFSET)[0] if len(info) >= _MIN_RTT_OFFSET + _RTT.size else _NO_RTT
+    return TcpInfo(
+        rtt_us=rtt_us or None, rtt_min_us=None if rtt_min_us == _NO_RTT else rtt_min_us, retransmits=retransmits
+    )
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _since_us(started_ns: int) -> int:
+    return (time.monotonic_ns() - started_ns) // 1000
+
+
+def _os_reason(error: OSError) -> str:
+    """What the system says of an error number, without asyncio's additions; a resolver's own words otherwise."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    return getattr(error, "verify_message", "") or error.reason or str(error)

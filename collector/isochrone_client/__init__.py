@@ -1,0 +1,1 @@
+"""Whoever asks the collector: a typed client and the `isochrone` command."""

@@ -1,0 +1,5 @@
+"""`python -m isochrone_client` is `isochrone`."""
+
+from isochrone_client.cli import main
+
+main()

@@ -1,0 +1,36 @@
+"""`isochrone leaderboard`: targets ranked as each region sees them."""
+
+import click
+
+from isochrone_client import terminal
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.pages import leaderboard as leaderboards
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Selection
+
+
+@click.command("leaderboard", epilog=options.example("isochrone leaderboard --region us-east-2 --window 7d"))
+@options.regions
+@options.targets
+@options.window
+@options.reading
+def leaderboard(
+    *,
+    collector: str,
+    timeout_us: int,
+    output: str,
+    window: str,
+    regions: tuple[str, ...],
+    targets: tuple[str, ...],
+) -> None:
+    """Rank targets by median time to first token, per region.
+
+    A percentile is only said with its 95 % interval, which takes 6 samples for a median and 59 for a p95.
+    """
+    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        answer = client.get_leaderboard(selection)
+    terminal.write(leaderboards.page(answer), output)
+    leaderboards.require_median(answer)

@@ -1,0 +1,68 @@
+"""What can go wrong between a reader and the collector, and who must act.
+
+    ClientError                1  base: a sentence, perhaps a hint, and the exit code of the command
+    ├── WindowError            2  the reader: the time range cannot be read
+    ├── AddressError           2  the reader: the collector's address is malformed, or would need TLS
+    ├── RefusedError           2  the reader: the collector does not know the target, region or metric asked for
+    ├── UnreachableError       3  whoever runs the collector: nothing answers there
+    ├── InsufficientError      4  time, or whoever runs the agents: too few data to say anything
+    ├── SlowError              1  the reader: ask for less, or wait longer
+    ├── DemoError              1  whoever runs the demo: a part of it did not start, or its folder is taken
+    └── CollectorError         1  whoever runs the collector: it failed, or speaks another version
+
+An `InsufficientError` is raised after the answer has been written: it explains an answer, it does not replace it.
+"""
+
+from typing import ClassVar
+
+
+class ClientError(Exception):
+    """A sentence for people. `hint` says what would help, empty where nothing is known to."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, sentence: str, *, hint: str = "") -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+class WindowError(ClientError):
+    """A time range that cannot be read. Act: the reader."""
+
+    exit_code = 2
+
+
+class AddressError(ClientError):
+    """A collector address that is malformed or would need TLS. Act: the reader."""
+
+    exit_code = 2
+
+
+class RefusedError(ClientError):
+    """The collector does not know what was asked for, and says so. Act: the reader."""
+
+    exit_code = 2
+
+
+class UnreachableError(ClientError):
+    """Nothing answers at the collector's address. Act: whoever runs the collector."""
+
+    exit_code = 3
+
+
+class InsufficientError(ClientError):
+    """There are too few data to say anything. Act: wait, or look after the agents."""
+
+    exit_code = 4
+
+
+class SlowError(ClientError):
+    """The collector did not answer in time. Act: the reader, by asking for less or waiting longer."""
+
+
+class CollectorError(ClientError):
+    """The collector failed, or speaks a version this client does not know. Act: whoever runs the collector."""
+
+
+class DemoError(ClientError):
+    """A part of the demo did not start or did not last. Act: whoever runs it; the sentence ends with its log."""

@@ -1,0 +1,60 @@
+"""Whether every planned round left a sample, and which outcomes the samples have."""
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN, age, between, share
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import Coverage, CoverageList
+from isochrone_wire.model import Outcome
+from isochrone_wire.plain import to_plain
+
+SCHEMA = "isochrone.coverage/1"
+
+
+def page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
+    """The page of a coverage answer, one table per vantage, with ages as of `now_at`."""
+    return Page(
+        schema=SCHEMA,
+        title=f"coverage, rounds between {between(answer.window)}",
+        facts={"window": to_plain(answer.window)},
+        fields=wire_fields(Coverage),
+        columns=_columns(now_at=now_at),
+        rows=tuple(sorted(answer.coverage, key=lambda row: (row.region, row.vantage, row.target))),
+        group=lambda row: f"{row.vantage} in {row.region}",
+    )
+
+
+def require_rounds(answer: CoverageList) -> None:
+    """Raises `InsufficientError` when nothing was planned or nothing was recorded."""
+    if not answer.coverage:
+        raise InsufficientError(
+            f"no round was planned between {between(answer.window)}",
+            hint="is a plan applied and an agent joined? see `isochrone targets`",
+        )
+    if not any(row.recorded for row in answer.coverage):
+        raise InsufficientError(
+            f"none of {sum(row.planned for row in answer.coverage)} planned rounds has a sample",
+            hint="is an agent running? its log says `batch.pushed` for what it delivers",
+        )
+
+
+def _columns(*, now_at: int) -> tuple[Column[Coverage], ...]:
+    return (
+        Column(heading="target", text=lambda row: row.target, wide=True),
+        Column(heading="planned", unit="rounds", text=lambda row: str(row.planned)),
+        Column(heading="recorded", unit="rounds", text=lambda row: str(row.recorded)),
+        Column(
+            heading="recorded",
+            unit="%",
+            text=lambda row: share(row.recorded, row.planned),
+            style=lambda row: "red" if 2 * row.recorded < row.planned else "",
+        ),
+        Column(heading="outcomes", text=_outcomes, wide=True),
+        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_at, now_at=now_at)),
+    )
+
+
+def _outcomes(row: Coverage) -> str:
+    """`ok 1402, timed_out 3`: what went well, then the rest, the most frequent first."""
+    ordered = sorted(row.outcomes.items(), key=lambda item: (item[0] != Outcome.OK, -item[1], item[0]))
+    return ", ".join(f"{name} {count}" for name, count in ordered) or UNKNOWN

@@ -1,0 +1,19 @@
+"""Remarks that would not fit beside a number: said once below the table, pointed to by `[1]`."""
+
+from collections.abc import Iterable
+
+
+class Footnotes:
+    """Numbers remarks in the order in which they first come up. An empty remark has no mark."""
+
+    def __init__(self, remarks: Iterable[str]) -> None:
+        self._number_of = {remark: place for place, remark in enumerate(dict.fromkeys(filter(None, remarks)), start=1)}
+
+    def marked(self, text: str, remark: str) -> str:
+        """The text with the mark of its remark: `undecided [1]`."""
+        return f"{text} [{self._number_of[remark]}]" if remark else text
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The remarks with their marks, to stand below."""
+        return tuple(f"[{place}] {remark}" for remark, place in self._number_of.items())

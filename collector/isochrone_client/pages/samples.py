@@ -1,0 +1,87 @@
+"""Single probes, the newest last, as in a log."""
+
+from functools import partial
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import between, milliseconds, moment, number
+from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import row_record, wire_fields
+from isochrone_wire.answers import StoredSample, Window
+from isochrone_wire.model import Outcome
+from isochrone_wire.plain import to_plain
+
+SCHEMA = "isochrone.samples/1"
+_STATUS_OK = 200
+_INLINE = ("sample",)
+# What `to_plain` tells of a sample besides its fields.
+_DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
+
+
+def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> Page[StoredSample]:
+    """The page of samples in the order of their rounds. Times of the day of `now_at` are written without the date."""
+    rows = in_order(samples)
+    footnotes = Footnotes(_remark(row) for row in rows)
+    return Page(
+        schema=SCHEMA,
+        title=f"samples, rounds between {between(window)}",
+        facts={"window": to_plain(window)},
+        fields=wire_fields(StoredSample, inline=_INLINE, also=_DERIVED),
+        record=partial(row_record, inline=_INLINE),
+        columns=_columns(footnotes, now_at=now_at),
+        rows=rows,
+        notes=footnotes.notes,
+    )
+
+
+def in_order(samples: tuple[StoredSample, ...]) -> tuple[StoredSample, ...]:
+    """The samples by round, then by when they were sent."""
+    return tuple(sorted(samples, key=lambda row: (row.sample.round_at, row.sample.dispatched_at, row.target)))
+
+
+def unseen(newest: tuple[StoredSample, ...], seen: tuple[StoredSample, ...]) -> tuple[StoredSample, ...]:
+    """What came since the look before, in order: late samples of old rounds too, each only once."""
+    return in_order(tuple(set(newest) - set(seen)))
+
+
+def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> None:
+    """Raises `InsufficientError` when there are none."""
+    if not samples:
+        raise InsufficientError(
+            f"no samples between {between(window)}",
+            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
+        )
+
+
+def _columns(footnotes: Footnotes, *, now_at: int) -> tuple[Column[StoredSample], ...]:
+    return (
+        Column(heading="round", unit="UTC", text=lambda row: moment(row.sample.round_at, now_at=now_at), reserved=11),
+        Column(heading="region", text=lambda row: row.region, wide=True, reserved=14),
+        Column(heading="target", text=lambda row: row.target, wide=True, reserved=24),
+        Column(
+            heading="outcome",
+            text=lambda row: footnotes.marked(_outcome(row), _remark(row)),
+            style=lambda row: "" if row.sample.outcome is Outcome.OK else "yellow",
+            wide=True,
+            reserved=12,
+        ),
+        Column(heading="ttft", unit="ms", text=lambda row: _ms(row.sample.ttft_us), reserved=5),
+        Column(heading="e2e", unit="ms", text=lambda row: _ms(row.sample.e2e_us), reserved=6),
+        Column(heading="speed", unit="tokens/s", text=lambda row: number(row.sample.tokens_per_second), reserved=8),
+        Column(heading="rtt", unit="ms", text=lambda row: _ms(row.sample.rtt_us), reserved=4),
+    )
+
+
+def _outcome(row: StoredSample) -> str:
+    """The outcome, with the HTTP status where that adds something."""
+    status = row.sample.http_status
+    return f"{row.sample.outcome} {status}" if status not in (None, _STATUS_OK) else str(row.sample.outcome)
+
+
+def _remark(row: StoredSample) -> str:
+    """What went wrong, and what a reader should know before trusting the numbers."""
+    return "; ".join(filter(None, (row.sample.error, ", ".join(row.sample.quality.labels))))
+
+
+def _ms(us: float | None) -> str:
+    return number(milliseconds(us))

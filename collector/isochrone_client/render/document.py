@@ -1,0 +1,25 @@
+"""Pages as JSON: one document, or one line per row where the answer goes on.
+
+{"schema": "isochrone.diff/1", "window": {"from_at": …, "until_at": …}, "rows": [{…}, …]}
+"""
+
+import json
+
+from isochrone_client.render.page import Look, Page, Row
+
+
+def whole(page: Page[Row], _look: Look) -> str:
+    """The page as one JSON document."""
+    document = {"schema": page.schema, **page.facts, "rows": [page.record(row) for row in page.rows]}
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def opening(page: Page[Row], look: Look) -> str:
+    """As `more`: lines of JSON have no beginning."""
+    return more(page, look)
+
+
+def more(page: Page[Row], _look: Look) -> str:
+    """Each row as one line of JSON."""
+    lines = (json.dumps(page.record(row), ensure_ascii=False, allow_nan=False) for row in page.rows)
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,49 @@
+"""Pages as Markdown: what people see in the table, ready to be pasted into a report."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from isochrone_client.formats import printable
+from isochrone_client.render.page import Column, Look, Page, Row
+
+_SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
+
+
+def whole(page: Page[Row], _look: Look) -> str:
+    """Title, one table per group, notes."""
+    if not page.rows:
+        return ""
+    blocks = [f"**{_escaped(page.title)}**"]
+    for heading, rows in page.groups():
+        blocks += [f"### {_escaped(heading)}"] if heading else []
+        blocks.append("\n".join([*_head(page.columns), *_lines(page.columns, rows)]))
+    blocks += ["\n".join(f"- {_escaped(note)}" for note in page.notes)] if page.notes else []
+    return "\n\n".join(blocks) + "\n"
+
+
+def opening(page: Page[Row], look: Look) -> str:
+    """The head of one table, and its first rows."""
+    return "".join(f"{line}\n" for line in _head(page.columns)) + more(page, look)
+
+
+def more(page: Page[Row], _look: Look) -> str:
+    """Further rows of the table."""
+    return "".join(f"{line}\n" for line in _lines(page.columns, page.rows))
+
+
+def _head(columns: tuple[Column[Row], ...]) -> Iterator[str]:
+    yield _line(_escaped(column.title) for column in columns)
+    yield _line("---" if column.wide else "---:" for column in columns)
+
+
+def _lines(columns: tuple[Column[Row], ...], rows: tuple[Row, ...]) -> Iterator[str]:
+    for row in rows:
+        yield _line(_escaped(column.text(row)) for column in columns)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", printable(text))

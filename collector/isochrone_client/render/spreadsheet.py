@@ -1,0 +1,42 @@
+"""Pages as CSV: the rows of the JSON document with their parts spread out.
+
+An empty cell is unknown. Lists are joined by semicolons, counts are written `ok=12;timed_out=3`.
+"""
+
+import csv
+import io
+from collections.abc import Iterable
+
+from isochrone_client.render.page import Look, Page, Row
+
+
+def whole(page: Page[Row], look: Look) -> str:
+    """A line of headers, then one line per row."""
+    return _written([[field.header for field in page.fields]]) + more(page, look)
+
+
+opening = whole
+
+
+def more(page: Page[Row], _look: Look) -> str:
+    """One line per row."""
+    records = (page.record(row) for row in page.rows)
+    return _written([_cell(field.value(record)) for field in page.fields] for record in records)
+
+
+def _written(lines: Iterable[list[str]]) -> str:
+    paper = io.StringIO()
+    # The csv module leaves a lone \r unquoted, and readers take it for the end of the line.
+    unix = ([cell.replace("\r\n", "\n").replace("\r", "\n") for cell in line] for line in lines)
+    csv.writer(paper, lineterminator="\n").writerows(unix)
+    return paper.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ";".join(f"{name}={_cell(part)}" for name, part in sorted(value.items()))
+    if isinstance(value, list):
+        return ";".join(_cell(part) for part in value)
+    return str(value)

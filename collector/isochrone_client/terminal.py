@@ -1,0 +1,59 @@
+"""Where text leaves: answers on stdout, remarks on stderr, colours only where somebody sees them."""
+
+import io
+import os
+import shutil
+import sys
+
+import click
+
+from isochrone_client.errors import ClientError
+from isochrone_client.formats import printable
+from isochrone_client.render import renderer
+from isochrone_client.render.page import Look, Page, Row
+
+PIPED_WIDTH = 100
+
+
+def look() -> Look:
+    """What stdout may be sent: colours and the window's width on a terminal, 100 plain columns anywhere else."""
+    if not sys.stdout.isatty():
+        return Look(width=PIPED_WIDTH)
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Look(width=shutil.get_terminal_size().columns, colour=not plain)
+
+
+def write(page: Page[Row], output: str) -> None:
+    """The page on stdout in one of the formats of `render.OUTPUTS`."""
+    _say(renderer(output).whole(page, look()))
+
+
+def begin(page: Page[Row], output: str) -> None:
+    """The page on stdout as the beginning of an answer that goes on."""
+    _say(renderer(output).opening(page, look()))
+
+
+def go_on(page: Page[Row], output: str) -> None:
+    """More rows of the answer begun."""
+    _say(renderer(output).more(page, look()))
+
+
+def complain(error: ClientError) -> None:
+    """The error's sentence on stderr, and its hint on a line of its own."""
+    # A refusal is in the collector's words, which may quote anybody's.
+    sentence = "\n".join(printable(line) for line in str(error).split("\n"))
+    click.echo(f"isochrone: {sentence}", err=True)
+    if error.hint:
+        click.echo(f"hint: {error.hint}", err=True)
+
+
+def tolerate_any_encoding() -> None:
+    """Replace what the terminal's encoding cannot say, dashes and dots, instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _say(text: str) -> None:
+    if text:
+        click.echo(text, nl=False, color=True)

@@ -1,0 +1,25 @@
+"""Durations as people write them: `500ms`, `30s`, `5m`, `1h`, `1d`; microseconds inside."""
+
+import re
+from decimal import Decimal
+
+_UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_WRITTEN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(us|ms|s|m|h|d)", re.ASCII)
+
+
+def parse_us(text: object) -> int:
+    """Microseconds of a written duration. Raises `ValueError` with one sentence for a person."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        raise ValueError(f"{text} has no unit; write {text}s or {text}ms")  # noqa: TRY004  # pydantic takes it as a problem
+    written = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
+    if written is None:
+        raise ValueError(f"{text!r} is no duration; write for instance 500ms, 30s, 5m or 1h")
+    return int(Decimal(written[1]) * _UNITS_US[written[2]])
+
+
+def write(duration_us: int) -> str:
+    """The shortest exact form: 90_000_000 gives `90s`, 60_000_000 gives `1m`."""
+    for unit, size_us in reversed(_UNITS_US.items()):
+        if duration_us >= size_us and duration_us % size_us == 0:
+            return f"{duration_us // size_us}{unit}"
+    return f"{duration_us}us"

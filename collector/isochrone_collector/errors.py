@@ -1,0 +1,76 @@
+"""What can go wrong in the collector, and who must act.
+
+    CollectorError
+    ├── SettingsError            the operator: a flag, a variable or a file says something impossible (exit 2)
+    ├── StartError               the operator: the collector cannot start here (exit 1)
+    │   ├── EmbeddedError        ... the embedded PostgreSQL is missing, in use, or does not start
+    │   ├── DatabaseUnreachable  ... no PostgreSQL answers at the address given
+    │   └── SchemaError          ... the database was migrated by a newer collector, or not at all
+    ├── RequestError             whoever asked
+    │   ├── BadRequest           ... must ask differently; the same request never succeeds
+    │   ├── UnknownName          ... named a target, region or metric that is not there
+    │   └── Conflict             ... must first settle what it claims, e.g. a vantage that changed its region
+    ├── CollectorUnreachable     the operator: no collector answers where a command looked for it (exit 3)
+    └── DatabaseUnavailable      nobody: try again, the database is away or asked for a retry
+
+A plan document with problems is not an error but an answer: see `planfile`. A sample that cannot be taken is a
+`Rejection` in the receipt.
+"""
+
+
+class CollectorError(Exception):
+    """Anything the collector says no to; `hint` tells the operator what would help."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class SettingsError(CollectorError):
+    """A setting is impossible. Act: the operator, in the flags, the environment or the file."""
+
+    exit_code = 2
+
+
+class StartError(CollectorError):
+    """The collector cannot start. Act: the operator, on this machine."""
+
+
+class EmbeddedError(StartError):
+    """The embedded PostgreSQL is missing, in use or does not start. Act: the operator."""
+
+
+class DatabaseUnreachable(StartError):  # noqa: N818  # a state, and the name the operator's message uses
+    """No PostgreSQL answers. Act: the operator, on the address or on the server."""
+
+
+class SchemaError(StartError):
+    """The database's revision is not one this collector knows. Act: the operator, by upgrading the collector."""
+
+
+class RequestError(CollectorError):
+    """A request that is refused. Act: whoever sent it."""
+
+
+class BadRequest(RequestError):  # noqa: N818  # named for the answer, as HTTP and gRPC do
+    """The request can never succeed as it is. Act: whoever asked, by asking differently."""
+
+
+class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
+    """A target, region or metric that is not there. Act: whoever asked; the message lists what is."""
+
+
+class Conflict(RequestError):  # noqa: N818  # named for the state
+    """The request contradicts what is recorded. Act: the operator of the vantage that sent it."""
+
+
+class DatabaseUnavailable(CollectorError):  # noqa: N818  # a state that passes
+    """The database is away, restarting, or asked for a retry. Act: nobody; the same request again will do."""
+
+
+class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the name the operator's message uses
+    """No collector answers. Act: the operator, on the address or on the collector."""
+
+    exit_code = 3

@@ -1,0 +1,182 @@
+"""A plan document in YAML: text to `Plan`, or every problem in it at once, each with its line.
+
+How it goes: the text becomes plain data with lines (`yamltext`); each part is checked against its shape
+(`planshapes`); what passed is put together into targets, where names are looked up and must be unique.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from isochrone_collector import planshapes, yamltext
+from isochrone_collector.names import did_you_mean, unknown
+from isochrone_collector.planshapes import DocumentShape, ProviderShape, Shape, TargetShape, WorkloadShape
+from isochrone_collector.yamltext import Path, Problem, YamlText
+from isochrone_wire.model import Plan, Price, Target, Workload, target_id
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What became of a document: a plan, or the problems that keep it from being one."""
+
+    plan: Plan | None
+    problems: tuple[str, ...] = ()
+
+
+def load(text: str, *, version: int) -> Reading:
+    """Read a plan document; the plan gets the version given. Never raises."""
+    source = yamltext.read(text)
+    reader = _Reader(source=source, problems=list(source.problems))
+    plan = reader.plan(version) if source.data is not None or not source.problems else None
+    problems = tuple(str(problem) for problem in sorted(set(reader.problems)))
+    return Reading(plan=None if problems else plan, problems=problems)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    source: YamlText
+    problems: list[Problem]
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    providers: dict[str, ProviderShape] = field(default_factory=dict)
+
+    def plan(self, version: int) -> Plan | None:
+        document = self.document()
+        if document is None:
+            return None
+        self.read_defaults(document)
+        targets = [self.target(item, ("targets", i), document) for i, item in enumerate(document.targets)]
+        complete = {i: target for i, target in enumerate(targets) if target is not None}
+        self.refuse_twins(complete)
+        self.refuse_bulk(complete)
+        return Plan(version=version, baseline=document.baseline, targets=tuple(complete.values()))
+
+    def document(self) -> DocumentShape | None:
+        """The document; what is wrong at its top is reported and left out, so that the rest is still looked at."""
+        data = self.source.data
+        document = self.shaped(DocumentShape, data, ())
+        if document is None and isinstance(data, dict):
+            good = {key: item for key, item in data.items() if _stands_alone(key, item)}
+            return DocumentShape.model_validate({"baseline": "unknown", "targets": [], **good})
+        return document
+
+    def read_defaults(self, document: DocumentShape) -> None:
+        for name, item in document.workloads.items():
+            shape = self.shaped(WorkloadShape, item, ("workloads", name))
+            # A workload that is wrong is still there: naming it is not a second problem.
+            self.workloads[name] = shape.value() if shape else Workload()
+        for name, item in document.providers.items():
+            provider = self.shaped(ProviderShape, item, ("providers", name))
+            self.providers[name] = provider or ProviderShape(base_url="http://unknown")
+
+    def target(self, item: object, path: Path, document: DocumentShape) -> Target | None:
+        shape = self.shaped(TargetShape, item, path)
+        workload = self.workload(item.get("workload") if isinstance(item, dict) else None, (*path, "workload"))
+        if shape is None:
+            return None
+        common = self.providers.get(shape.provider, ProviderShape())
+        base_url = shape.base_url or common.base_url
+        if base_url is None:
+            missing = f"no base_url: give one here, or to provider {shape.provider!r} under `providers`"
+            self.report(path, missing + did_you_mean(shape.provider, self.providers))
+        if base_url is None or workload is None:
+            return None
+        return _target(shape, common, document, base_url=base_url, workload=workload)
+
+    def workload(self, item: object, path: Path) -> Workload | None:
+        if item is None:
+            return Workload()
+        if isinstance(item, str):
+            if item not in self.workloads:
+                self.report(path, unknown("workload", item, self.workloads))
+            return self.workloads.get(item)
+        shape = self.shaped(WorkloadShape, item, path)
+        return shape.value() if shape else None
+
+    def refuse_twins(self, targets: Mapping[int, Target]) -> None:
+        """Two targets may share neither their name nor what they measure."""
+        by_name: dict[str, int] = {}
+        by_id: dict[int, int] = {}
+        for index, target in targets.items():
+            line = self.source.line_of(("targets", index))
+            if target.name in by_name:
+                self.report(
+                    ("targets", index), f"name {target.name!r} is taken by the target of line {by_name[target.name]}"
+                )
+            elif target.id in by_id:
+                self.report(("targets", index), f"measures the same as the target of line {by_id[target.id]}")
+            by_name.setdefault(target.name, line)
+            by_id.setdefault(target.id, line)
+
+    def refuse_bulk(self, targets: Mapping[int, Target]) -> None:
+        """The plan must fit into one message, in which every target carries its own prompt."""
+        size = sum(len(target.workload.prompt.encode()) for target in targets.values())
+        if size > planshapes.MAX_PROMPTS_BYTES:
+            message = f"the prompts of all targets have {size} bytes together, at most {planshapes.MAX_PROMPTS_BYTES}"
+            self.report(("targets",), message)
+
+    def shaped(self, shape: type[AnyShape], item: object, path: Path) -> AnyShape | None:
+        try:
+            return shape.model_validate(item)
+        except ValidationError as error:
+            for detail in error.errors():
+                self.report((*path, *detail["loc"]), _sentence(shape, detail))
+            return None
+
+    def report(self, path: Path, message: str) -> None:
+        self.problems.append(Problem(line=self.source.line_of(path), message=message))
+
+
+def _target(
+    shape: TargetShape, common: ProviderShape, document: DocumentShape, *, base_url: str, workload: Workload
+) -> Target:
+    dialect = shape.dialect or common.dialect or planshapes.DEFAULT_DIALECT
+    identity = target_id(
+        provider=shape.provider, model=shape.model, base_url=base_url, dialect=dialect, workload=workload
+    )
+    return Target(
+        id=identity,
+        name=shape.name or f"{shape.provider}/{shape.model}",
+        provider=shape.provider,
+        model=shape.model,
+        base_url=base_url,
+        dialect=dialect,
+        workload=workload,
+        every_us=shape.every or document.every,
+        overlap=shape.overlap or document.overlap,
+        credential=shape.credential or common.credential,
+        price=Price(**shape.price.model_dump()) if shape.price else None,
+        region=shape.region,
+    )
+
+
+def _stands_alone(key: object, item: object) -> bool:
+    """Whether a top-level key of a document is good whatever the others say."""
+    try:
+        DocumentShape.model_validate({"baseline": "unknown", "targets": [], key: item})
+    except ValidationError:
+        return False
+    return True
+
+
+def _sentence(shape: type[Shape], detail: ErrorDetails) -> str:
+    key = str(detail["loc"][-1]) if detail["loc"] else "the document"
+    if detail["type"] == "extra_forbidden":
+        known = _shape_at(shape, detail["loc"][:-1]).model_fields
+        return unknown("key", key, known)
+    if detail["type"] == "missing":
+        return f"{key!r} is missing"
+    if detail["type"] == "model_type":
+        return f"expected a mapping with {', '.join(_shape_at(shape, detail['loc']).model_fields)}"
+    context: dict[str, Any] = detail.get("ctx", {})
+    return f"{key}: {context.get('error') or detail['msg'].removeprefix('Input ').lower()}"
+
+
+def _shape_at(shape: type[Shape], path: Path) -> type[Shape]:
+    for part in path:
+        shape = planshapes.NESTED.get(part, shape)
+    return shape

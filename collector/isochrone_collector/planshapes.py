@@ -1,0 +1,164 @@
+"""The shape of a plan document, part by part: which keys there are and what each may hold.
+
+A part is checked by itself, so that one wrong key hides no other problem. What spans several parts (names that must
+exist, or exist once) is the business of `planfile`.
+"""
+
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from isochrone_collector import durations
+from isochrone_collector.names import unknown
+from isochrone_wire.model import DAY_US, DEFAULT_PROMPT, SECOND_US, Overlap, Timeouts, Workload
+
+DIALECTS = ("openai-chat",)
+DEFAULT_DIALECT = "openai-chat"
+MIN_EVERY_US = 200_000
+MAX_EVERY_US = 7 * DAY_US
+MAX_PROMPT_BYTES = 100_000
+MAX_TARGETS = 1_000
+# A plan travels in one message of at most 8 MiB, prompts and all; what is left over is ample for the other fields.
+MAX_PROMPTS_BYTES = 6_000_000
+
+_DEFAULTS = Timeouts()
+
+
+def _within(low_us: int, high_us: int) -> AfterValidator:
+    def check(duration_us: int) -> int:
+        if not low_us <= duration_us <= high_us:
+            limits = f"{durations.write(low_us)} to {durations.write(high_us)}"
+            raise ValueError(f"{durations.write(duration_us)} is outside {limits}")
+        return duration_us
+
+    return AfterValidator(check)
+
+
+def _clean(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise ValueError(f"{text!r} has control characters, or spaces at its ends")
+    return text
+
+
+def _short_enough(prompt: str) -> str:
+    if len(prompt.encode()) > MAX_PROMPT_BYTES or "\0" in prompt:
+        raise ValueError(
+            f"a prompt holds no NUL and at most {MAX_PROMPT_BYTES} bytes; this one has {len(prompt.encode())}"
+        )
+    return prompt
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or " " in text:
+        raise ValueError(f"{text!r} is no http or https address")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("an address holds no user, password, query or fragment; keys stay with the agent")
+    return text.rstrip("/")
+
+
+def _dialect(name: str) -> str:
+    if name not in DIALECTS:
+        raise ValueError(unknown("dialect", name, DIALECTS))
+    return name
+
+
+def _overlap(text: object) -> Overlap:
+    if text not in list(Overlap):
+        raise ValueError(f"{text!r} is no overlap policy; write {' or '.join(Overlap)}")
+    return Overlap(str(text))
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean)]
+Url = Annotated[str, Field(max_length=2_000), AfterValidator(_clean), AfterValidator(_url)]
+Every = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_EVERY_US, MAX_EVERY_US)]
+Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(1_000, 3600 * SECOND_US)]
+Dollars = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+DialectName = Annotated[str, AfterValidator(_dialect)]
+OverlapName = Annotated[Overlap, BeforeValidator(_overlap)]
+
+
+class Shape(BaseModel):
+    """A mapping that may hold the keys named here and no other."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class TimeoutsShape(Shape):
+    """Limits of one probe."""
+
+    connect: Limit = _DEFAULTS.connect_us
+    first_token: Limit = _DEFAULTS.first_token_us
+    gap: Limit = _DEFAULTS.gap_us
+    total: Limit = _DEFAULTS.total_us
+
+    def value(self) -> Timeouts:
+        """The wire's value of it, in microseconds."""
+        return Timeouts(connect_us=self.connect, first_token_us=self.first_token, gap_us=self.gap, total_us=self.total)
+
+
+class WorkloadShape(Shape):
+    """The fixed request."""
+
+    prompt: Annotated[str, Field(min_length=1), AfterValidator(_short_enough)] = DEFAULT_PROMPT
+    max_output_tokens: Annotated[int, Field(ge=1, le=100_000)] = 200
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
+    reasoning_effort: Annotated[Name, Field(max_length=40)] | None = None
+    timeouts: TimeoutsShape = TimeoutsShape()
+
+    def value(self) -> Workload:
+        """The wire's value of it."""
+        return Workload(
+            prompt=self.prompt,
+            max_output_tokens=self.max_output_tokens,
+            temperature=self.temperature,
+            reasoning_effort=self.reasoning_effort,
+            timeouts=self.timeouts.value(),
+        )
+
+
+class PriceShape(Shape):
+    """List price in US dollars per million tokens."""
+
+    usd_per_m_input: Dollars = 0.0
+    usd_per_m_output: Dollars = 0.0
+
+
+class ProviderShape(Shape):
+    """What the targets of one provider have in common."""
+
+    base_url: Url | None = None
+    dialect: DialectName | None = None
+    credential: Name | None = None
+
+
+class TargetShape(ProviderShape):
+    """One target; what is not said here comes from its provider, and then from the document."""
+
+    model: Name
+    provider: Name
+    name: Name | None = None
+    workload: Any = None
+    every: Every | None = None
+    overlap: OverlapName | None = None
+    region: Name | None = None
+    price: PriceShape | None = None
+
+
+class DocumentShape(Shape):
+    """The document; the parts of its lists and mappings are checked one by one."""
+
+    baseline: Name
+    every: Every = 60 * SECOND_US
+    overlap: OverlapName = Overlap.SKIP
+    workloads: dict[Name, Any] = {}
+    providers: dict[Name, Any] = {}
+    targets: Annotated[list[Any], Field(max_length=MAX_TARGETS)]
+
+
+NESTED: dict[str | int, type[Shape]] = {"timeouts": TimeoutsShape, "price": PriceShape}

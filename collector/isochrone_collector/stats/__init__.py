@@ -1,0 +1,1 @@
+"""Estimators with their intervals. Pure: numbers in, numbers out, and `None` where n is too small to say."""

@@ -1,0 +1,79 @@
+"""Nearest-rank quantiles with distribution-free confidence intervals.
+
+The value of the p-quantile of n values is the one of rank ceil(p·n). Its interval runs between two order statistics
+X(l) and X(u): the number of values at or below the true quantile is Binomial(n, p), so the interval holds it with
+probability P(l <= B < u), whatever the distribution of the values (H. A. David and H. N. Nagaraja, Order Statistics,
+3rd ed., section 7.1). Below n = 6 for the median, 29 for p90, 59 for p95 and 299 for p99 no pair of ranks reaches 95 %.
+
+A censored value is one we know only to be larger than its limit, say of a probe that timed out. It takes its place
+above all others, so that it raises p95 instead of vanishing.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+from scipy.special import bdtr, bdtrc
+
+from isochrone_wire.answers import Quantile
+
+_ERROR = 0.05
+# Binomial tails are computed; a bound that misses 0.95 by rounding alone is kept.
+_ROUNDING = 1e-12
+
+
+def quantile(values: Sequence[float], share: float, *, censored: Sequence[float] = ()) -> Quantile | None:
+    """The quantile `share` (0 < share < 1) with its 95 % interval, or `None` of no values at all.
+
+    `censored` holds the limits of values known only to exceed them; a rank among them is reported as the larger of its
+    limit and the largest value.
+    """
+    ordered = _ordered(values, censored)
+    n = len(ordered)
+    if n == 0:
+        return None
+    value = float(ordered[_nearest_rank(n, share) - 1])
+    ranks = interval_ranks(n, share)
+    if ranks is None:
+        return Quantile(value=value)
+    return Quantile(value=value, low=float(ordered[ranks[0] - 1]), high=float(ordered[ranks[1] - 1]))
+
+
+@lru_cache(maxsize=4096)
+def interval_ranks(n: int, share: float) -> tuple[int, int] | None:
+    """The ranks (l, u), counted from 1, whose order statistics bound the quantile with at least 95 %, or `None`.
+
+    Each side gets half of the error; where even the extreme value leaves more than that on its side, the other side
+    gets what remains.
+    """
+    least_below, least_above = float((1 - share) ** n), float(share**n)
+    if least_below + least_above > _ERROR + _ROUNDING:
+        return None
+    below, above = _shares_of_error(least_below, least_above)
+    counts = np.arange(n)
+    at_most = bdtr(counts, n, share)
+    # Rank l misses when fewer than l values lie below the quantile, rank u when u or more do.
+    low = int(np.searchsorted(at_most, below + _ROUNDING, side="right"))
+    more_than = bdtrc(counts, n, share)
+    high = int(np.argmax(more_than <= above + _ROUNDING)) + 1
+    return low, high
+
+
+def _shares_of_error(least_below: float, least_above: float) -> tuple[float, float]:
+    half = _ERROR / 2
+    if least_above > half:
+        return _ERROR - least_above, least_above
+    if least_below > half:
+        return least_below, _ERROR - least_below
+    return half, half
+
+
+def _nearest_rank(n: int, share: float) -> int:
+    return min(n, max(1, ceil(share * n - _ROUNDING * n)))
+
+
+def _ordered(values: Sequence[float], censored: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    known = np.sort(np.asarray(values, dtype=np.float64))
+    limits = np.sort(np.asarray(censored, dtype=np.float64))
+    return np.concatenate([known, np.maximum(limits, known[-1]) if len(known) else limits])

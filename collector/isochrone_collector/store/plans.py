@@ -1,0 +1,82 @@
+"""The plans that were applied, and every target they ever named."""
+
+from dataclasses import asdict
+
+from psycopg.types.json import Jsonb
+
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pool import Connection, execute, fetch
+from isochrone_collector.store.queries import query
+from isochrone_collector.store.rows import PlanRow, TargetRow
+from isochrone_wire.answers import Window
+from isochrone_wire.model import Plan, Price, Target
+
+_LOCK_KEY = 4_600_002
+_NO_PRICE: dict[str, None] = {"usd_per_m_input": None, "usd_per_m_output": None}
+
+
+async def lock(connection: Connection) -> None:
+    """Let nobody else apply a plan until this transaction ends."""
+    await execute(connection, query("take_lock"), key=_LOCK_KEY)
+
+
+async def newest(connection: Connection) -> PlanRow | None:
+    """The plan in force, if any was ever applied."""
+    found = await fetch(connection, query("newest_plan"), PlanRow)
+    return found[0] if found else None
+
+
+async def of_window(connection: Connection, window: Window) -> list[PlanRow]:
+    """The plans in force at some time of the window, oldest first."""
+    return await fetch(
+        connection,
+        query("plans_of_window"),
+        PlanRow,
+        from_at=Instant(window.from_at),
+        until_at=Instant(window.until_at),
+    )
+
+
+async def insert(connection: Connection, plan: Plan, *, document: str, applied_at: int, applied_by: str) -> None:
+    """Put a plan into force, with its targets and its baseline region."""
+    await execute(
+        connection,
+        query("insert_plan"),
+        version=plan.version,
+        document=document,
+        applied_at=Instant(applied_at),
+        applied_by=applied_by,
+    )
+    await execute(connection, query("register_region"), name=plan.baseline)
+    described = [_parameters(target, plan.version) for target in plan.targets]
+    async with connection.cursor() as cursor:
+        await cursor.executemany(query("insert_target"), described)
+        await cursor.executemany(query("describe_target"), described)
+
+
+async def targets(connection: Connection) -> list[TargetRow]:
+    """Every target ever planned, by name, the newest of a name first."""
+    return await fetch(connection, query("targets"), TargetRow)
+
+
+def _parameters(target: Target, version: int) -> dict[str, object]:
+    price = _NO_PRICE if target.price is None else _price(target.price)
+    return {
+        "id": target.id,
+        "name": target.name,
+        "provider": target.provider,
+        "model": target.model,
+        "base_url": target.base_url,
+        "dialect": target.dialect,
+        "workload": Jsonb(asdict(target.workload)),
+        "every_us": target.every_us,
+        "overlap": target.overlap.value,
+        "credential": target.credential,
+        "region": target.region,
+        "version": version,
+        **price,
+    }
+
+
+def _price(price: Price) -> dict[str, float]:
+    return {"usd_per_m_input": price.usd_per_m_input, "usd_per_m_output": price.usd_per_m_output}

@@ -1,0 +1,130 @@
+"""The database as the rest of the collector sees it: connections that work, and errors it knows."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, errors, sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import class_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, SettingsError, StartError
+from isochrone_collector.store import instants
+from isochrone_collector.store.queries import query
+
+Connection = AsyncConnection[Any]
+Statement = sql.SQL | sql.Composed
+Row = TypeVar("Row")
+
+_CONNECT_TIMEOUT_S = 5
+_WAIT_FOR_CONNECTION_S = 10.0
+_MAX_CONNECTIONS = 8
+_RECYCLE_AFTER_S = 1800.0
+
+# What passes by itself: the server went away, is full or starting, was demoted, or asks for the transaction again.
+_TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+
+
+def describe(conninfo: str) -> str:
+    """The address of a database for messages and logs: never a password. Raises `SettingsError`."""
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        # The driver's message may quote the password.
+        raise SettingsError(
+            "the database URL cannot be read", hint="write postgresql://user:password@host:5432/database"
+        ) from None
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{user}{parts.get('host') or 'localhost'}{port}/{parts.get('dbname') or ''}"
+
+
+def connect(conninfo: str) -> psycopg.Connection[Any]:
+    """One plain connection, for what runs before the event loop serves. Raises `DatabaseUnreachable`."""
+    address = describe(conninfo)
+    try:
+        return psycopg.connect(conninfo, connect_timeout=_CONNECT_TIMEOUT_S, application_name="isochrone-collector")
+    except psycopg.Error as error:
+        reason = " ".join(str(error).split())
+        raise DatabaseUnreachable(
+            f"no PostgreSQL at {address}: {reason}",
+            hint="check --database-url and that the server runs, or leave it out to use the embedded PostgreSQL",
+        ) from error
+
+
+class Database:
+    """A pool of connections to one PostgreSQL. Every error that passes by itself is `DatabaseUnavailable`."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            conninfo,
+            kwargs={
+                "autocommit": True,
+                "connect_timeout": _CONNECT_TIMEOUT_S,
+                "application_name": "isochrone-collector",
+            },
+            min_size=1,
+            max_size=_MAX_CONNECTIONS,
+            max_lifetime=_RECYCLE_AFTER_S,
+            timeout=_WAIT_FOR_CONNECTION_S,
+            check=AsyncConnectionPool.check_connection,
+            configure=_configure,
+            open=False,
+        )
+
+    async def open(self) -> None:
+        """Fill the pool. Raises `DatabaseUnreachable`."""
+        try:
+            await self._pool.open(wait=True, timeout=_WAIT_FOR_CONNECTION_S)
+        except PoolTimeout as error:
+            await self._pool.close()
+            raise DatabaseUnreachable(f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s") from error
+
+    async def close(self) -> None:
+        """Give all connections back to the server."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection outside any transaction."""
+        try:
+            async with self._pool.connection() as connection:
+                try:
+                    yield connection
+                except errors.ReadOnlySqlTransaction:
+                    # This server was demoted; the next connection may find the new primary.
+                    await connection.close()
+                    raise
+        except errors.InsufficientPrivilege as error:
+            raise StartError(
+                f"the database does not let this collector work: {error}", hint="grant its user the schema, or own it"
+            ) from error
+        except _TRANSIENT as error:
+            reason = " ".join(str(error).split())
+            raise DatabaseUnavailable(f"the database is away for the moment: {reason}") from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection inside a transaction, committed when the block ends without an error."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+
+async def fetch(connection: Connection, statement: Statement, row: type[Row], **parameters: object) -> list[Row]:
+    """All rows of a statement as values of the class `row`, whose fields are named like the columns."""
+    async with connection.cursor(binary=True, row_factory=class_row(row)) as cursor:
+        await cursor.execute(statement, parameters)
+        return await cursor.fetchall()
+
+
+async def execute(connection: Connection, statement: Statement, **parameters: object) -> bool:
+    """Run a statement; whether it returned or changed any row."""
+    cursor = await connection.execute(statement, parameters or None)
+    return cursor.rowcount > 0
+
+
+async def _configure(connection: Connection) -> None:
+    instants.teach(connection)
+    await connection.execute(query("make_commits_durable"))

@@ -1,0 +1,97 @@
+"""How to run PostgreSQL, which refuses to run as root, when root is who we are.
+
+First a user namespace in which we are `nobody`: our files stay ours, and nothing is chowned. Where the kernel does not
+allow that, the real `nobody`, who is then given the data folder.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from isochrone_collector.errors import EmbeddedError
+
+_NOBODY = "65534"
+_HINT = "run the collector as another user than root, or give --database-url"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privileges:
+    """As whom a command runs: behind a `prefix` that steps down, or as the user `uid`; by default as we are."""
+
+    prefix: tuple[str, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+    hint: str = ""
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[bytes]:
+        """Run a command to its end and keep what it says."""
+        return subprocess.run(  # noqa: S603  # our own command line
+            [*self.prefix, *command],
+            capture_output=True,
+            check=False,
+            user=self.uid,
+            group=self.gid,
+            env=_environment(),
+        )
+
+    def start(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a server in a session of its own, so that a Ctrl-C for us is not one for it."""
+        return subprocess.Popen(  # noqa: S603  # our own command line
+            [*self.prefix, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            user=self.uid,
+            group=self.gid,
+            extra_groups=None if self.uid is None else [],
+            start_new_session=True,
+            env=_environment(),
+        )
+
+    def own(self, folder: Path) -> Path:
+        """The folder, given to whoever runs the server."""
+        if self.uid is not None and self.gid is not None:
+            os.chown(folder, self.uid, self.gid)
+        return folder
+
+
+def unprivileged(home: Path) -> Privileges:
+    """Privileges under which PostgreSQL agrees to run over files in `home`. Raises `EmbeddedError`."""
+    if os.geteuid() != 0:
+        return Privileges(hint="see that the data folder belongs to you and its disk is not full")
+    return _user_namespace() or _nobody(home)
+
+
+def _user_namespace() -> Privileges | None:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return None
+    # `unshare` becomes the command it runs, so the process id stays that of the server.
+    prefix = (unshare, "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}")
+    allowed = subprocess.run([*prefix, "true"], capture_output=True, check=False)  # noqa: S603  # our own command line
+    return None if allowed.returncode else Privileges(prefix=prefix, hint=_HINT)
+
+
+def _nobody(home: Path) -> Privileges:
+    try:
+        user = pwd.getpwnam("nobody")
+        for folder, _, names in os.walk(home):
+            for name in ("", *names):
+                os.chown(Path(folder, name), user.pw_uid, user.pw_gid, follow_symlinks=False)
+    except (KeyError, OSError) as error:
+        raise EmbeddedError(
+            f"PostgreSQL does not run as root, and stepping down failed: {error}", hint=_HINT
+        ) from error
+    privileges = Privileges(uid=user.pw_uid, gid=user.pw_gid, hint=_HINT)
+    if privileges.run(["test", "-w", str(home)]).returncode:
+        raise EmbeddedError(f"PostgreSQL does not run as root, and nobody cannot reach {home}", hint=_HINT)
+    return privileges
+
+
+def _environment() -> dict[str, str]:
+    # The operator's PGDATA, PGHOST and the like speak of another server.
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}

@@ -1,0 +1,184 @@
+"""What comes out of the tables and what goes in, as frozen values; instants are integer microseconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from isochrone_wire.answers import StoredSample
+from isochrone_wire.model import Outcome, Quality, RateLimit, Sample, TokenSource
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRow:
+    """One name: of a region, of a partition."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageRow:
+    """A vantage and when the collector first and last heard of it."""
+
+    id: int
+    name: str
+    region: str
+    first_seen_at: int
+    last_seen_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """A plan as it was written, in force from `applied_at` to `until_at`, which is `None` for the newest."""
+
+    version: int
+    document: str
+    applied_at: int
+    until_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow:
+    """What readers want to know of a target that is or was planned. The price is in US dollars per million tokens."""
+
+    id: int
+    name: str
+    provider: str
+    model: str
+    usd_per_m_output: float | None
+    last_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """What became of a batch: so many samples in it, so many stored, and (place, reason) of each one rejected."""
+
+    samples: int
+    stored: int
+    rejections: list[tuple[int, str]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesRow:
+    """One metric of one target and region, round by round; `censored` rounds hold the limit that was hit."""
+
+    target_id: int
+    region: str
+    rounds: list[int]
+    medians: list[float]
+    censored: list[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingRow:
+    """The values of one target as seen from one region; `censored_us` are the limits of probes without any token."""
+
+    target_id: int
+    region: str
+    ttft_us: list[int] | None
+    censored_us: list[int] | None
+    tokens_per_second: list[float] | None
+    failed: int
+    newest_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRow:
+    """The rounds one vantage recorded of one target, and how many probes ended in each outcome."""
+
+    vantage_id: int
+    target_id: int
+    recorded: int
+    oldest_at: int
+    newest_at: int
+    outcomes: dict[str, int]
+
+
+_RATELIMIT = "ratelimit_"
+_OWN_COLUMNS = {
+    "target_id": "int8",
+    "round_at": "timestamptz",
+    "vantage_id": "int8",
+    "epoch": "int8",
+    "seq": "int8",
+    "idx": "int4",
+    "region": "text",
+    "received_at": "timestamptz",
+}
+_TEXTS = ("outcome", "token_source", "remote_address", "edge", "request_id", "error")
+_RATES = ("tokens_per_second", "cost_usd")
+
+
+def _type_of(column: str) -> str:
+    if column in _TEXTS:
+        return "text"
+    if column in _RATES:
+        return "float8"
+    if column.endswith("_at"):
+        return "timestamptz"
+    return "int8" if column.endswith("_us") or column.startswith(_RATELIMIT) else "int4"
+
+
+_MEASURED = [field.name for field in fields(Sample) if field.name not in {*_OWN_COLUMNS, "ratelimit"}]
+_LIMITS = [field.name for field in fields(RateLimit)]
+
+COLUMNS: Mapping[str, str] = {
+    **_OWN_COLUMNS,
+    **{name: _type_of(name) for name in _MEASURED},
+    **{_RATELIMIT + name: _type_of(_RATELIMIT + name) for name in _LIMITS},
+}
+"""Name and type of every column of `sample`, in the order of `sample_row`."""
+
+_measured = attrgetter(*_MEASURED)
+_limits = attrgetter(*_LIMITS)
+_NO_LIMITS = (None,) * len(_LIMITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the samples of one batch come from, and when they arrived."""
+
+    vantage_id: int
+    region: str
+    epoch: int
+    seq: int
+    received_at: int
+
+
+def sample_row(sample: Sample, idx: int, origin: Origin) -> Row:
+    """A sample as a row of `sample`, in the order of `COLUMNS`. `idx` is its place in the batch."""
+    limits = _limits(sample.ratelimit) if sample.ratelimit else _NO_LIMITS
+    return (
+        sample.target_id,
+        sample.round_at,
+        origin.vantage_id,
+        origin.epoch,
+        origin.seq,
+        idx,
+        origin.region,
+        origin.received_at,
+        *_measured(sample),
+        *limits,
+    )
+
+
+def stored_sample(record: Mapping[str, Any], *, target: str) -> StoredSample:
+    """A row of `samples` as the value a reader gets."""
+    limits = {name: record[_RATELIMIT + name] for name in _LIMITS}
+    source = record["token_source"]
+    special: dict[str, Any] = {
+        "outcome": Outcome(record["outcome"]),
+        "token_source": TokenSource(source) if source else None,
+        "quality": Quality(record["quality"]),
+        "ratelimit": RateLimit(**limits) if any(limit is not None for limit in limits.values()) else None,
+    }
+    plain = {name: record[name] for name in ("target_id", "round_at", *_MEASURED) if name not in special}
+    return StoredSample(
+        target=target,
+        vantage=record["vantage"],
+        region=record["region"],
+        received_at=record["received_at"],
+        sample=Sample(**plain, **special),
+    )

@@ -1,0 +1,100 @@
+"""YAML with a memory for lines: plain data, and where in the text each part of it stands.
+
+Anchors, aliases and deep nesting are refused before anything is built, so a small text stays small in memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+_MAX_DEPTH = 12
+_MAX_BYTES = 4_000_000
+_STR_TAG = "tag:yaml.org,2002:str"
+_OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Problem:
+    """One thing wrong with a text, and the line it stands on, counted from 1."""
+
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlText:
+    """What a text says. `data` is `None` when it could not be read at all; then `problems` say why."""
+
+    data: Any = None
+    lines: Mapping[Path, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def line_of(self, path: Path) -> int:
+        """The line of the part at `path`, or of the nearest part around it that is there."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read(text: str) -> YamlText:
+    """Read one YAML document. Never raises: whatever is wrong becomes a problem."""
+    try:
+        refused = _refusal(text)
+        if refused:
+            return YamlText(problems=(refused,))
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return YamlText(problems=(Problem(line=1, message="the document is empty"),))
+        lines: dict[Path, int] = {}
+        problems = tuple(_walk(root, (), lines))
+        return YamlText(data=loader.construct_document(root), lines=lines, problems=problems)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        return YamlText(problems=(Problem(line=line, message=f"not YAML: {error.problem or error.context}"),))
+    except (yaml.YAMLError, ValueError) as error:
+        # A character YAML forbids, or a date such as 2026-02-30.
+        return YamlText(problems=(Problem(line=1, message=f"not YAML: {str(error).splitlines()[0]}"),))
+
+
+def _refusal(text: str) -> Problem | None:
+    if len(text.encode(errors="replace")) > _MAX_BYTES:
+        return Problem(line=1, message=f"the document is larger than {_MAX_BYTES} bytes")
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, _OPENING) - isinstance(event, _CLOSING)
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.AliasEvent):
+            return Problem(line=line, message="aliases (*name) are not supported; name a workload instead")
+        if depth > _MAX_DEPTH:
+            return Problem(line=line, message=f"nested more than {_MAX_DEPTH} deep")
+    return None
+
+
+def _walk(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Iterator[Problem]:
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _walk(item, (*path, index), lines)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _key_problems(key, path, lines)
+            lines[*path, str(key.value)] = key.start_mark.line + 1
+            yield from _walk(value, (*path, str(key.value)), lines)
+
+
+def _key_problems(key: yaml.Node, path: Path, lines: Mapping[Path, int]) -> Iterator[Problem]:
+    line = key.start_mark.line + 1
+    if key.tag != _STR_TAG:
+        yield Problem(line=line, message=f"a key must be text, so write {str(key.value)!r} in quotes")
+    first = lines.get((*path, str(key.value)))
+    if first is not None:
+        yield Problem(line=line, message=f"key {key.value!r} was already given in line {first}")

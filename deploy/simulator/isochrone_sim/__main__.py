@@ -1,0 +1,5 @@
+"""`python -m isochrone_sim` is `isochrone-sim`."""
+
+from isochrone_sim.cli import main
+
+main()

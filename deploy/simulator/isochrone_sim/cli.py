@@ -1,0 +1,197 @@
+"""The command `isochrone-sim`: a world of LLM providers whose timing is known."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isochrone_sim import tables
+from isochrone_sim.errors import SimError
+from isochrone_sim.settings import DEFAULT_LISTEN, Settings, gather_world, known_region, parse_listens
+from isochrone_sim.worldfile import EXAMPLE
+from isochrone_wire import __version__
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class _Commands(click.Group):
+    """Shows the simulator's own errors as a sentence with a hint, and leaves with the code they carry."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  # click's interface
+        try:
+            return super().invoke(ctx)
+        except SimError as error:
+            click.echo(f"error: {error}", err=True)
+            if error.hint:
+                click.echo(f"hint:  {error.hint}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=_Commands, context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="isochrone-sim")
+def main() -> None:
+    """A world of LLM providers with known timing, for demos, tests and calibration.
+
+    \b
+    Exit codes: 0 ok · 1 failed · 2 usage, settings or world file
+    """
+
+
+_world_option = click.option(
+    "--world",
+    "world_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A world of your own, JSON or TOML; `isochrone-sim world --example` shows one.",
+)
+_faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
+_output_option = click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+@main.command(short_help="Be the providers.")
+@click.option(
+    "--listen",
+    "listens",
+    multiple=True,
+    default=[DEFAULT_LISTEN],
+    show_default=True,
+    metavar="[REGION=]HOST:PORT",
+    help="A socket, and the region of the clients that connect to it; port 0 is any free one. Repeatable.",
+)
+@_world_option
+@_faults_option
+@click.option(
+    "--api-key",
+    envvar="ISOCHRONE_SIM_API_KEY",
+    metavar="KEY",
+    help="Refuse requests without this bearer token.  [env: ISOCHRONE_SIM_API_KEY]",
+)
+@click.option(
+    "--truth",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Append what really happened, one JSON line per request.",
+)
+@click.option("--allow-remote", is_flag=True, help="Let sockets be reached from other machines.")
+@click.option("--log-requests", is_flag=True, help="Log a line per request; costs some precision under load.")
+def serve(
+    *,
+    listens: tuple[str, ...],
+    world_file: Path | None,
+    faults: bool,
+    api_key: str | None,
+    truth: Path | None,
+    allow_remote: bool,
+    log_requests: bool,
+) -> None:
+    """Be the providers: an OpenAI-compatible API whose every token comes at a planned instant.
+
+    When it can be reached it says where, on a terminal as a table and else as one line of JSON:
+    {"ready": true, "endpoints": {REGION: BASE_URL}}. What really happened is at GET /truth, as JSON lines.
+    SIGTERM and Ctrl-C end it.
+
+    \b
+    Examples:
+      isochrone-sim serve
+      isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082
+    """
+    from isochrone_sim import logs  # noqa: PLC0415  # kept out of `--help`
+    from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # as above
+
+    logs.configure()
+    world = gather_world(world_file, faults=faults)
+    settings = Settings(
+        world=world,
+        listens=parse_listens(listens, world, allow_remote=allow_remote),
+        api_key=api_key or None,
+        truth=truth,
+        log_requests=log_requests,
+    )
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve_until_signalled(settings))
+
+
+@main.command(short_help="What is true in the world.")
+@_world_option
+@_faults_option
+@click.option(
+    "--truth-differential",
+    nargs=2,
+    metavar="BASELINE REGION",
+    help="The true difference of two regions for every model: REGION minus BASELINE.",
+)
+@click.option("--example", is_flag=True, help="Show a world file to begin with.")
+@_output_option
+def world(
+    *,
+    world_file: Path | None,
+    faults: bool,
+    truth_differential: tuple[str, str] | None,
+    example: bool,
+    output: str,
+) -> None:
+    """What is true in the world: times to first token by region, tokens per second, prices, and where they come from.
+
+    \b
+    Examples:
+      isochrone-sim world
+      isochrone-sim world --truth-differential us-east-2 ap-southeast-1
+      isochrone-sim world --example > my-world.json
+    """
+    if example:
+        click.echo(json.dumps(EXAMPLE, indent=2))
+        return
+    shown = gather_world(world_file, faults=faults)
+    if truth_differential:
+        baseline, region = (known_region(name, shown) for name in truth_differential)
+        _show(
+            output,
+            partial(tables.differential_table, shown, baseline, region),
+            partial(tables.plain_differentials, shown, baseline, region),
+        )
+    else:
+        _show(output, partial(tables.world_table, shown), partial(tables.plain_world, shown))
+
+
+@main.command(short_help="What can go wrong.")
+@_output_option
+def faults(*, output: str) -> None:
+    """What can go wrong, or be odd within its rights.
+
+    Each is a model `fault-NAME` under `serve --faults`, and a value of `fault` in a world file.
+
+    \b
+    Example:
+      isochrone-sim faults
+    """
+    _show(output, tables.faults_table, tables.plain_faults)
+
+
+def _show(output: str, table: Callable[[], str], plain: Callable[[], dict[str, Any]]) -> None:
+    if output == "json":
+        click.echo(json.dumps(plain(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(table())
+
+
+async def _serve_until_signalled(settings: Settings) -> None:
+    from isochrone_sim.server import serve as serve_world  # noqa: PLC0415  # kept out of `--help`
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve_world(settings, ready=partial(_say_ready, model=next(iter(settings.world.models))), stop=stop)
+
+
+def _say_ready(endpoints: dict[str, str], *, model: str) -> None:
+    if sys.stdout.isatty():
+        click.echo(tables.endpoints_table(endpoints, model))
+    else:
+        click.echo(json.dumps({"ready": True, "endpoints": endpoints}))
+    sys.stdout.flush()

@@ -1,0 +1,91 @@
+"""What `isochrone-sim serve` needs to know, out of flags, the environment and a world file."""
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from isochrone_sim.errors import SettingsError, WorldError
+from isochrone_sim.faults import fault_models
+from isochrone_sim.published import default_world
+from isochrone_sim.world import World
+from isochrone_sim.worldfile import parse_world
+from isochrone_wire.address import Address, parse_address
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+_DEFAULT_PORT = 8080
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One socket per region a client can be in; port 0 is any free one. `truth` is a file to append records to."""
+
+    world: World
+    listens: dict[str, Address]
+    api_key: str | None = field(default=None, repr=False)
+    truth: Path | None = None
+    log_requests: bool = False
+
+
+def gather_world(path: Path | None, *, faults: bool = False) -> World:
+    """The world of a file, or the default one; with a model for every fault if wanted. Raises `WorldError`."""
+    world = read_world(path) if path else default_world()
+    return world.with_models(fault_models()) if faults else world
+
+
+def read_world(path: Path) -> World:
+    """The world of a JSON or TOML file. Raises `WorldError` with everything that is wrong with it."""
+    hint = "isochrone-sim world --example shows one"
+    try:
+        text = path.read_text("utf-8")
+        document = _parse(text, toml=path.suffix == ".toml")
+    except OSError as error:
+        raise WorldError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except ValueError as error:
+        raise WorldError(f"{path} cannot be read: {error}", hint=hint) from error
+    try:
+        return parse_world(document, text=text)
+    except WorldError as error:
+        raise WorldError(f"{path} describes no world:\n{error}", hint=hint) from error
+
+
+def parse_listens(texts: Iterable[str], world: World, *, allow_remote: bool = False) -> dict[str, Address]:
+    """`REGION=HOST:PORT` or `HOST:PORT` (the baseline region) into addresses by region. Raises `SettingsError`."""
+    listens: dict[str, Address] = {}
+    for text in texts:
+        region, separator, address = text.rpartition("=")
+        region = known_region(region, world) if separator else world.baseline
+        if region in listens:
+            raise SettingsError(f"two sockets for {region}", hint="name another region: REGION=HOST:PORT")
+        listens[region] = _address(address, allow_remote=allow_remote)
+    return listens
+
+
+def known_region(name: str, world: World) -> str:
+    """The name, if the world has such a region. Raises `SettingsError` that names the nearest."""
+    if name in world.regions:
+        return name
+    close = get_close_matches(name, world.regions, n=1, cutoff=0.3)
+    meant = f", did you mean {close[0]!r}?" if close else ""
+    raise SettingsError(f"unknown region {name!r}{meant}", hint=f"known: {', '.join(world.regions)}")
+
+
+def _address(text: str, *, allow_remote: bool) -> Address:
+    try:
+        address = parse_address(text, default_port=_DEFAULT_PORT)
+    except ValueError as error:
+        raise SettingsError(str(error), hint="isochrone-sim serve --listen 127.0.0.1:8080") from error
+    if not (address.is_loopback or allow_remote):
+        hint = "--allow-remote lets other machines in; the simulator is made for tests, not for strangers"
+        raise SettingsError(f"{address} can be reached from other machines", hint=hint)
+    return address
+
+
+def _parse(text: str, *, toml: bool) -> dict[str, Any]:
+    document = tomllib.loads(text) if toml else json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError("it holds no object")  # noqa: TRY004  # one error for every file that cannot be read
+    return document

@@ -1,0 +1,221 @@
+"""A world of one's own: the shape of a world file, and everything that can be wrong with it.
+
+Keys are looked up in two tables; each key says which field it becomes and how its value is read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from isochrone_sim.dialects import DIALECTS
+from isochrone_sim.errors import WorldError
+from isochrone_sim.faults import FAULTS
+from isochrone_sim.world import BASELINE_REGION, Model, Offset, Region, Source, World
+
+EXAMPLE: dict[str, Any] = {
+    "title": "Two models, one of which breaks off now and then",
+    "seed": 7,
+    "baseline": "us-east-2",
+    "regions": {"us-east-2": "US East (Ohio)", "ap-southeast-1": "Singapore"},
+    "load_amplitude": 0.12,
+    "pace_amplitude": 0.02,
+    "models": [
+        {
+            "id": "swift-1",
+            "title": "Swift 1",
+            "provider": "acme",
+            "ttft_ms": 180,
+            "tokens_per_second": 60,
+            "usd_per_m_output": 0.25,
+            "offsets_ms": {"ap-southeast-1": -30},
+            "answer_tokens": 150,
+            "jitter_ms": 1.0,
+        },
+        {
+            "id": "thinker-1",
+            "provider": "acme",
+            "ttft_ms": 600,
+            "tokens_per_second": 20,
+            "reasoning": True,
+            "fault": "cut",
+            "fault_share": 0.05,
+            "requests_per_minute": 600,
+        },
+    ],
+}
+
+Read = Callable[[Any], Any]
+
+
+def _number(low: float, high: float = 1e9) -> Read:
+    def read(value: Any) -> float:  # noqa: ANN401  # whatever stands in the file
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"must be a number from {low:g} to {high:g}")
+        return float(value)
+
+    return read
+
+
+def _whole(low: int) -> Read:
+    def read(value: Any) -> int:  # noqa: ANN401  # as above
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise ValueError(f"must be a whole number of at least {low}")
+        return value
+
+    return read
+
+
+def _milliseconds(low: float) -> Read:
+    number = _number(low, 600_000)
+    return lambda value: round(number(value) * 1000)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401  # as above
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a text")
+    return value
+
+
+def _flag(value: Any) -> bool:  # noqa: ANN401  # as above
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")  # noqa: TRY004  # one error for every wrong value
+    return value
+
+
+def _one_of(names: Mapping[str, object]) -> Read:
+    def read(value: Any) -> str:  # noqa: ANN401  # as above
+        if value not in names:
+            raise ValueError(f"is unknown{_meant(str(value), names)}")
+        return str(value)
+
+    return read
+
+
+def _offsets(value: Any) -> dict[str, Offset]:  # noqa: ANN401  # as above
+    if not isinstance(value, dict):
+        raise ValueError("must be a table of regions and milliseconds")  # noqa: TRY004  # as above
+    read = _milliseconds(-600_000)
+    return {region: Offset(read(ms), Source.CHOSEN) for region, ms in value.items()}
+
+
+def _regions(value: Any) -> dict[str, Region]:  # noqa: ANN401  # as above
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must be a table of names and titles")
+    return {name: Region(name=name, title=_text(title)) for name, title in value.items()}
+
+
+def _list(value: Any) -> list[Any]:  # noqa: ANN401  # as above
+    if not isinstance(value, list) or not value:
+        raise ValueError("must be a list of at least one model")
+    return value
+
+
+_WORLD_KEYS: dict[str, tuple[str, Read]] = {
+    "title": ("title", _text),
+    "seed": ("seed", _whole(0)),
+    "baseline": ("baseline", _text),
+    "regions": ("regions", _regions),
+    "load_amplitude": ("load_amplitude", _number(0, 0.5)),
+    "pace_amplitude": ("pace_amplitude", _number(0, 0.5)),
+    "models": ("models", _list),
+}
+_MODEL_KEYS: dict[str, tuple[str, Read]] = {
+    "id": ("id", _text),
+    "title": ("title", _text),
+    "provider": ("provider", _text),
+    "ttft_ms": ("ttft_us", _milliseconds(1)),
+    "tokens_per_second": ("tokens_per_second", _number(0.1, 10_000)),
+    "usd_per_m_output": ("usd_per_m_output", _number(0)),
+    "offsets_ms": ("offsets", _offsets),
+    "reasoning": ("reasoning", _flag),
+    "dialect": ("dialect", _one_of(DIALECTS)),
+    "answer_tokens": ("answer_tokens", _whole(1)),
+    "jitter_ms": ("jitter_us", _milliseconds(0)),
+    "steady": ("steady", _flag),
+    "fault": ("fault", _one_of(FAULTS)),
+    "fault_share": ("fault_share", _number(0, 1)),
+    "requests_per_minute": ("requests_per_minute", _whole(1)),
+    "tokens_per_minute": ("tokens_per_minute", _whole(1)),
+}
+_MODEL_NEEDS = ("id", "provider", "ttft_ms", "tokens_per_second")
+
+
+def parse_world(document: Mapping[str, Any], *, text: str = "") -> World:
+    """The world that a document describes. `text` is what it was read from, for line numbers.
+
+    Raises `WorldError` that tells all problems, one per line.
+    """
+    reading = _Reading(text=text)
+    told = reading.table(document, _WORLD_KEYS, needs=("models",), where="")
+    rows = [row if isinstance(row, dict) else {} for row in told.pop("models", [])]
+    models = [reading.model(row, f"models[{number}]") for number, row in enumerate(rows)]
+    regions = told.pop("regions", None) or _default_regions(told.get("baseline", BASELINE_REGION))
+    world = World(
+        title=told.pop("title", "A world of one's own"),
+        source="a world file",
+        regions=regions,
+        models={model.id: model for model in models if model},
+        **told,
+    )
+    reading.problems += _contradictions(world, [row.get("id") for row in rows])
+    if reading.problems:
+        raise WorldError("\n".join(f"  {problem}" for problem in reading.problems))
+    return world
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads tables by their keys and collects what is wrong."""
+
+    text: str
+    problems: list[str] = field(default_factory=list)
+
+    def table(
+        self, row: Mapping[str, Any], keys: Mapping[str, tuple[str, Read]], *, needs: tuple[str, ...], where: str
+    ) -> dict[str, Any]:
+        told = {}
+        for key, value in row.items():
+            if key not in keys:
+                self.problems.append(f"{where}{key}: unknown key{self._line(key)}{_meant(key, keys)}")
+                continue
+            name, read = keys[key]
+            try:
+                told[name] = read(value)
+            except ValueError as error:
+                self.problems.append(f"{where}{key}: {value!r} {error}")
+        self.problems += [f"{where}{key}: missing" for key in needs if key not in row]
+        return told
+
+    def model(self, row: Mapping[str, Any], where: str) -> Model | None:
+        before = len(self.problems)
+        told = self.table(row, _MODEL_KEYS, needs=_MODEL_NEEDS, where=f"{where}.")
+        if len(self.problems) > before:
+            return None
+        return Model(**{"title": told["id"], **told})
+
+    def _line(self, key: str) -> str:
+        number = next((n for n, line in enumerate(self.text.splitlines(), 1) if key in line), None)
+        return f" in line {number}" if number else ""
+
+
+def _default_regions(baseline: str) -> dict[str, Region]:
+    return {baseline: Region(name=baseline, title=baseline)}
+
+
+def _contradictions(world: World, ids: list[Any]) -> list[str]:
+    """What is wrong between keys that are each right."""
+    problems = [] if world.baseline in world.regions else [f"baseline: {world.baseline!r} is none of the regions"]
+    problems += [f"models: two have the id {name!r}" for name in sorted({n for n in ids if n and ids.count(n) > 1})]
+    for model in world.models.values():
+        for region in model.offsets:
+            if region not in world.regions:
+                problems.append(f"{model.id}: {region!r} is none of the regions{_meant(region, world.regions)}")
+            elif model.ttft_us_in(region) <= 0:
+                problems.append(f"{model.id}: from {region} the first token would come before the request")
+    return problems
+
+
+def _meant(name: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f", did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

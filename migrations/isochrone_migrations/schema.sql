@@ -1,0 +1,207 @@
+-- The schema at the newest revision, drawn by tests/tools/schema_picture.py --write. Never edit by hand.
+
+CREATE TABLE ingest_batch (
+    vantage_id bigint NOT NULL,
+    epoch bigint NOT NULL,
+    seq bigint NOT NULL,
+    samples integer NOT NULL,
+    stored integer NOT NULL,
+    late integer NOT NULL,
+    rejections jsonb,
+    received_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
+
+CREATE TABLE plan (
+    version bigint NOT NULL,
+    document text NOT NULL,
+    applied_at timestamp with time zone NOT NULL,
+    applied_by text NOT NULL
+);
+
+COMMENT ON TABLE plan IS 'Every plan applied, as it was written; the highest version is in force.';
+
+CREATE TABLE region (
+    name text NOT NULL
+);
+
+COMMENT ON TABLE region IS 'Every region ever named: where a vantage stands, or the baseline of a plan.';
+
+CREATE TABLE sample (
+    target_id bigint NOT NULL,
+    round_at timestamp with time zone NOT NULL,
+    vantage_id bigint NOT NULL,
+    epoch bigint NOT NULL,
+    seq bigint NOT NULL,
+    idx integer NOT NULL,
+    region text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    dispatched_at timestamp with time zone NOT NULL,
+    late_us bigint NOT NULL,
+    dns_us bigint,
+    tcp_us bigint,
+    tls_us bigint,
+    ttfb_us bigint,
+    ttft_us bigint,
+    ttfat_us bigint,
+    e2e_us bigint,
+    tokens_per_second double precision,
+    chunk_gap_p50_us bigint,
+    chunk_gap_p99_us bigint,
+    chunk_gap_max_us bigint,
+    stalls integer,
+    prompt_tokens integer,
+    output_tokens integer,
+    reasoning_tokens integer,
+    cached_tokens integer,
+    first_chunk_tokens integer,
+    chunks integer NOT NULL,
+    output_chars integer NOT NULL,
+    token_source text,
+    rtt_us bigint,
+    rtt_min_us bigint,
+    retransmits integer,
+    provider_us bigint,
+    remote_address text,
+    edge text,
+    request_id text,
+    ratelimit_limit_requests bigint,
+    ratelimit_remaining_requests bigint,
+    ratelimit_reset_requests_us bigint,
+    ratelimit_limit_tokens bigint,
+    ratelimit_remaining_tokens bigint,
+    ratelimit_reset_tokens_us bigint,
+    ratelimit_retry_after_us bigint,
+    loop_lag_us bigint,
+    clock_offset_us bigint,
+    clock_uncertainty_us bigint,
+    cost_usd double precision,
+    quality integer NOT NULL,
+    http_status integer,
+    error text,
+    timeout_us bigint
+)
+PARTITION BY RANGE (round_at);
+
+COMMENT ON TABLE sample IS 'One row per probe, append-only, a partition per day (UTC) made by the collector.';
+
+CREATE TABLE sample_late (
+    target_id bigint NOT NULL,
+    round_at timestamp with time zone NOT NULL,
+    vantage_id bigint NOT NULL,
+    epoch bigint NOT NULL,
+    seq bigint NOT NULL,
+    idx integer NOT NULL,
+    region text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    dispatched_at timestamp with time zone NOT NULL,
+    late_us bigint NOT NULL,
+    dns_us bigint,
+    tcp_us bigint,
+    tls_us bigint,
+    ttfb_us bigint,
+    ttft_us bigint,
+    ttfat_us bigint,
+    e2e_us bigint,
+    tokens_per_second double precision,
+    chunk_gap_p50_us bigint,
+    chunk_gap_p99_us bigint,
+    chunk_gap_max_us bigint,
+    stalls integer,
+    prompt_tokens integer,
+    output_tokens integer,
+    reasoning_tokens integer,
+    cached_tokens integer,
+    first_chunk_tokens integer,
+    chunks integer NOT NULL,
+    output_chars integer NOT NULL,
+    token_source text,
+    rtt_us bigint,
+    rtt_min_us bigint,
+    retransmits integer,
+    provider_us bigint,
+    remote_address text,
+    edge text,
+    request_id text,
+    ratelimit_limit_requests bigint,
+    ratelimit_remaining_requests bigint,
+    ratelimit_reset_requests_us bigint,
+    ratelimit_limit_tokens bigint,
+    ratelimit_remaining_tokens bigint,
+    ratelimit_reset_tokens_us bigint,
+    ratelimit_retry_after_us bigint,
+    loop_lag_us bigint,
+    clock_offset_us bigint,
+    clock_uncertainty_us bigint,
+    cost_usd double precision,
+    quality integer NOT NULL,
+    http_status integer,
+    error text,
+    timeout_us bigint,
+    reason text NOT NULL
+);
+
+COMMENT ON TABLE sample_late IS 'Samples of rounds without a partition, kept apart with the reason.';
+
+CREATE TABLE target (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    provider text NOT NULL,
+    model text NOT NULL,
+    base_url text NOT NULL,
+    dialect text NOT NULL,
+    workload jsonb NOT NULL,
+    every_us bigint NOT NULL,
+    overlap text NOT NULL,
+    credential text,
+    usd_per_m_input double precision,
+    usd_per_m_output double precision,
+    region text,
+    first_version bigint NOT NULL,
+    last_version bigint NOT NULL
+);
+
+COMMENT ON TABLE target IS 'Every target ever planned, as the newest plan that holds it describes it.';
+
+CREATE TABLE vantage (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    region text NOT NULL,
+    first_seen_at timestamp with time zone NOT NULL,
+    last_seen_at timestamp with time zone NOT NULL,
+    agent_version text DEFAULT ''::text NOT NULL,
+    plan_version bigint DEFAULT 0 NOT NULL,
+    spool_depth bigint DEFAULT 0 NOT NULL,
+    spool_oldest_at timestamp with time zone,
+    dropped jsonb DEFAULT '{}'::jsonb NOT NULL,
+    next_heartbeat_at timestamp with time zone
+);
+
+COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';
+
+ALTER TABLE ONLY ingest_batch
+    ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (vantage_id, epoch, seq);
+
+ALTER TABLE ONLY plan
+    ADD CONSTRAINT plan_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY region
+    ADD CONSTRAINT region_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY sample_late
+    ADD CONSTRAINT sample_late_pkey PRIMARY KEY (target_id, round_at, vantage_id, epoch, seq, idx);
+
+ALTER TABLE ONLY sample
+    ADD CONSTRAINT sample_pkey PRIMARY KEY (target_id, round_at, vantage_id, epoch, seq, idx);
+
+ALTER TABLE ONLY target
+    ADD CONSTRAINT target_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY vantage
+    ADD CONSTRAINT vantage_name_key UNIQUE (name);
+
+ALTER TABLE ONLY vantage
+    ADD CONSTRAINT vantage_pkey PRIMARY KEY (id);

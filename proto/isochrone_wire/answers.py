@@ -1,0 +1,184 @@
+"""The values a collector answers readers with. Units as in `isochrone_wire.model`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from isochrone_wire.model import Sample, Target
+
+
+class Metric(StrEnum):
+    """What can be compared. Durations come in microseconds, `TOKENS_PER_SECOND` as a rate."""
+
+    TTFT = "ttft"
+    TTFT_COLD = "ttft_cold"
+    TTFAT = "ttfat"
+    E2E = "e2e"
+    TOKENS_PER_SECOND = "tokens_per_second"
+    CONNECT = "connect"
+    RTT = "rtt"
+
+    @property
+    def unit(self) -> str:
+        """`us`, or `tokens/s` for the one rate."""
+        return "tokens/s" if self is Metric.TOKENS_PER_SECOND else "us"
+
+    @property
+    def more_is_better(self) -> bool:
+        """True for rates."""
+        return self is Metric.TOKENS_PER_SECOND
+
+
+class Decision(StrEnum):
+    """What a differential lets us say of a region against the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUIVALENT = "equivalent"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The half-open span of rounds [from_at, until_at) that an answer speaks of."""
+
+    from_at: int
+    until_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which samples a question is about. Empty fields do not restrict; `targets` may be shell-style patterns."""
+
+    window: Window
+    regions: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetList:
+    """The targets of the plan in force; version 0 and no targets before the first plan."""
+
+    plan_version: int
+    baseline: str
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSample:
+    """A sample with the names a reader knows its target and vantage by, and when the collector received it."""
+
+    target: str
+    vantage: str
+    region: str
+    received_at: int
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile:
+    """A nearest-rank quantile with its distribution-free 95 % interval; bounds are `None` where n is too small."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One line of a leaderboard: a target as seen from one region. `n` counts samples with a first token."""
+
+    region: str
+    rank: int
+    target: str
+    provider: str
+    model: str
+    n: int
+    failed: int
+    ttft_p50_us: Quantile | None = None
+    ttft_p95_us: Quantile | None = None
+    tokens_per_second_p50: Quantile | None = None
+    usd_per_m_output: float | None = None
+    newest_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    """Standings of all regions asked for, ranked by median TTFT within each region."""
+
+    window: Window
+    standings: tuple[Standing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differential:
+    """Region minus baseline for one target and metric, paired by round.
+
+    `shift` with its 95 % interval is in `unit`; `n` counts rounds in which both regions have a value, `baseline_n` and
+    `region_n` the rounds of each. `reason` says why when the decision is `undecided`.
+    """
+
+    target: str
+    provider: str
+    model: str
+    metric: Metric
+    unit: str
+    baseline: str
+    region: str
+    baseline_median: float | None = None
+    region_median: float | None = None
+    shift: float | None = None
+    shift_low: float | None = None
+    shift_high: float | None = None
+    shift_percent: float | None = None
+    n: int = 0
+    baseline_n: int = 0
+    region_n: int = 0
+    decision: Decision = Decision.UNDECIDED
+    reason: str = ""
+    newest_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferentialList:
+    """One differential per target and region asked for."""
+
+    window: Window
+    differentials: tuple[Differential, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Of the rounds planned for one vantage and target: how many have a sample, and with which outcomes."""
+
+    vantage: str
+    region: str
+    target: str
+    planned: int
+    recorded: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    newest_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageList:
+    """One line per vantage and target."""
+
+    window: Window
+    coverage: tuple[Coverage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChange:
+    """What applying a plan did, or would do on a dry run. `problems` is empty unless the document was refused;
+    the daily figures are those of one vantage, the spend only of targets whose price is known.
+    """
+
+    version: int = 0
+    changed: bool = False
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    usd_per_day: float | None = None
+    requests_per_day: int = 0

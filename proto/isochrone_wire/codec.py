@@ -1,0 +1,151 @@
+"""Values to protobuf messages and back.
+
+The laws:
+
+1. A value's field and the message's field of the same name carry the same quantity in the same unit.
+2. `decode(type(v), encode(v)) == v` for every value v (tests/unit/wire/test_codec.py).
+3. A message that has no value, say of an outcome this version has not heard of, is a `CodecError` naming the field;
+   nothing else is ever raised.
+
+How: for each value class the fields' type hints choose a pair of small converters, once, when the class is first used.
+Only this module and the gRPC shells see messages.
+"""
+
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntFlag, StrEnum
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from isochrone_wire import answers, model
+from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, sample_pb2
+
+Value = TypeVar("Value")
+
+_MESSAGE_OF: dict[type, type[Message]] = {
+    model.Batch: fleet_pb2.PushRequest,
+    model.Plan: plan_pb2.Plan,
+    model.Price: plan_pb2.Price,
+    model.RateLimit: sample_pb2.RateLimit,
+    model.Receipt: fleet_pb2.PushResponse,
+    model.Rejection: fleet_pb2.Rejection,
+    model.Sample: sample_pb2.Sample,
+    model.Target: plan_pb2.Target,
+    model.Timeouts: plan_pb2.Timeouts,
+    model.Vantage: fleet_pb2.Vantage,
+    model.Vitals: fleet_pb2.Vitals,
+    model.Workload: plan_pb2.Workload,
+    answers.Coverage: observatory_pb2.Coverage,
+    answers.CoverageList: observatory_pb2.GetCoverageResponse,
+    answers.Differential: observatory_pb2.Differential,
+    answers.DifferentialList: observatory_pb2.GetDifferentialsResponse,
+    answers.Leaderboard: observatory_pb2.GetLeaderboardResponse,
+    answers.PlanChange: operations_pb2.ApplyPlanResponse,
+    answers.Quantile: observatory_pb2.Quantile,
+    answers.Selection: observatory_pb2.Selection,
+    answers.Standing: observatory_pb2.Standing,
+    answers.StoredSample: observatory_pb2.StoredSample,
+    answers.TargetList: observatory_pb2.ListTargetsResponse,
+    answers.Window: observatory_pb2.Window,
+}
+
+_ENUM_OF: dict[type[StrEnum], Any] = {
+    model.Outcome: sample_pb2.Outcome,
+    model.TokenSource: sample_pb2.TokenSource,
+    model.Overlap: plan_pb2.Overlap,
+}
+
+
+class CodecError(ValueError):
+    """A message says something this version cannot understand. Act: whoever sent it, or upgrade this side."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Converter:
+    """How one field's values travel: `out` to the message, `back` from it. `optional` fields may be absent."""
+
+    out: Callable[[Any], Any]
+    back: Callable[[Any], Any]
+    optional: bool = False
+
+
+_CONVERTERS: dict[type, dict[str, _Converter]] = {}
+
+
+def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _MESSAGE_OF
+    """The message of a value: `Sample` gives `sample_pb2.Sample`, and so on. Raises `KeyError` for a foreign class."""
+    cls = type(value)
+    content = {}
+    for name, converter in _converters(cls).items():
+        part = getattr(value, name)
+        if part is not None:
+            content[name] = converter.out(part)
+    return _MESSAGE_OF[cls](**content)
+
+
+def decode(cls: type[Value], message: Message) -> Value:
+    """The value of class `cls` that `message` carries. Raises `CodecError`."""
+    content: dict[str, Any] = {}
+    for name, converter in _converters(cls).items():
+        if converter.optional and not message.HasField(name):
+            content[name] = None
+            continue
+        try:
+            content[name] = converter.back(getattr(message, name))
+        except (LookupError, ValueError) as error:
+            raise CodecError(f"{message.DESCRIPTOR.name}.{name}: {error}") from error
+    return cls(**content)
+
+
+def _converters(cls: Any) -> dict[str, _Converter]:  # noqa: ANN401  # a value class; mypy has no name for those
+    found = _CONVERTERS.get(cls)
+    if found is None:
+        hints = typing.get_type_hints(cls)
+        found = _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in fields(cls)}
+    return found
+
+
+def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no narrower type
+    arguments = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    origin = typing.get_origin(hint)
+    if origin is types.UnionType:
+        inner = _converter(arguments[0])
+        # An absent enum is its zero, UNSPECIFIED, so only fields with presence are asked for it.
+        if isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
+            return _Converter(inner.out, lambda number: inner.back(number) if number else None)
+        return _Converter(inner.out, inner.back, optional=True)
+    if origin is tuple:
+        inner = _converter(arguments[0])
+        return _Converter(
+            lambda parts: [inner.out(p) for p in parts], lambda parts: tuple(inner.back(p) for p in parts)
+        )
+    if origin is Mapping:
+        return _Converter(dict, dict)
+    return _plain_converter(hint)
+
+
+def _plain_converter(cls: type) -> _Converter:
+    if is_dataclass(cls):
+        return _Converter(encode, lambda message: decode(cls, message))
+    if cls in _ENUM_OF:
+        return _enum_converter(cls, _ENUM_OF[cls])
+    if issubclass(cls, IntFlag):
+        return _Converter(int, cls)
+    if issubclass(cls, StrEnum):
+        return _Converter(str, cls)
+    return _Converter(_same, _same)
+
+
+def _enum_converter(cls: type[StrEnum], numbers: Any) -> _Converter:  # noqa: ANN401  # protobuf's enum wrapper is untyped
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
+    number_of = {member: numbers.Value(f"{prefix}_{member.name}") for member in cls}
+    member_of = {number: member for member, number in number_of.items()}
+    return _Converter(number_of.__getitem__, member_of.__getitem__)
+
+
+def _same(part: Any) -> Any:  # noqa: ANN401  # whatever comes goes
+    return part

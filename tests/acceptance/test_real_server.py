@@ -1,0 +1,53 @@
+"""A server nobody here wrote, with a real model, tokenizer and stream: from its socket to a differential on screen."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from fix_agent import StartAgent
+from fix_collector import StartCollector
+from fix_transformers import ServedModel
+from material.waiting import eventually
+
+PLAN = """
+baseline: us-east-2
+every: 2s
+workloads:
+  short: {{prompt: "Explain recursion", max_output_tokens: 16}}
+targets:
+  - {{provider: transformers, model: {model}, base_url: "{base_url}", workload: short}}
+"""
+ROUNDS = 7
+
+
+def ask(address: str, *words: str) -> dict[str, list[dict[str, object]]]:
+    command = [sys.executable, "-m", "isochrone_client", *words, "--collector", address, "--output", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout, done.stderr
+    answer: dict[str, list[dict[str, object]]] = json.loads(done.stdout)
+    return answer
+
+
+def test_a_real_model_from_two_vantages(
+    transformers_server: ServedModel, start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    """Two agents probe `transformers serve` for several rounds; the differential pairs them, and counts real tokens."""
+    collector = start_collector()
+    plan = PLAN.format(base_url=transformers_server.base_url, model=transformers_server.model)
+    collector.apply(plan, tmp_path)
+    agents = [
+        start_agent(collector=collector.address, vantage=name, region=region)
+        for name, region in (("us-1", "us-east-2"), ("sg-1", "ap-southeast-1"))
+    ]
+    eventually(60, lambda: all(agent.recorded() >= ROUNDS for agent in agents), f"{ROUNDS} rounds from both")
+    assert [agent.stop() for agent in agents] == [0, 0]
+
+    samples = ask(collector.address, "samples", "--limit", "100")["rows"]
+    assert {sample["outcome"] for sample in samples} == {"ok"}, samples
+    assert {sample["output_tokens"] for sample in samples} == {16}
+    assert {sample["token_source"] for sample in samples} == {"usage"}
+    [row] = ask(collector.address, "diff", "--baseline", "us-east-2", "--against", "ap-southeast-1")["rows"]
+    assert isinstance(row["n"], int)
+    assert row["n"] >= ROUNDS - 1
+    assert row["shift"] is not None

@@ -1,0 +1,70 @@
+"""The wheel, installed into an empty environment: an agent VM gets what it needs and nothing heavy."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("psycopg", "alembic", "sqlalchemy", "numpy", "scipy", "starlette", "pydantic", "yaml")
+LIST_HEAVY = f"""
+import importlib, pkgutil, sys
+for room in ("isochrone_wire", "isochrone_agent", "isochrone_client", "isochrone_sim"):
+    package = importlib.import_module(room)
+    for module in pkgutil.walk_packages(package.__path__, room + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+print(sorted(set(sys.modules) & set({HEAVY!r})))
+"""
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an environment that holds the base wheel and its dependencies only."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
+    assert built.returncode == 0, built.stderr
+    venv.create(folder / "venv", with_pip=True)
+    programs = folder / "venv" / "bin"
+    wheel = next(folder.glob("*.whl"))
+    pip: list[str | Path] = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = run(*pip, "--constraint", ROOT / "constraints.txt", wheel)
+    if "No matching distribution" in done.stderr or "Connection" in done.stderr:
+        pytest.skip("no package registry can be reached from here")
+    assert done.returncode == 0, done.stderr
+    return programs
+
+
+def test_the_base_install_imports_nothing_heavy(installed: Path) -> None:
+    """Every module of the wire, the agent, the reading side and the simulator imports without an extra's packages."""
+    done = run(installed / "python", "-c", LIST_HEAVY)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+@pytest.mark.parametrize("command", ["isochrone", "isochrone-agent", "isochrone-sim"])
+def test_the_base_commands_work(installed: Path, command: str) -> None:
+    """The commands that need no extra say what they can do."""
+    done = run(installed / command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_the_collector_names_its_extra(installed: Path) -> None:
+    """Without its extra the collector says what to install, in a sentence."""
+    done = run(installed / "isochrone-collector", "serve")
+    assert done.returncode != 0
+    assert "isochrone[collector]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_migrations_travel_in_the_wheel(installed: Path) -> None:
+    """A collector installed from the wheel has the schema's revisions with it."""
+    script = "import isochrone_migrations as m, pathlib; print(*pathlib.Path(m.__file__).parent.rglob('v*.py'))"
+    done = run(installed / "python", "-c", script)
+    assert "v0001" in done.stdout, done.stderr

@@ -1,0 +1,80 @@
+"""`isochrone-agent probe` as a person runs it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fix_simulator import Simulator
+
+
+def probe(*options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "isochrone_agent", "probe", *options]
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
+def test_a_person_sees_every_phase(fault_simulator: Simulator) -> None:
+    """Each run is a line with its phases, and the end says what they amount to."""
+    done = probe("--base-url", fault_simulator.base_url, "--model", "fault-crlf", "--runs", "3")
+    assert done.returncode == 0, done.stderr
+    for word in ("dns", "tcp", "tls", "ttfb", "ttft", "tok/s", "rtt", "median of 3 of 3 runs"):
+        assert word in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_a_program_gets_json(fault_simulator: Simulator) -> None:
+    """JSON carries every field of the samples, under the names of the wire."""
+    done = probe("--base-url", fault_simulator.base_url, "--model", "fault-crlf", "--output", "json")
+    document = json.loads(done.stdout)
+    sample = document["samples"][0]
+    assert document["schema"] == "isochrone.probe/1"
+    assert (sample["outcome"], sample["output_tokens"], sample["token_source"]) == ("ok", 40, "usage")
+    assert sample["ttft_cold_us"] == sample["connect_us"] + sample["ttft_us"]
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("fault-401", "answered with an error"),
+        ("fault-429", "left alone"),
+        ("fault-html", "mostly ends in /v1"),
+        ("fault-silence", "raise it with --timeout"),
+        ("fault-cut", "broke off"),
+    ],
+)
+def test_each_failure_has_a_sentence(fault_simulator: Simulator, model: str, words: str) -> None:
+    """A run that fails says what that means, and the command fails."""
+    done = probe("--base-url", fault_simulator.base_url, "--model", model, "--timeout", "0.5")
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_key_is_said_before_any_request(fault_simulator: Simulator) -> None:
+    """The variable is named, the exit code is that of wrong usage, and nothing was sent."""
+    before = len(fault_simulator.truth())
+    options = ["--base-url", fault_simulator.base_url, "--model", "fault-crlf", "--key-env", "NO_SUCH_KEY"]
+    done = probe(*options)
+    assert (done.returncode, "NO_SUCH_KEY is not set" in done.stderr) == (2, True)
+    assert len(fault_simulator.truth()) == before
+
+
+def test_first_output_comes_at_once(fault_simulator: Simulator) -> None:
+    """The best of three starts shows its first line within a second of starting the interpreter."""
+    waits = []
+    for _ in range(3):
+        started = time.monotonic()
+        command = [sys.executable, "-m", "isochrone_agent", "probe", "--model", "fault-crlf"]
+        with subprocess.Popen(
+            [*command, "--base-url", fault_simulator.base_url],
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            waits.append(time.monotonic() - started)
+    assert min(waits) < 1.0

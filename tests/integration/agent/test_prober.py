@@ -1,0 +1,154 @@
+"""The prober against a real server on a real socket: each failure has its outcome, and times agree with the truth."""
+
+import asyncio
+import ssl
+import statistics
+from typing import Any
+
+import pytest
+
+from fix_simulator import Simulator
+from isochrone_agent.clock import now_at
+from isochrone_agent.prober import Prober
+from isochrone_agent.transport import Dialling
+from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
+
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
+
+
+def target(simulator: Simulator, model: str, *, timeouts: Timeouts = QUICK, **more: Any) -> Target:
+    workload = Workload(max_output_tokens=40, timeouts=timeouts)
+    fields: dict[str, Any] = {"provider": "sim", "base_url": simulator.base_url, "workload": workload} | more
+    return Target(id=7, name=model, model=model, **fields)
+
+
+async def probe(at: Target, *, key: str | None = None, dialling: Dialling | None = None) -> Sample:
+    prober = Prober(vantage="here", tls=ssl.create_default_context(), dialling=dialling or Dialling())
+    return await prober.probe(at, round_at=now_at(), key=key)
+
+
+FINE = ["crlf", "cr", "comments", "bundled-first", "no-usage", "no-done", "usage-in-choice", "null-content"]
+FINE += ["split-code-points", "byte-by-byte", "absurd-usage", "reasoning", "tool-call", "one-chunk"]
+OUTCOMES = {
+    "401": (Outcome.HTTP_ERROR, "HTTP 401"),
+    "404": (Outcome.HTTP_ERROR, "HTTP 404"),
+    "500": (Outcome.HTTP_ERROR, "HTTP 500"),
+    "429": (Outcome.THROTTLED, "HTTP 429"),
+    "html": (Outcome.GARBLED, "text/html came instead"),
+    "silence": (Outcome.TIMED_OUT, "no token within 0.7 s"),
+    "headers-only": (Outcome.TIMED_OUT, "no token within 0.7 s"),
+    "stall": (Outcome.STALLED, "no token for 0.4 s"),
+    "cut": (Outcome.TRUNCATED, "closed the connection in the middle"),
+    "truncated": (Outcome.TRUNCATED, "without its terminal marker"),
+    "in-band-error": (Outcome.HTTP_ERROR, "error inside the stream"),
+    "in-band-error-first": (Outcome.HTTP_ERROR, "error inside the stream"),
+    "garbage": (Outcome.GARBLED, "not JSON"),
+    "role-only": (Outcome.GARBLED, "without a single token"),
+    "huge-line": (Outcome.GARBLED, "longer than"),
+}
+
+
+@pytest.mark.parametrize("fault", FINE)
+async def test_odd_but_fine_streams_are_fine(fault_simulator: Simulator, fault: str) -> None:
+    """What real servers do within the grammar is a success with a first token."""
+    sample = await probe(target(fault_simulator, f"fault-{fault}"))
+    assert (sample.outcome, sample.error) == (Outcome.OK, None)
+    assert sample.ttft_us
+
+
+@pytest.mark.parametrize("fault", OUTCOMES)
+async def test_every_failure_has_its_outcome(fault_simulator: Simulator, fault: str) -> None:
+    """Each way to fail is told apart, in a sentence."""
+    sample = await probe(target(fault_simulator, f"fault-{fault}"))
+    outcome, sentence = OUTCOMES[fault]
+    assert sample.outcome is outcome, sample.error
+    assert sentence in (sample.error or "")
+
+
+@pytest.mark.parametrize("fault", ["stall", "cut", "truncated", "in-band-error"])
+async def test_partial_timings_are_kept(fault_simulator: Simulator, fault: str) -> None:
+    """A stream that breaks after five tokens still tells when the first came."""
+    sample = await probe(target(fault_simulator, f"fault-{fault}"))
+    assert sample.chunks == 5
+    assert sample.ttft_us
+    assert sample.connect_us is not None
+
+
+async def test_a_limit_that_was_hit_is_kept(fault_simulator: Simulator) -> None:
+    """A censored sample carries the limit it is censored at."""
+    silent = await probe(target(fault_simulator, "fault-silence"))
+    stalled = await probe(target(fault_simulator, "fault-stall"))
+    assert (silent.timeout_us, stalled.timeout_us) == (QUICK.first_token_us, QUICK.gap_us)
+
+
+async def test_429_says_how_long_to_wait(fault_simulator: Simulator) -> None:
+    """`retry-after` is in the sample of a throttled probe."""
+    sample = await probe(target(fault_simulator, "fault-429"))
+    assert sample.ratelimit is not None
+    assert sample.ratelimit.retry_after_us
+
+
+@pytest.mark.parametrize(
+    ("base_url", "sentence"),
+    [
+        ("http://127.0.0.1:1/v1", "Connection refused"),
+        ("http://no-such-host.invalid/v1", "not known"),
+        ("https://127.0.0.1:1/v1", "Connection refused"),
+    ],
+)
+async def test_no_connection_is_a_sample(fault_simulator: Simulator, base_url: str, sentence: str) -> None:
+    """A refused connection and an unknown name are samples with the system's own words."""
+    sample = await probe(target(fault_simulator, "m", base_url=base_url))
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert sentence in (sample.error or "")
+
+
+async def test_plain_http_behind_https_is_a_failed_connection(fault_simulator: Simulator) -> None:
+    """A TLS handshake with a server that speaks none fails as a connection, with the reason."""
+    sample = await probe(target(fault_simulator, "m", base_url=fault_simulator.base_url.replace("http", "https")))
+    assert sample.outcome in (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
+    assert "TLS" in (sample.error or "")
+
+
+async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
+    """TTFT and the span of the stream are what the simulator recorded, not what it was configured to do."""
+    samples = [await probe(target(fault_simulator, "fault-crlf")) for _ in range(5)]
+    truth = {record["request_id"]: record for record in fault_simulator.truth()}
+    errors_us = []
+    for sample in samples:
+        record = truth[sample.request_id]
+        true_ttft_us = (record["first_token_at_ns"] - record["request_at_ns"]) / 1000
+        assert sample.ttft_us is not None
+        errors_us.append(abs(sample.ttft_us - true_ttft_us))
+        assert sample.output_tokens == 40
+    assert statistics.median(errors_us) < 5_000
+
+
+async def test_connect_to_reaches_another_address(fault_simulator: Simulator) -> None:
+    """The connection goes where `connect_to` says while the request keeps naming the host of its URL."""
+    port = int(fault_simulator.base_url.rsplit(":", 1)[1].split("/")[0])
+    dialling = Dialling(connect_to={("llm.example", 80): ("127.0.0.1", port)})
+    sample = await probe(target(fault_simulator, "fault-crlf", base_url="http://llm.example/v1"), dialling=dialling)
+    assert (sample.outcome, sample.remote_address) == (Outcome.OK, "127.0.0.1")
+
+
+async def test_probes_at_once_do_not_disturb_each_other(fault_simulator: Simulator) -> None:
+    """Eight probes in flight in one loop all succeed, with their own counts."""
+    samples = await asyncio.gather(*(probe(target(fault_simulator, "fault-no-done")) for _ in range(8)))
+    assert {(s.outcome, s.chunks, s.output_tokens) for s in samples} == {(Outcome.OK, 40, 40)}
+
+
+async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
+    """Where the kernel gives receive stamps they are used, and the round trip is its own."""
+    sample = await probe(target(fault_simulator, "fault-crlf"))
+    if Quality.USER_STAMPS in sample.quality:
+        pytest.skip("this kernel gives no receive timestamps")
+    assert sample.loop_lag_us is not None
+    assert sample.rtt_us
+
+
+async def test_no_key_in_a_sample(simulator_with_key: Simulator) -> None:
+    """A refused key is not repeated in the sample, whatever the provider says."""
+    sample = await probe(target(simulator_with_key, "qwen3-8b"), key="sk-wrong-key-1234567")
+    assert (sample.outcome, sample.http_status) == (Outcome.HTTP_ERROR, 401)
+    assert "sk-wrong-key-1234567" not in repr(sample)

@@ -1,0 +1,5 @@
+"""What these tests borrow."""
+
+from fix_observatory import observatory
+
+__all__ = ["observatory"]

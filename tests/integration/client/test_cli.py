@@ -1,0 +1,305 @@
+"""The `isochrone` command against a real socket: what it asks, prints, complains of, and ends with."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+import grpc
+import pytest
+from click.testing import CliRunner, Result
+from rich.cells import cell_len
+
+from fix_observatory import DIFFERENTIALS, FakeObservatory, stored
+from isochrone_client.cli import cli
+from isochrone_client.clock import now_at
+from isochrone_wire.answers import Decision, TargetList
+from isochrone_wire.model import DAY_US, SECOND_US
+
+READING = ["diff", "leaderboard", "targets", "samples", "coverage"]
+UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
+
+
+def run(observatory: FakeObservatory, *arguments: str) -> Result:
+    """What the command does in this process, asking the fake."""
+    environment = {"ISOCHRONE_COLLECTOR": observatory.address}
+    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
+
+
+def start(observatory: FakeObservatory, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    """The command as a process of its own, with pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "isochrone_client", *arguments],
+        env={**os.environ, "ISOCHRONE_COLLECTOR": observatory.address, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.parametrize("command", READING)
+def test_tables_say_what_there_is(observatory: FakeObservatory, command: str) -> None:
+    """Each reading command prints its table, no wider than 100 columns, and nothing on stderr."""
+    result = run(observatory, command)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "gpt-5-mini" in result.stdout
+    assert all(cell_len(line) <= 100 for line in result.stdout.splitlines())
+
+
+@pytest.mark.parametrize("command", READING)
+def test_json_says_what_was_asked(observatory: FakeObservatory, command: str) -> None:
+    """The document names its schema, the window it speaks of in RFC 3339, and every row."""
+    document = json.loads(run(observatory, command, "--output", "json").stdout)
+    assert document["schema"] == f"isochrone.{command}/1"
+    assert len(document["rows"]) in (2, 3)
+    if command != "targets":
+        begin, end = (datetime.fromisoformat(document["window"][name]) for name in ("from_at", "until_at"))
+        assert (end - begin).total_seconds() == 86_400
+
+
+@pytest.mark.parametrize("command", READING)
+def test_csv_has_a_line_per_row(observatory: FakeObservatory, command: str) -> None:
+    """The same rows as in JSON, under headers."""
+    lines = list(csv.DictReader(io.StringIO(run(observatory, command, "-o", "csv").stdout)))
+    assert len(lines) == len(json.loads(run(observatory, command, "-o", "json").stdout)["rows"])
+
+
+@pytest.mark.parametrize("command", READING)
+def test_the_examples_of_the_help_work(observatory: FakeObservatory, command: str) -> None:
+    """Whoever copies an example from the help gets an answer."""
+    text = run(observatory, command, "--help").stdout
+    example = re.search(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
+    assert example is not None
+    assert run(observatory, *shlex.split(example[1])[1:]).exit_code == 0
+
+
+def test_the_plan_gives_the_baseline(observatory: FakeObservatory) -> None:
+    """Without --baseline the plan is asked for its region; with it, nobody is."""
+    run(observatory, "diff")
+    run(observatory, "diff", "--baseline", "eu-central-1", "--against", "a", "--against", "b", "--metric", "e2e")
+    plan, first, second = observatory.asked
+    assert type(plan).__name__ == "ListTargetsRequest"
+    assert (first.baseline, list(first.against), first.metric) == ("us-east-2", [], "ttft")
+    assert (second.baseline, list(second.against), second.metric) == ("eu-central-1", ["a", "b"], "e2e")
+
+
+def test_selections_are_passed_on(observatory: FakeObservatory) -> None:
+    """Regions, targets, limit and window of the command line are those of the question."""
+    before_at = now_at()
+    options = ["--region", "us-east-2", "--target", "openai/*", "--target", "deepseek/*", "--window", "7d"]
+    run(observatory, "samples", "--limit", "2", *options)
+    request = observatory.asked[0]
+    assert (list(request.selection.regions), request.limit) == (["us-east-2"], 2)
+    assert list(request.selection.targets) == ["openai/*", "deepseek/*"]
+    window = request.selection.window
+    assert window.until_at - window.from_at == 7 * DAY_US
+    assert before_at <= window.until_at <= now_at()
+
+
+def test_only_decided_leaves_the_undecided_out(observatory: FakeObservatory) -> None:
+    """`--only decided` shows decisions and no footnotes."""
+    result = run(observatory, "diff", "--only", "decided", "--sort", "target")
+    assert result.exit_code == 0
+    assert "undecided" not in result.stdout
+    assert result.stdout.index("deepseek") < result.stdout.index("openai")
+
+
+def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
+    """When nothing is decided the table says so with the reason, and the exit code tells a script."""
+    observatory.differentials = (UNDECIDED,)
+    result = run(observatory, "diff")
+    assert result.exit_code == 4
+    assert "undecided [1]" in result.stdout
+    assert "[1] 3 of 6 rounds needed" in result.stdout
+    assert "nothing is decided" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("diff", "isochrone coverage"),
+        ("leaderboard", "isochrone coverage"),
+        ("samples", "isochrone coverage"),
+        ("coverage", "isochrone targets"),
+        ("targets", "isochrone-collector apply"),
+    ],
+)
+def test_empty_says_why_and_what_would_help(observatory: FakeObservatory, command: str, hint: str) -> None:
+    """An empty answer prints nothing for people, an empty document for programs, and the way on stderr; exit code 4."""
+    observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
+    observatory.targets = TargetList(plan_version=0, baseline="us-east-2")
+    people, programs = run(observatory, command), run(observatory, command, "-o", "json")
+    assert (people.exit_code, programs.exit_code) == (4, 4)
+    assert people.stdout == ""
+    assert json.loads(programs.stdout)["rows"] == []
+    assert hint in people.stderr
+
+
+def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:
+    """Before the first plan, `diff` says how to name a baseline."""
+    observatory.targets = TargetList(plan_version=0, baseline="")
+    result = run(observatory, "diff")
+    assert result.exit_code == 4
+    assert "--baseline" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["diff", "leaderboard", "samples", "coverage"])
+def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, command: str) -> None:
+    """A target that nobody measures is exit code 2, in the collector's words, with where to look."""
+    result = run(observatory, command, "--target", "nobody/*")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "isochrone: no target is called 'nobody/*'\n"
+        "hint: `isochrone targets` names the targets, `isochrone coverage` the regions\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code"),
+    [(grpc.StatusCode.INTERNAL, 1), (grpc.StatusCode.INVALID_ARGUMENT, 2), (grpc.StatusCode.UNAVAILABLE, 3)],
+)
+def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.StatusCode, exit_code: int) -> None:
+    """Whatever the collector fails with, there is one sentence, a hint, an exit code and no traceback."""
+    observatory.failure = (status, "the disk is full")
+    result = run(observatory, "leaderboard")
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert "the disk is full" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_complaints_cannot_steer_the_terminal(observatory: FakeObservatory) -> None:
+    """A sentence from afar reaches stderr without its escapes."""
+    observatory.failure = (grpc.StatusCode.NOT_FOUND, "no target is called '\x1b[31mred\x07'")
+    result = run(observatory, "leaderboard")
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr
+    assert "\x07" not in result.stderr
+
+
+def test_unreachable_is_three(observatory: FakeObservatory) -> None:
+    """A collector that is not there is exit code 3, and the option beats the environment."""
+    result = run(observatory, "targets", "--collector", "127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "127.0.0.1:1" in result.stderr
+
+
+def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory) -> None:
+    """Piped, the command writes UTF-8 without colours, within 100 columns, whatever the window's width."""
+    process = start(observatory, "diff", COLUMNS="60", FORCE_COLOR="1")
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (0, "")
+    assert "\x1b" not in stdout
+    assert max(cell_len(line) for line in stdout.splitlines()) in range(90, 101)
+
+
+def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeObservatory) -> None:
+    """A terminal that knows no dash of that length gets a question mark."""
+    process = start(observatory, "leaderboard", PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (0, "")
+    assert "?: too few samples" in stdout
+
+
+def test_a_reader_who_leaves_is_no_reason_to_shout(observatory: FakeObservatory) -> None:
+    """When the other end of the pipe is closed, as by `head`, nothing is said on stderr."""
+    process = start(observatory, "samples", "--output", "json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.wait(timeout=30)
+    with process.stderr:
+        assert process.stderr.read() == ""
+
+
+def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: str) -> str:
+    """What the command writes when its stdout is a terminal."""
+    ours, theirs = pty.openpty()
+    address = {"ISOCHRONE_COLLECTOR": observatory.address, "TERM": "xterm"}
+    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    command = [sys.executable, "-m", "isochrone_client", *arguments]
+    process = subprocess.Popen(command, env={**base, **address, **environment}, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    written = b""
+    try:
+        while piece := os.read(ours, 4096):
+            written += piece
+    except OSError:  # the terminal is gone with the process that had it
+        pass
+    os.close(ours)
+    assert process.wait(timeout=30) == 0
+    return written.decode()
+
+
+def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
+    """On a terminal decisions are coloured, and a wide window does not make a table wider than 100 columns."""
+    text = on_a_terminal(observatory, "diff", COLUMNS="240")
+    assert "\x1b[32mfaster" in text
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert all(cell_len(line) <= 100 for line in plain.splitlines())
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_is_respected(observatory: FakeObservatory, environment: dict[str, str]) -> None:
+    """NO_COLOR and a dumb terminal get text without escapes."""
+    assert "\x1b" not in on_a_terminal(observatory, "diff", **environment)
+
+
+def lines_of(process: "subprocess.Popen[str]", *, seconds: float = 30.0) -> Iterator[str]:
+    """The lines a process writes, as they come; fails when one takes longer than so many seconds."""
+    assert process.stdout is not None
+    pending, until = b"", time.monotonic() + seconds
+    while True:
+        ready, _, _ = select.select([process.stdout.fileno()], [], [], max(0.0, until - time.monotonic()))
+        assert ready, "no line came in time"
+        piece = os.read(process.stdout.fileno(), 65_536)
+        if not piece:
+            return
+        *lines, pending = (pending + piece).split(b"\n")
+        yield from (line.decode() for line in lines)
+
+
+def test_following_goes_on_with_new_samples(observatory: FakeObservatory) -> None:
+    """`--follow` writes what is there, then each new sample once, late ones too; Ctrl-C is a good end."""
+    observatory.samples = (stored(2, ttft_us=3), stored(1, ttft_us=2))
+    process = start(observatory, "samples", "--follow", "--limit", "1", "--window", "52w", "--output", "json")
+    lines = lines_of(process)
+    assert json.loads(next(lines))["ttft_us"] == 2
+    late, new = stored(5, ttft_us=4), stored(0, ttft_us=1)
+    observatory.samples = (*observatory.samples, new, late)
+    assert [json.loads(next(lines))["ttft_us"] for _ in range(2)] == [4, 1]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+    assert list(lines) == []
+    assert process.communicate() == ("", "")
+
+
+def test_following_nothing_waits(observatory: FakeObservatory) -> None:
+    """Without a sample yet, following shows its headings and waits instead of giving up."""
+    observatory.samples = ()
+    process = start(observatory, "samples", "--follow", "--output", "csv")
+    lines = lines_of(process)
+    assert next(lines).startswith("target,vantage,region")
+    observatory.samples = (replace(stored(0), received_at=now_at() - SECOND_US),)
+    assert next(lines).startswith("openai/gpt-5-mini,ohio-1")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+    process.communicate()
+
+
+def test_decisions_are_words_of_the_wire(observatory: FakeObservatory) -> None:
+    """JSON carries decision, reason and numbers as the wire has them, the unknown as null."""
+    rows = json.loads(run(observatory, "diff", "--sort", "target", "-o", "json").stdout)["rows"]
+    assert [row["decision"] for row in rows] == [Decision.FASTER, Decision.UNDECIDED, Decision.SLOWER]
+    assert (rows[1]["shift"], rows[1]["reason"], rows[2]["shift"]) == (None, "3 of 6 rounds needed", 191_250.0)

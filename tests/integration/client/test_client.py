@@ -1,0 +1,177 @@
+"""The typed client against a real socket: values come back whole, failures come back as whose turn it is."""
+
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from fix_observatory import COVERAGE, DIFFERENTIALS, SAMPLES, STANDINGS, TARGETS, WINDOW, FakeObservatory
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.errors import AddressError, ClientError, CollectorError, RefusedError, SlowError, UnreachableError
+from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Selection
+from isochrone_wire.v1 import observatory_pb2
+
+ALL = Selection(window=WINDOW)
+Ask = Callable[[ObservatoryClient], Any]
+ASKS: list[tuple[Ask, Any]] = [
+    (lambda client: client.list_targets(), TARGETS),
+    (lambda client: client.list_samples(ALL, limit=10), SAMPLES),
+    (lambda client: client.get_leaderboard(ALL), Leaderboard(window=WINDOW, standings=STANDINGS)),
+    (
+        lambda client: client.get_differentials(ALL, baseline="us-east-2"),
+        DifferentialList(window=WINDOW, differentials=DIFFERENTIALS),
+    ),
+    (lambda client: client.get_coverage(ALL), CoverageList(window=WINDOW, coverage=COVERAGE)),
+]
+
+
+@pytest.mark.parametrize(("ask", "answer"), ASKS)
+def test_answers_come_back_whole(observatory: FakeObservatory, ask: Ask, answer: object) -> None:
+    """What the collector holds is what the reader gets, through real bytes."""
+    with ObservatoryClient(observatory.address) as client:
+        assert ask(client) == answer
+
+
+def test_questions_arrive_whole(observatory: FakeObservatory) -> None:
+    """Every part of a question reaches the collector."""
+    selection = Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",))
+    with ObservatoryClient(observatory.address) as client:
+        client.get_differentials(selection, baseline="a", against=("b", "c"), metric=Metric.RTT)
+        client.list_samples(selection, limit=7)
+    differentials, samples = observatory.asked
+    assert isinstance(differentials, observatory_pb2.GetDifferentialsRequest)
+    assert (differentials.baseline, list(differentials.against), differentials.metric) == ("a", ["b", "c"], "rtt")
+    assert (differentials.selection.window.from_at, differentials.selection.window.until_at) == (
+        WINDOW.from_at,
+        WINDOW.until_at,
+    )
+    assert list(samples.selection.regions) == ["us-east-2"]
+    assert list(samples.selection.targets) == ["openai/*"]
+    assert samples.limit == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "exit_code"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, RefusedError, 2),
+        (grpc.StatusCode.NOT_FOUND, RefusedError, 2),
+        (grpc.StatusCode.UNAVAILABLE, UnreachableError, 3),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, SlowError, 1),
+        (grpc.StatusCode.UNIMPLEMENTED, CollectorError, 1),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, CollectorError, 1),
+        (grpc.StatusCode.INTERNAL, CollectorError, 1),
+        (grpc.StatusCode.UNAUTHENTICATED, CollectorError, 1),
+    ],
+)
+def test_a_status_says_whose_turn_it_is(
+    observatory: FakeObservatory, status: grpc.StatusCode, error: type[ClientError], exit_code: int
+) -> None:
+    """Each gRPC status becomes one error with its exit code and a hint, and keeps its cause."""
+    observatory.failure = (status, "the reason")
+    with ObservatoryClient(observatory.address) as client, pytest.raises(error) as caught:
+        client.list_targets()
+    assert caught.value.exit_code == exit_code
+    assert caught.value.hint
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+
+
+def test_a_refusal_is_the_collectors_own_sentence(observatory: FakeObservatory) -> None:
+    """What the collector says of a wrong question reaches the reader unchanged."""
+    with (
+        ObservatoryClient(observatory.address) as client,
+        pytest.raises(RefusedError, match=r"^no target is called 'x'$"),
+    ):
+        client.get_coverage(Selection(window=WINDOW, targets=("x",)))
+
+
+def test_a_word_of_the_future_is_named(observatory: FakeObservatory) -> None:
+    """An answer that this version cannot understand says so instead of showing something wrong."""
+    observatory.message = observatory_pb2.GetDifferentialsResponse(
+        differentials=[observatory_pb2.Differential(metric="ttft", decision="perhaps")]
+    )
+    with ObservatoryClient(observatory.address) as client, pytest.raises(CollectorError, match="decision") as caught:
+        client.get_differentials(ALL, baseline="us-east-2")
+    assert "upgrade" in caught.value.hint
+
+
+def test_nobody_there_is_known_at_once() -> None:
+    """A port on which nothing listens is unreachable, and the sentence names it."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        with ObservatoryClient(address) as client, pytest.raises(UnreachableError, match=address) as caught:
+            client.list_targets()
+    assert "isochrone-collector serve" in caught.value.hint
+
+
+def test_a_listener_that_says_nothing_is_unreachable() -> None:
+    """Something that accepts and stays silent is given up after the connect timeout, not after the answer's."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with ObservatoryClient(address, connect_timeout_us=200_000) as client, pytest.raises(UnreachableError):
+            client.list_targets()
+
+
+def test_another_protocol_is_unreachable() -> None:
+    """A web server on that port is no collector."""
+
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        web = threading.Thread(target=answer, args=(server,))
+        web.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with ObservatoryClient(address, connect_timeout_us=1_000_000) as client, pytest.raises(UnreachableError):
+            client.list_targets()
+        web.join()
+
+
+def test_a_slow_collector_is_given_up(observatory: FakeObservatory) -> None:
+    """When the answer takes longer than the timeout, the reader is told to ask for less."""
+    observatory.released = threading.Event()
+    with ObservatoryClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError) as caught:
+        client.list_targets()
+    observatory.released.set()
+    assert "--window" in caught.value.hint
+
+
+def test_an_answer_too_large_is_explained() -> None:
+    """An answer beyond what a message may hold is an error with a hint, not a broken connection."""
+
+    def flood(_request: bytes, _context: grpc.ServicerContext) -> bytes:
+        return b"\x00" * (9 << 20)
+
+    handler = grpc.method_handlers_generic_handler(
+        "isochrone.v1.Observatory", {"ListTargets": grpc.unary_unary_rpc_method_handler(flood)}
+    )
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        server = grpc.server(threads)
+        server.add_generic_rpc_handlers((handler,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with ObservatoryClient(f"127.0.0.1:{port}") as client, pytest.raises(CollectorError) as caught:
+            client.list_targets()
+        server.stop(grace=None).wait()
+    assert "shorter --window" in caught.value.hint
+
+
+def test_a_proxy_is_not_asked(observatory: FakeObservatory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback is never asked through a proxy of the environment."""
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with ObservatoryClient(observatory.address) as client:
+        assert client.list_targets() == TARGETS
+
+
+def test_other_machines_are_refused_before_a_word() -> None:
+    """No connection is even tried to an address that would need TLS."""
+    with pytest.raises(AddressError):
+        ObservatoryClient("192.0.2.1:4600")

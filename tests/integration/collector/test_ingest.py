@@ -1,0 +1,278 @@
+"""Pushes over a real socket into a real PostgreSQL: exactly once, counted, and refused with reasons."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import psycopg
+import pytest
+
+from fix_collector import Collector, StartCollector
+from isochrone_wire import codec
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.model import (
+    DAY_US,
+    SECOND_US,
+    Batch,
+    Outcome,
+    Quality,
+    RateLimit,
+    Rejection,
+    Sample,
+    TokenSource,
+    Vantage,
+    Vitals,
+)
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+VANTAGE = Vantage(name="us-1", region="us-east-2")
+
+
+def now_at() -> int:
+    return time.time_ns() // 1000
+
+
+@pytest.fixture
+def collector(start_collector: StartCollector) -> Collector:
+    """A collector with a plan of one target."""
+    started = start_collector()
+    started.call.apply(PLAN)
+    return started
+
+
+def target_of(collector: Collector) -> int:
+    return collector.call.targets().targets[0].id
+
+
+def a_sample(collector: Collector, **change: Any) -> Sample:
+    plain = Sample(
+        target_id=target_of(collector), round_at=now_at(), outcome=Outcome.OK, dispatched_at=now_at(), ttft_us=350_000
+    )
+    return replace(plain, **change)
+
+
+def rows(collector: Collector, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(collector.database_url) as connection:
+        return connection.execute(query).fetchall()
+
+
+def refusal(call: Any, *arguments: Any, **more: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as refused:
+        call(*arguments, **more)
+    error: Any = refused.value
+    return error.code(), error.details()
+
+
+def test_every_field_is_stored(collector: Collector) -> None:
+    """What was pushed is what a reader gets back, to the microsecond and to the last field."""
+    full = a_sample(
+        collector,
+        late_us=-3,
+        dns_us=1,
+        tcp_us=2,
+        tls_us=3,
+        ttfb_us=4,
+        ttfat_us=6,
+        e2e_us=7,
+        tokens_per_second=81.25,
+        chunk_gap_p50_us=8,
+        chunk_gap_p99_us=9,
+        chunk_gap_max_us=10,
+        stalls=0,
+        prompt_tokens=11,
+        output_tokens=12,
+        reasoning_tokens=13,
+        cached_tokens=14,
+        first_chunk_tokens=15,
+        chunks=16,
+        output_chars=17,
+        token_source=TokenSource.USAGE,
+        rtt_us=18,
+        rtt_min_us=19,
+        retransmits=20,
+        provider_us=21,
+        remote_address="192.0.2.1",
+        edge="ÖST",
+        request_id="req-1",
+        ratelimit=RateLimit(limit_requests=2**62, remaining_tokens=0),
+        loop_lag_us=22,
+        clock_offset_us=-23,
+        clock_uncertainty_us=24,
+        cost_usd=0.000_125,
+        quality=Quality.LAGGED | Quality.USER_STAMPS,
+        http_status=200,
+        error="none, really",
+        timeout_us=25,
+    )
+    bare = a_sample(collector, ttft_us=None, outcome=Outcome.SKIPPED_BUDGET)
+    receipt = collector.call.push(Batch(vantage=VANTAGE, epoch=-(2**63), seq=1, samples=(full, bare)))
+    assert (receipt.stored, receipt.duplicate, receipt.rejected) == (2, 0, 0)
+    assert receipt.plan_version == 1
+    assert abs(receipt.server_at - now_at()) < 60 * SECOND_US
+    window = Window(from_at=full.round_at - SECOND_US, until_at=now_at() + SECOND_US)
+    stored = collector.call.samples(Selection(window=window))
+    assert [found.sample for found in stored] == [bare, full]
+    assert {(found.target, found.vantage, found.region) for found in stored} == {("sim/a", "us-1", "us-east-2")}
+
+
+def test_a_batch_is_stored_once(collector: Collector) -> None:
+    """The same batch again, even at the same time over another connection, is counted as duplicate and stored once."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=tuple(a_sample(collector) for _ in range(3)))
+    with ThreadPoolExecutor(4) as threads:
+        receipts = list(threads.map(lambda _: collector.call.push(batch), range(4)))
+    assert sorted((receipt.stored, receipt.duplicate) for receipt in receipts) == [(0, 3), (0, 3), (0, 3), (3, 0)]
+    assert rows(collector, "SELECT count(*) FROM sample") == [(3,)]
+    other_life = collector.call.push(replace(batch, epoch=8))
+    assert other_life.stored == 3
+
+
+def test_a_bad_sample_does_not_take_the_others_with_it(collector: Collector) -> None:
+    """The good ones are stored, each bad one is named with its place, and the counts add up; also the second time."""
+    samples = (
+        a_sample(collector),
+        a_sample(collector, target_id=1),
+        a_sample(collector, ttft_us=-1),
+        a_sample(collector, tokens_per_second=float("nan")),
+        a_sample(collector, error="x" * 1_000),
+        a_sample(collector, round_at=now_at() + 500 * DAY_US),
+        a_sample(collector),
+    )
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=samples)
+    first, second = collector.call.push(batch), collector.call.push(batch)
+    reasons = [(rejection.index, rejection.reason.partition(":")[0]) for rejection in first.rejections]
+    assert reasons == [
+        (1, "unknown_target"),
+        (2, "out_of_bounds"),
+        (3, "not_finite"),
+        (4, "too_long"),
+        (5, "absurd_time"),
+    ]
+    assert (first.stored, first.duplicate, first.rejected) == (2, 0, 5)
+    assert (second.stored, second.duplicate, second.rejected) == (0, 2, 5)
+    assert second.rejections == first.rejections
+    assert rows(collector, "SELECT idx FROM sample ORDER BY idx") == [(0,), (6,)]
+
+
+def test_the_ledger_remembers_what_was_rejected(collector: Collector) -> None:
+    """A sample refused for its target is not called a duplicate once that target is planned: it was never stored."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    collector.call.apply(PLAN.replace("model: a", "model: b"))
+    later = batch.samples[0].target_id
+    unknown = replace(batch, samples=(replace(batch.samples[0], target_id=12345),))
+    assert collector.call.push(unknown).rejections == (Rejection(index=0, reason="unknown_target: 12345"),)
+    assert collector.call.push(replace(unknown, samples=(batch.samples[0],))).rejected == 1
+    assert collector.call.push(replace(batch, seq=2)).stored == 1, f"{later} was planned once and stays known"
+
+
+def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> None:
+    """A newer agent may say what we do not understand; the rest of its batch is stored."""
+    message = codec.encode(Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector), a_sample(collector))))
+    message.samples[0].outcome = 99
+    response = collector.call.fleet.Push(message)
+    assert (response.stored, response.rejected) == (1, 1)
+    assert response.rejections[0].reason.startswith("unreadable: Sample.outcome")
+
+
+def test_late_rounds_are_kept_apart(collector: Collector) -> None:
+    """A round without a partition is stored with the reason, counted as stored, and in nobody's statistics."""
+    samples = (
+        a_sample(collector, round_at=now_at() - 60 * DAY_US),
+        a_sample(collector, round_at=now_at() + 10 * DAY_US),
+        a_sample(collector, round_at=now_at() - 30 * DAY_US),
+    )
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=samples)
+    assert collector.call.push(batch).stored == 3
+    assert collector.call.push(batch).duplicate == 3
+    assert rows(collector, "SELECT idx, reason FROM sample_late ORDER BY idx") == [(0, "too_old"), (1, "in_the_future")]
+    assert rows(collector, "SELECT idx FROM sample") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seq": 0}, "heartbeat"),
+        ({"seq": -4}, "seq is -4"),
+        ({"samples": ()}, "no samples"),
+        ({"epoch": 0}, "epoch"),
+        ({"vantage": Vantage(name="", region="us-east-2")}, "vantage.name"),
+        ({"vantage": Vantage(name="us-1", region="x" * 10_000)}, "vantage.region"),
+    ],
+)
+def test_a_broken_batch_is_refused(shared_collector: Collector, change: dict[str, Any], said: str) -> None:
+    """What is wrong with a whole batch is INVALID_ARGUMENT with the reason, and nothing of it is stored."""
+    collector = shared_collector
+    collector.call.apply(PLAN)
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    code, details = refusal(collector.call.push, replace(batch, **change))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert said in details
+    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+
+
+def test_a_sealed_batch_never_changes(collector: Collector) -> None:
+    """Other samples under a number already used are refused, not silently called duplicates."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    collector.call.push(batch)
+    code, details = refusal(collector.call.push, replace(batch, samples=batch.samples * 2))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "never changes" in details
+
+
+def test_a_message_too_large_is_refused(collector: Collector) -> None:
+    """More than the limit never reaches the database, and the collector lives on."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector, error="x" * 9_000_000),))
+    assert refusal(collector.call.push, batch)[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert collector.call.push(replace(batch, samples=(a_sample(collector),))).stored == 1
+
+
+def test_a_vantage_keeps_its_region(collector: Collector) -> None:
+    """The same name from another region would mix two series, so it is refused with both regions named."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    collector.call.push(batch)
+    moved = replace(batch, vantage=Vantage(name="us-1", region="eu-west-1"), seq=2)
+    code, details = refusal(collector.call.push, moved)
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "us-east-2" in details
+    assert "eu-west-1" in details
+
+
+def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
+    """A heartbeat says how the agent is: no sample, no ledger row, and the newest vitals are kept."""
+    vitals = Vitals(
+        agent_version="0.1.0",
+        plan_version=1,
+        spool_depth=12,
+        spool_oldest_at=now_at(),
+        dropped={"spool_full": 3},
+        next_heartbeat_us=30 * SECOND_US,
+    )
+    receipt = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, vitals=vitals))
+    assert (receipt.stored, receipt.duplicate, receipt.rejected, receipt.plan_version) == (0, 0, 0, 1)
+    assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
+    columns = "name, region, agent_version, plan_version, spool_depth, dropped, next_heartbeat_at - last_seen_at"
+    [found] = rows(collector, f"SELECT {columns} FROM vantage")
+    assert found[:-1] == ("us-1", "us-east-2", "0.1.0", 1, 12, {"spool_full": 3})
+    assert found[-1].total_seconds() == 30
+
+
+def test_two_collectors_share_one_truth(collector: Collector, start_collector: StartCollector) -> None:
+    """A batch pushed to one and repeated to the other is stored once, and a plan applied at one is known at both."""
+    other = start_collector()
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    assert collector.call.push(batch).stored == 1
+    assert other.call.push(batch).duplicate == 1
+    collector.call.apply(PLAN.replace("model: a", "model: b"))
+    fresh = replace(batch, seq=2, samples=(a_sample(collector),))
+    assert other.call.push(fresh).stored == 1
+
+
+def test_a_database_that_goes_away_is_a_passing_matter(collector: Collector) -> None:
+    """Connections cut under the collector are replaced: the same push, tried again, is stored, once."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    assert collector.call.push(batch).stored == 1
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
+    rows(collector, cut + " AND datname = current_database()")
+    assert collector.call.push(replace(batch, seq=2)).stored == 1
+    assert collector.call.push(batch).duplicate == 1

@@ -1,0 +1,176 @@
+"""Plans: applied once, fetched cheaply, remembered for ever."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+
+from fix_collector import Collector, StartCollector, run_command
+
+PLAN = """\
+baseline: us-east-2
+targets:
+  - {model: a, provider: sim, base_url: http://h, price: {usd_per_m_output: 10}}
+  - {model: b, provider: sim, base_url: http://h}
+"""
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def versions(collector: Collector) -> list[tuple[int, str]]:
+    with psycopg.connect(collector.database_url) as connection:
+        return connection.execute("SELECT version, applied_by FROM plan ORDER BY version").fetchall()
+
+
+def test_before_the_first_plan(start_collector: StartCollector) -> None:
+    """An agent without a plan to fetch gets none, and readers an empty list, not an error."""
+    collector = start_collector()
+    assert collector.call.fetch_plan() is None
+    assert collector.call.fetch_plan(if_version=0) is None
+    assert collector.call.targets().plan_version == 0
+
+
+def test_apply_then_fetch(start_collector: StartCollector) -> None:
+    """A plan applied is fetched with its version; who runs it already is told so with an empty reply."""
+    collector = start_collector()
+    change = collector.call.apply(PLAN)
+    assert (change.version, change.changed, change.added) == (1, True, ("sim/a", "sim/b"))
+    assert change.requests_per_day == 2 * 1440
+    assert change.usd_per_day is not None
+    fetched = collector.call.fetch_plan()
+    assert fetched is not None
+    assert (fetched.version, fetched.baseline) == (1, "us-east-2")
+    assert fetched.targets == collector.call.targets().targets
+    assert collector.call.fetch_plan(if_version=1) is None
+    assert collector.call.fetch_plan(if_version=7) == fetched
+
+
+def test_the_same_meaning_is_not_a_new_version(start_collector: StartCollector) -> None:
+    """Another spelling of the plan in force changes nothing; another meaning counts up."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    lines = PLAN.splitlines()
+    respelled = "\n".join(["every: 1m", *lines[:2], lines[3], lines[2]])
+    assert not collector.call.apply(respelled).changed
+    altered = collector.call.apply(PLAN.replace("model: b,", "model: b, every: 30s,"))
+    assert (altered.version, altered.altered) == (2, ("sim/b: every",))
+    assert [version for version, _ in versions(collector)] == [1, 2]
+
+
+def test_a_dry_run_changes_nothing(start_collector: StartCollector) -> None:
+    """What a dry run says is what applying would do, and nothing is in force afterwards."""
+    collector = start_collector()
+    tried = collector.call.apply(PLAN, dry_run=True)
+    assert versions(collector) == []
+    assert collector.call.fetch_plan() is None
+    assert collector.call.apply(PLAN) == tried
+
+
+def test_a_document_with_problems_changes_nothing(start_collector: StartCollector) -> None:
+    """Problems are the answer, and the plan in force stays."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    change = collector.call.apply("baseline: us-east-2\ntargts: []\n")
+    assert change.problems[0].startswith("line 1: 'targets' is missing")
+    assert (change.version, change.changed) == (1, False)
+    assert len(versions(collector)) == 1
+
+
+def test_operators_at_the_same_time(start_collector: StartCollector) -> None:
+    """Plans applied at once get one version each, and the same plan applied at once gets one in all."""
+    collector = start_collector()
+    with ThreadPoolExecutor(4) as threads:
+        same = list(threads.map(lambda _: collector.call.apply(PLAN), range(4)))
+        others = list(threads.map(lambda n: collector.call.apply(PLAN.replace("model: b", f"model: m{n}")), range(4)))
+    assert sorted(change.changed for change in same) == [False, False, False, True]
+    assert sorted(change.version for change in others) == [2, 3, 4, 5]
+
+
+def test_a_restart_remembers(start_collector: StartCollector) -> None:
+    """A collector that starts again serves the plan it had, and targets of former plans keep their names."""
+    first = start_collector()
+    first.call.apply(PLAN)
+    first.call.apply(PLAN.replace("model: b", "model: c"))
+    plan = first.call.fetch_plan()
+    assert first.stop() == 0
+    second = start_collector()
+    assert second.call.fetch_plan() == plan
+    with psycopg.connect(second.database_url) as connection:
+        found = connection.execute("SELECT name, first_version, last_version FROM target ORDER BY name").fetchall()
+    assert found == [("sim/a", 1, 2), ("sim/b", 1, 1), ("sim/c", 2, 2)]
+
+
+def test_another_collector_notices(start_collector: StartCollector) -> None:
+    """A plan applied at one collector is in force at the others within seconds."""
+    one, other = start_collector(), start_collector()
+    one.call.apply(PLAN)
+    eventually(lambda: other.call.targets().plan_version == 1)
+
+
+def test_the_command_applies(start_collector: StartCollector, tmp_path: Path) -> None:
+    """The command shows the change and the cost, as a table or as JSON, and says who applied it."""
+    collector = start_collector()
+    shown = collector.apply(PLAN, tmp_path).stdout
+    assert "+ sim/a" in shown
+    assert "2880 requests" in shown
+    [(version, applied_by)] = versions(collector)
+    assert version == 1
+    assert "@" in applied_by
+    again = collector.apply(PLAN, tmp_path, "--output", "json").stdout
+    assert '"changed": false' in again
+
+
+def test_the_command_asks_first(start_collector: StartCollector, tmp_path: Path) -> None:
+    """Without --yes and without anybody to ask, nothing happens, and the hint says what to do."""
+    collector = start_collector()
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN)
+    done = run_command("apply", str(file), "--collector", collector.address)
+    assert done.returncode == 2
+    assert "+ sim/a" in done.stderr
+    assert "hint: say --yes" in done.stderr
+    dry = run_command("apply", str(file), "--collector", collector.address, "--dry-run")
+    assert dry.returncode == 0
+    assert versions(collector) == []
+
+
+def test_the_command_reports_all_problems(start_collector: StartCollector, tmp_path: Path) -> None:
+    """All problems come with their lines and exit code 2; so does a file that is no text."""
+    collector = start_collector()
+    file = tmp_path / "plan.yaml"
+    file.write_text("baselin: us\ntargets:\n  - {model: a}\n")
+    done = run_command("apply", str(file), "--collector", collector.address, "--yes")
+    assert done.returncode == 2
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["line 1", "line 1", "line 3"]
+    file.write_bytes(b"\xff\xfe\x00")
+    assert run_command("apply", str(file), "--collector", collector.address, "--yes").returncode == 2
+
+
+def test_the_command_without_a_collector(tmp_path: Path) -> None:
+    """Nobody there is exit code 3, an address that is none is exit code 2; never a traceback."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN)
+    absent = run_command("apply", str(file), "--collector", "127.0.0.1:1", "--yes")
+    assert (absent.returncode, "Traceback" in absent.stderr) == (3, False)
+    wrong = run_command("apply", str(file), "--collector", "nowhere:x", "--yes")
+    assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+
+
+def test_a_plan_of_a_newer_collector_is_told(start_collector: StartCollector, database_url: str) -> None:
+    """A stored plan that this version cannot read keeps it from starting, in a sentence and without a traceback."""
+    start_collector().stop()
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "INSERT INTO plan VALUES (1, %s, now(), 'a test')", [PLAN.replace("model: b", "modality: text, model: b")]
+        )
+    done = run_command("serve", "--listen", "127.0.0.1:0", "--database-url", database_url)
+    assert done.returncode == 1
+    assert "plan 1 was applied by a newer collector: line 4: unknown key 'modality'" in done.stderr
+    assert "Traceback" not in done.stderr

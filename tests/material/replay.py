@@ -1,0 +1,33 @@
+"""Feed a recorded transcript to the pure core the way the prober does, cut into reads at will."""
+
+from collections.abc import Iterable
+
+from isochrone_agent.dialects import DIALECTS
+from isochrone_agent.measurement import IllegalSignal, Measurement
+from isochrone_agent.signals import Failed, Opened, Sent
+from isochrone_agent.sse import SseDecoder, SseOverflow
+from isochrone_wire.model import Outcome, Sample
+
+MS = 1_000_000
+
+
+def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
+    """The sample of a stream whose reads arrived at these milliseconds after the request was sent at 0."""
+    measurement, decoder = Measurement(), SseDecoder()
+    measurement.observe(Sent(), 0)
+    measurement.observe(Opened(status=200), 0)
+    at_ns = 0
+    try:
+        for at_ms, data in reads:
+            at_ns = at_ms * MS
+            for event in decoder.receive(data):
+                for signal in DIALECTS[dialect].interpret(event):
+                    measurement.observe(signal, at_ns)
+    except (IllegalSignal, SseOverflow, ValueError) as error:
+        measurement.observe(Failed(outcome=Outcome.GARBLED, error=str(error)), at_ns)
+    return measurement.sample(target_id=1, round_at=0, dispatched_at=0)
+
+
+def whole(dialect: str, transcript: bytes) -> Sample:
+    """The sample of a transcript that arrives in one read, 100 ms after the request."""
+    return replay(dialect, [(100, transcript)])

@@ -1,0 +1,81 @@
+"""Migrations: up, down and up again, once however many start, and drawn as they are."""
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from isochrone_collector.errors import SchemaError
+from isochrone_collector.store import schema
+from tools import schema_picture
+
+
+def revisions() -> list[str]:
+    """All revisions, oldest first."""
+    config = Config()
+    config.set_main_option("script_location", "isochrone_migrations:")
+    return [script.revision for script in reversed(list(ScriptDirectory.from_config(config).walk_revisions()))]
+
+
+def test_the_picture_is_true(database_url: str) -> None:
+    """The committed schema.sql is what the migrations give."""
+    assert schema_picture.picture(database_url) == schema_picture.PICTURE.read_text()
+
+
+def test_the_newest_revision_goes_down_and_up_again(database_url: str) -> None:
+    """Down from the newest revision and up again gives the same schema."""
+    before = schema_picture.picture(database_url)
+    schema.downgrade(database_url, revision=(["base", *revisions()])[-2])
+    assert schema_picture.picture(database_url) != before
+    schema.migrate(database_url)
+    assert schema_picture.picture(database_url) == before
+
+
+def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
+    """All the way down no table of ours is left, also when partitions were made and filled."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "CREATE TABLE sample_20260101 PARTITION OF sample FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')"
+        )
+    schema.downgrade(database_url, revision="base")
+    with psycopg.connect(database_url) as connection:
+        listing = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        assert [name for (name,) in connection.execute(listing)] == ["alembic_version"]
+
+
+def test_three_at_once_migrate_once(empty_database_url: str) -> None:
+    """Collectors that start together wait for one of them; none fails, and the schema is there."""
+    command = [sys.executable, "-m", "isochrone_collector", "migrate", "--database-url", empty_database_url]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ended = [process.communicate(timeout=120) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], ended
+    assert schema_picture.picture(empty_database_url) == schema_picture.PICTURE.read_text()
+
+
+def test_a_migration_that_fails_changes_nothing(empty_database_url: str) -> None:
+    """A revision that meets a table in its way is rolled back as a whole, and the error says so."""
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("CREATE TABLE sample_late (x int)")
+    with pytest.raises(SchemaError, match="nothing was changed"):
+        schema.migrate(empty_database_url)
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute("SELECT to_regclass('region')").fetchone() == (None,)
+
+
+def test_the_house_rules_of_the_schema() -> None:
+    """One PostgreSQL and Citus both run it: no sequences, triggers, foreign keys, default partitions or PL/pgSQL."""
+    text = schema_picture.PICTURE.read_text().upper()
+    for word in (
+        "SEQUENCE",
+        "SERIAL",
+        "IDENTITY",
+        "TRIGGER",
+        "FOREIGN KEY",
+        "REFERENCES",
+        "PARTITION DEFAULT",
+        "PLPGSQL",
+    ):
+        assert word not in text

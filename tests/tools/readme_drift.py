@@ -1,0 +1,66 @@
+"""Fail when the README promises what is not there: a make target, a command or option, a file it links to.
+
+usage: readme_drift.py
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
+
+
+def main() -> int:
+    """Return 0 when every promise of the pages holds."""
+    problems = [problem for page in PAGES for problem in check(page)]
+    for problem in problems:
+        sys.stderr.write(f"drift: {problem}\n")
+    return bool(problems)
+
+
+def check(page: Path) -> list[str]:
+    """The broken promises of one page."""
+    text = page.read_text()
+    name = page.relative_to(ROOT)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    broken = [
+        f"{name}: `make {t}` is no target"
+        for t in re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", code(text))
+        if t not in targets
+    ]
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    broken += [f"{name}: link to missing {link}" for link in links if not (page.parent / link).exists()]
+    return broken + [f"{name}: {problem}" for line in command_lines(text) for problem in check_command(line)]
+
+
+def code(text: str) -> str:
+    """Everything in backticks or fences."""
+    return "\n".join(re.findall(r"```.*?```|`[^`]+`", text, re.DOTALL))
+
+
+def command_lines(text: str) -> list[str]:
+    """Lines of fenced blocks that call one of our programs, continuation lines joined."""
+    fenced = "\n".join(re.findall(r"```(?:sh|console|bash)?\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
+    lines = (line.strip().removeprefix("$ ") for line in fenced.splitlines())
+    return [line for line in lines if line.split(" ")[0].rpartition("/")[2] in PROGRAMS]
+
+
+def check_command(line: str) -> list[str]:
+    """What is wrong with one command line: an unknown subcommand or option."""
+    words = line.split()
+    program, subcommand = words[0].rpartition("/")[2], words[1] if len(words) > 1 else ""
+    if not re.fullmatch(r"[a-z-]+", subcommand) or subcommand.startswith("-"):
+        return []
+    executable = Path(sys.executable).parent / program
+    shown = subprocess.run([executable, subcommand, "--help"], capture_output=True, text=True, check=False)
+    if shown.returncode:
+        return [f"`{program} {subcommand}` is no command"]
+    options = set(re.findall(r"\s(--[a-z][a-z-]*)", line))
+    return [f"`{program} {subcommand}` has no {option}" for option in sorted(options) if option not in shown.stdout]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

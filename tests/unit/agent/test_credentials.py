@@ -1,0 +1,58 @@
+"""Keys go where the agent's own file says, and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from isochrone_agent.credentials import load_keyring
+from isochrone_agent.errors import CredentialError
+from isochrone_wire.model import Target
+
+GOOD = '[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["api.deepseek.com"]\n'
+
+
+def target(base_url: str = "https://api.deepseek.com/v1", credential: str | None = "deepseek") -> Target:
+    return Target(id=1, name="t", provider="p", model="m", base_url=base_url, credential=credential)
+
+
+@pytest.fixture
+def keyring_file(tmp_path: Path) -> Path:
+    path = tmp_path / "credentials.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_a_key_is_found_for_its_host(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable's value is the key of a target on a named host; a target without credential has none."""
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", " sk-1 \n")
+    keyring = load_keyring(keyring_file)
+    assert keyring.key_for(target()) == "sk-1"
+    assert keyring.key_for(target(credential=None)) is None
+    assert "sk-1" not in repr(keyring)
+
+
+def test_a_plan_cannot_send_a_key_elsewhere(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target on another host does not get the key, whatever the plan says."""
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
+    with pytest.raises(CredentialError, match=r"to evil\.example") as caught:
+        load_keyring(keyring_file).key_for(target("https://evil.example/v1"))
+    assert "hosts under [deepseek]" in caught.value.hint
+
+
+def test_a_missing_variable_is_named(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which variable is not set."""
+    monkeypatch.delenv("ISOCHRONE_TEST_KEY", raising=False)
+    with pytest.raises(CredentialError, match="ISOCHRONE_TEST_KEY is not set"):
+        load_keyring(keyring_file).key_for(target())
+
+
+def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
+    """Unknown keys name the nearest known one, and every table's faults are told together."""
+    path = tmp_path / "credentials.toml"
+    path.write_text('[a]\nenvv = "X"\nhosts = ["h"]\n[b]\nenv = "X"\n')
+    with pytest.raises(CredentialError) as caught:
+        load_keyring(path)
+    message = str(caught.value)
+    assert "did you mean 'env'" in message
+    assert "[a] needs either env or file" in message
+    assert "[b] needs hosts" in message

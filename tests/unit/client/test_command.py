@@ -1,0 +1,144 @@
+"""The command before it asks anybody: help, loading, and the promises of its errors."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import isochrone_client
+from isochrone_client import errors
+from isochrone_client.cli import COMMANDS, cli
+from isochrone_wire import __version__
+
+READING = ["diff", "leaderboard", "targets", "samples", "coverage"]
+HEAVY = (
+    "psycopg",
+    "numpy",
+    "scipy",
+    "pydantic",
+    "yaml",
+    "alembic",
+    "sqlalchemy",
+    "isochrone_collector",
+    "isochrone_agent",
+    "isochrone_migrations",
+    "isochrone_sim",
+)
+SLOW = ("grpc", "rich", "google.protobuf", "httpx", "structlog")
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after a statement."""
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_help_waits_for_nothing_slow() -> None:
+    """Listing the commands loads neither gRPC nor rich."""
+    statement = "from isochrone_client.cli import cli\ncli(['--help'], standalone_mode=False)"
+    assert {module for module in SLOW if module in modules_after(statement)} == set()
+
+
+def test_reading_needs_the_base_install_only() -> None:
+    """No reading command imports what an agent's machine does not have."""
+    loads = "; ".join(f"COMMANDS[{name!r}].load()" for name in READING)
+    loaded = modules_after(f"from isochrone_client.cli import COMMANDS; {loads}")
+    assert {module for module in HEAVY if module in loaded} == set()
+    assert "grpc" in loaded
+
+
+def test_no_module_imports_another_room() -> None:
+    """The client knows the wire and itself; it never imports a collector, an agent or what only they have."""
+    sources = Path(isochrone_client.__file__).parent.rglob("*.py")
+    imports = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
+    found = {name for source in sources for name in imports.findall(source.read_text())}
+    assert found & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("name", [*READING, "completion"])
+def test_the_table_says_what_the_command_says(name: str) -> None:
+    """The help in the list of commands is the first sentence of the command's own help."""
+    command = COMMANDS[name].load()
+    assert (command.help or "").split("\n\n")[0] == COMMANDS[name].help
+    assert command.name == name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_help_has_an_example(name: str, flag: str) -> None:
+    """Each command shows a line that can be copied into a shell."""
+    result = CliRunner().invoke(cli, [name, flag], prog_name="isochrone")
+    assert result.exit_code == 0
+    assert re.search(rf"^\s+isochrone {name}", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_commands_share_their_options(name: str) -> None:
+    """Each reading command can be told collector, timeout and output in the same words."""
+    options = {option for parameter in COMMANDS[name].load().params for option in parameter.opts}
+    assert {"--collector", "--timeout", "--output"} <= options
+    assert ("--window" in options) == (name != "targets")
+
+
+def test_exit_codes_are_documented() -> None:
+    """Every exit code that an error may lead to stands in the help."""
+    text = CliRunner().invoke(cli, ["--help"]).stdout
+    described = {int(code) for code in re.findall(r"^\s+(\d)  \w", text, re.MULTILINE)}
+    used = {
+        cls.exit_code for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.ClientError)
+    }
+    assert used | {0, 2} <= described
+
+
+def test_the_version_is_the_distributions() -> None:
+    """`--version` names the command and the one version of the distribution."""
+    assert CliRunner().invoke(cli, ["--version"], prog_name="isochrone").stdout == f"isochrone {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dif"],
+        ["diff", "--metric", "speed"],
+        ["diff", "--outptu", "json"],
+        ["samples", "--limit", "0"],
+        ["targets", "--timeout", "0"],
+        ["diff", "--window", "24x"],
+        ["leaderboard", "--collector", "10.1.2.3:4600"],
+    ],
+)
+def test_usage_errors_are_two(arguments: list[str]) -> None:
+    """What cannot be asked ends with exit code 2 and a sentence on stderr, before anybody is asked."""
+    result = CliRunner().invoke(cli, arguments, prog_name="isochrone")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script(shell: str) -> None:
+    """Each shell gets a script that calls `isochrone` back through the variable it listens to."""
+    result = CliRunner().invoke(cli, ["completion", shell], prog_name="isochrone")
+    assert result.exit_code == 0
+    assert f"_ISOCHRONE_COMPLETE={shell}_complete" in result.stdout
+    assert "isochrone" in result.stdout
+
+
+def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked by a shell, the command names what may follow."""
+    for name, value in {"_ISOCHRONE_COMPLETE": "bash_complete", "COMP_WORDS": "isochrone l", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(cli, [], prog_name="isochrone", complete_var="_ISOCHRONE_COMPLETE")
+    assert result.stdout == "plain,leaderboard\n"
+
+
+def test_commands_are_commands() -> None:
+    """Every entry of the table leads to a command that click can run."""
+    assert all(isinstance(entry.load(), click.Command) for entry in COMMANDS.values())

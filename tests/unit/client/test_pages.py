@@ -1,0 +1,259 @@
+"""Pages: what is shown, in which order, and when an answer is none."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, TARGETS, WINDOW, stored
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN
+from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
+from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.render.page import Page, Row
+from isochrone_wire.answers import (
+    CoverageList,
+    Decision,
+    Differential,
+    DifferentialList,
+    Leaderboard,
+    Metric,
+    Quantile,
+    TargetList,
+)
+from isochrone_wire.model import Outcome, Quality
+
+ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
+UNDECIDED = replace(DIFFERENTIALS[0], decision=Decision.UNDECIDED, reason="3 of 6 rounds needed")
+
+
+def shown(page: Page[Row]) -> list[dict[str, str]]:
+    """What people read, row by row, under the column's title."""
+    return [{column.title: column.text(row) for column in page.columns} for row in page.rows]
+
+
+def pair(target: str, shift: float | None, *, region: str = "a", metric: Metric = Metric.TTFT) -> Differential:
+    """A differential that differs from others in what it is sorted by."""
+    return replace(
+        DIFFERENTIALS[0],
+        target=target,
+        shift=shift,
+        shift_percent=shift,
+        region=region,
+        metric=metric,
+        unit=metric.unit,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sort", "metric", "order"),
+    [
+        ("shift", Metric.TTFT, "bac?"),
+        ("percent", Metric.TTFT, "bac?"),
+        ("target", Metric.TTFT, "?abc"),
+        ("shift", Metric.TOKENS_PER_SECOND, "cab?"),
+        ("percent", Metric.TOKENS_PER_SECOND, "cab?"),
+    ],
+)
+def test_the_best_comes_first(sort: str, metric: Metric, order: str) -> None:
+    """Sorted by shift, a region's best target is first, which for a rate is the highest; the unknown is last."""
+    rows = tuple(pair(name, shift, metric=metric) for name, shift in [("a", 1.0), ("?", None), ("b", -5.0), ("c", 9.0)])
+    answer = DifferentialList(window=WINDOW, differentials=rows)
+    assert "".join(row.target for row in differentials.arranged(answer, sort=sort, only=None)) == order
+
+
+def test_regions_stay_together() -> None:
+    """Sorting happens within a region, and regions keep the order of the answer."""
+    rows = (pair("x", 3, region="b"), pair("y", 1, region="a"), pair("z", 2, region="b"))
+    arranged = differentials.arranged(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
+    assert [(row.region, row.target) for row in arranged] == [("b", "z"), ("b", "x"), ("a", "y")]
+
+
+@pytest.mark.parametrize(
+    ("only", "kept"),
+    [(None, 3), ("decided", 2), ("faster", 1), ("slower", 1), ("equivalent", 0), ("undecided", 1)],
+)
+def test_only_keeps_what_it_says(only: str | None, kept: int) -> None:
+    """`--only` keeps one decision, or all that are decisions."""
+    assert len(differentials.arranged(ANSWER, sort="target", only=only)) == kept
+
+
+def test_a_shift_without_an_interval_is_not_said() -> None:
+    """A number whose uncertainty is unknown is a dash for people; machines get what the wire has."""
+    row = replace(DIFFERENTIALS[0], shift_low=None)
+    page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
+    assert shown(page)[0]["shift (ms)"] == UNKNOWN
+    assert shown(page)[0]["shift (%)"] == UNKNOWN
+    assert page.record(row)["shift"] == 191_250.0
+
+
+def test_the_reason_stands_below() -> None:
+    """An undecided differential points to its reason, and equal reasons are said once."""
+    rows = (UNDECIDED, DIFFERENTIALS[1], replace(UNDECIDED, reason="coverage 40 %"), UNDECIDED)
+    page = differentials.page(ANSWER, rows, metric=Metric.TTFT, now_at=NOW_AT)
+    assert [row["decision"] for row in shown(page)] == ["undecided [1]", "faster", "undecided [2]", "undecided [1]"]
+    assert page.notes == ("[1] 3 of 6 rounds needed", "[2] coverage 40 %")
+
+
+def test_a_rate_is_not_a_duration() -> None:
+    """Tokens per second are not divided by a thousand, and every heading says the unit."""
+    row = replace(
+        pair("a", 12.5, metric=Metric.TOKENS_PER_SECOND), baseline_median=60.2, shift_low=11.0, shift_high=14.0
+    )
+    page = differentials.page(ANSWER, (row,), metric=Metric.TOKENS_PER_SECOND, now_at=NOW_AT)
+    assert shown(page)[0]["baseline (tokens/s)"] == "60"
+    assert shown(page)[0]["interval (95 %, tokens/s)"] == "+11 … +14"
+    assert "baseline_median_tokens_per_second" in [field.header for field in page.fields]
+
+
+def test_an_empty_remark_has_no_mark() -> None:
+    """Footnotes are numbered from 1 in the order of their first use, and nothing is nothing."""
+    footnotes = Footnotes(["", "late", "", "early", "late"])
+    assert footnotes.marked("x", "") == "x"
+    assert footnotes.marked("x", "early") == "x [2]"
+    assert footnotes.notes == ("[1] late", "[2] early")
+
+
+@pytest.mark.parametrize(
+    ("quantile", "text"),
+    [
+        (Quantile(value=260_300, low=251_000, high=270_000), "260"),
+        (Quantile(value=260_300), UNKNOWN),
+        (Quantile(value=260_300, low=251_000), UNKNOWN),
+        (None, UNKNOWN),
+    ],
+)
+def test_a_percentile_needs_its_interval(quantile: Quantile | None, text: str) -> None:
+    """Where n is too small for an interval the percentile is a dash, and a note says why."""
+    page = leaderboard.page(Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], ttft_p95_us=quantile),)))
+    assert shown(page)[0]["ttft p95 (ms)"] == text
+    assert bool(page.notes) == (text == UNKNOWN)
+
+
+def test_ranks_count_within_a_region() -> None:
+    """A leaderboard has one table per region, each by rank."""
+    rows = tuple(
+        replace(STANDINGS[0], region=region, rank=rank) for region, rank in [("b", 2), ("a", 2), ("b", 1), ("a", 1)]
+    )
+    groups = leaderboard.page(Leaderboard(window=WINDOW, standings=rows)).groups()
+    assert [(heading, [row.rank for row in part]) for heading, part in groups] == [
+        ("from a", [1, 2]),
+        ("from b", [1, 2]),
+    ]
+
+
+def test_what_went_well_comes_first() -> None:
+    """Outcomes are listed with ok first, then by how often they happened."""
+    page = coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT)
+    assert [row["outcomes"] for row in shown(page)] == [UNKNOWN, "ok 1430, throttled 6, timed_out 3"]
+    assert [row["recorded (%)"] for row in shown(page)] == ["0.0", "99.9"]
+
+
+def test_a_sample_says_what_is_wrong_with_it() -> None:
+    """A failed sample shows its HTTP status and error, a flagged one its flags, and clean ones nothing."""
+    rows = (
+        stored(2, outcome=Outcome.HTTP_ERROR, http_status=529, error="overloaded"),
+        stored(1, quality=Quality.LAGGED | Quality.BUFFERED),
+        stored(0),
+    )
+    page = samples.page(rows, window=WINDOW, now_at=NOW_AT)
+    assert [row["outcome"] for row in shown(page)] == ["http_error 529 [1]", "ok [2]", "ok"]
+    assert page.notes == ("[1] overloaded", "[2] lagged, buffered")
+
+
+def test_samples_read_like_a_log() -> None:
+    """The newest sample is the last, whatever the order of the answer."""
+    page = samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT)
+    assert [row.sample.round_at for row in page.rows] == sorted(row.sample.round_at for row in SAMPLES)
+
+
+def test_each_sample_is_followed_once() -> None:
+    """Following shows what a look before did not have: new rounds and late samples of old ones."""
+    before = (stored(3), stored(1))
+    late, new = stored(2), stored(0)
+    assert samples.unseen((*before, late, new), before) == (late, new)
+
+
+def test_two_samples_of_one_round_are_two() -> None:
+    """A burst's samples share target and round and are still told apart."""
+    burst = tuple(stored(0, ttft_us=ttft_us) for ttft_us in (1, 2, 3))
+    assert len(samples.unseen(burst, ())) == 3
+
+
+NOTHING = DifferentialList(window=WINDOW)
+ONE_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED,))
+TWO_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED, UNDECIDED))
+EMPTY_LEADERBOARD = Leaderboard(window=WINDOW)
+NO_MEDIAN = Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], n=4, ttft_p50_us=Quantile(value=1.0)),))
+NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
+
+
+@pytest.mark.parametrize(
+    ("require", "sentence", "hint"),
+    [
+        (
+            lambda: differentials.require_decision(NOTHING, (), baseline="us-east-2", only=None),
+            "no samples from any region but us-east-2 between 2026-11-20 08:00 and 2026-11-21 08:00 UTC",
+            "isochrone coverage",
+        ),
+        (
+            lambda: differentials.require_decision(ANSWER, (), baseline="us-east-2", only="equivalent"),
+            "none of 3 differentials is equivalent",
+            "--only",
+        ),
+        (
+            lambda: differentials.require_decision(TWO_UNDECIDED, (UNDECIDED,) * 2, baseline="us-east-2", only=None),
+            "nothing is decided: all 2 differentials are undecided",
+            "--window",
+        ),
+        (
+            lambda: differentials.require_decision(ONE_UNDECIDED, (UNDECIDED,), baseline="us-east-2", only=None),
+            "nothing is decided: the only differential is undecided",
+            "--window",
+        ),
+        (lambda: leaderboard.require_median(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
+        (lambda: leaderboard.require_median(NO_MEDIAN), "4 of 6 needed", "isochrone samples"),
+        (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
+        (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
+        (lambda: targets.require_baseline(TargetList(plan_version=0, baseline="")), "no plan", "--baseline"),
+        (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone targets"),
+        (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
+        (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
+    ],
+)  # fmt: skip
+def test_too_little_is_explained(require: Callable[[], object], sentence: str, hint: str) -> None:
+    """An answer that settles nothing says why, what would help, and ends with exit code 4."""
+    with pytest.raises(InsufficientError) as caught:
+        require()
+    assert sentence in str(caught.value)
+    assert hint in caught.value.hint
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "require",
+    [
+        lambda: differentials.require_decision(ANSWER, DIFFERENTIALS, baseline="us-east-2", only=None),
+        lambda: differentials.require_decision(ANSWER, DIFFERENTIALS[2:], baseline="us-east-2", only="undecided"),
+        lambda: leaderboard.require_median(Leaderboard(window=WINDOW, standings=STANDINGS)),
+        lambda: targets.require_targets(TARGETS),
+        lambda: coverage.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
+        lambda: samples.require_samples(SAMPLES, window=WINDOW),
+    ],
+)
+def test_enough_is_enough(require: Callable[[], None]) -> None:
+    """An answer with something settled in it passes, even when other parts of it are not."""
+    require()
+
+
+def test_the_plan_names_the_baseline() -> None:
+    """Without --baseline, the plan's region is the reference."""
+    assert targets.require_baseline(TARGETS) == "us-east-2"
+
+
+def test_what_is_not_finite_is_not_said() -> None:
+    """A broken number from afar is a dash, not a crash."""
+    row = replace(DIFFERENTIALS[0], baseline_median=math.nan, shift_high=math.inf)
+    page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
+    assert shown(page)[0]["baseline (ms)"] == UNKNOWN

@@ -1,0 +1,283 @@
+"""Rendering: every answer can be written in every format, and every format keeps its shape."""
+
+import csv
+import io
+import json
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from fix_observatory import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
+from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
+from isochrone_client.render import OUTPUTS, renderer
+from isochrone_client.render.page import Column, Look, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import (
+    Coverage,
+    CoverageList,
+    Differential,
+    DifferentialList,
+    Leaderboard,
+    Metric,
+    Standing,
+    StoredSample,
+    TargetList,
+)
+from isochrone_wire.model import Quality, Target
+
+PLAIN = Look()
+NASTY = ["openai/gpt-5-mini", "a|b", "\x1b[31mred\x1b[0m", "line\nbreak", "千问" * 30, "x" * 200, "[bold]", "`*_"]
+INSTANTS = st.integers(0, 4_102_444_800_000_000)
+DRAWN_FROM: dict[Any, st.SearchStrategy[Any]] = {
+    int: st.integers(0, 10**7),
+    float: st.floats() | st.floats(0, 1e6),
+    str: st.text(max_size=60) | st.sampled_from(NASTY),
+    Quality: st.integers(0, 255).map(Quality),
+}
+
+
+def values(cls: type) -> st.SearchStrategy[Any]:
+    """Values of a class of the wire, every field drawn from its type: any name, any count, any number."""
+    hints = typing.get_type_hints(cls)
+    return st.builds(cls, **{part.name: drawn(hints[part.name], name=part.name) for part in fields(cls)})
+
+
+def drawn(hint: Any, *, name: str = "") -> st.SearchStrategy[Any]:
+    """What a field of this type may hold; instants stay within the calendar."""
+    inner = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    origin = typing.get_origin(hint)
+    if origin is types.UnionType:
+        return st.none() | drawn(inner[0], name=name)
+    if origin is tuple:
+        return st.lists(drawn(inner[0]), max_size=3).map(tuple)
+    if origin is Mapping:
+        return st.dictionaries(drawn(inner[0]), drawn(inner[1]), max_size=4)
+    if is_dataclass(hint):
+        return values(typing.cast(type, hint))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return st.sampled_from(list(hint))
+    return INSTANTS if name.endswith("_at") else DRAWN_FROM[hint]
+
+
+def differential_page(rows: tuple[Differential, ...]) -> Page[Differential]:
+    answer = DifferentialList(window=WINDOW, differentials=rows)
+    return differentials.page(answer, rows, metric=Metric.TTFT, now_at=NOW_AT)
+
+
+def some(cls: type) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(values(cls), min_size=1, max_size=4).map(tuple)
+
+
+PAGES = st.one_of(
+    some(Differential).map(differential_page),
+    some(Standing).map(lambda rows: leaderboard.page(Leaderboard(window=WINDOW, standings=rows))),
+    some(Coverage).map(lambda rows: coverage.page(CoverageList(window=WINDOW, coverage=rows), now_at=NOW_AT)),
+    some(Target).map(lambda rows: targets.page(TargetList(plan_version=1, baseline="a", targets=rows))),
+    some(StoredSample).map(lambda rows: samples.page(rows, window=WINDOW, now_at=NOW_AT)),
+)
+thoroughly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@thoroughly
+@given(PAGES, st.sampled_from([100, 80, 60, 250]))
+def test_no_line_is_longer_than_a_hundred_columns(page: Page[Any], width: int) -> None:
+    """Whatever the names, a table fits its screen, and 100 columns on a wider one, begun and gone on with too."""
+    table = renderer("table")
+    look = Look(width=width)
+    for text in (table.whole(page, look), table.opening(page, look), table.more(page, look)):
+        assert all(cell_len(line) <= min(width, 100) for line in text.splitlines())
+
+
+@thoroughly
+@given(PAGES)
+def test_a_piped_table_is_plain_text(page: Page[Any]) -> None:
+    """Without colours there is not one control character, whoever wrote the names."""
+    text = renderer("table").whole(page, PLAIN)
+    assert all(mark.isprintable() or mark == "\n" for mark in text)
+
+
+@thoroughly
+@given(PAGES)
+def test_json_is_a_document_with_a_schema(page: Page[Any]) -> None:
+    """Every answer is strict JSON with schema and rows, and its lines are the same rows."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    document = json.loads(renderer("json").whole(page, PLAIN), parse_constant=refuse)
+    assert re.fullmatch(r"isochrone\.[a-z]+/\d+", document["schema"])
+    assert len(document["rows"]) == len(page.rows)
+    assert [json.loads(line) for line in renderer("json").more(page, PLAIN).split("\n")[:-1]] == document["rows"]
+
+
+@thoroughly
+@given(PAGES)
+def test_csv_is_rectangular(page: Page[Any]) -> None:
+    """A CSV reader finds one line per row, each as long as the line of headers."""
+    lines = list(csv.reader(io.StringIO(renderer("csv").whole(page, PLAIN), newline="")))
+    assert len(lines) == 1 + len(page.rows)
+    assert {len(line) for line in lines} == {len(page.fields)}
+
+
+@thoroughly
+@given(PAGES)
+def test_markdown_tables_are_rectangular(page: Page[Any]) -> None:
+    """Every line of a Markdown table has as many cells as there are columns, whatever the names contain."""
+    for line in renderer("markdown").whole(page, PLAIN).splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", re.sub(r"\\\\", "", line))) == len(page.columns) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A row of a page that has nothing to do with the wire."""
+
+    name: str
+    height_us: int | None
+    red: bool = False
+
+
+TREES: Page[Tree] = Page(
+    schema="isochrone.trees/1",
+    title="trees",
+    facts={"forest": "black"},
+    fields=wire_fields(Tree),
+    columns=(
+        Column(heading="tree", text=lambda tree: tree.name, wide=True, style=lambda tree: "red" if tree.red else ""),
+        Column(heading="height", unit="ms", text=lambda tree: str(tree.height_us)),
+    ),
+    rows=(Tree("oak|elm", 5, red=True), Tree("fir", None)),
+    group=lambda tree: "leaves" if tree.height_us else "needles",
+    notes=("[1] seen",),
+)
+PICTURES = {
+    "table": """\
+trees
+
+leaves
+tree     height
+             ms
+oak|elm       5
+
+needles
+tree  height
+          ms
+fir     None
+
+[1] seen
+""",
+    "json": """\
+{
+  "schema": "isochrone.trees/1",
+  "forest": "black",
+  "rows": [
+    {
+      "name": "oak|elm",
+      "height_us": 5,
+      "red": true
+    },
+    {
+      "name": "fir",
+      "height_us": null,
+      "red": false
+    }
+  ]
+}
+""",
+    "csv": """\
+name,height_us,red
+oak|elm,5,True
+fir,,False
+""",
+    "markdown": """\
+**trees**
+
+### leaves
+
+| tree | height (ms) |
+| --- | ---: |
+| oak\\|elm | 5 |
+
+### needles
+
+| tree | height (ms) |
+| --- | ---: |
+| fir | None |
+
+- \\[1\\] seen
+""",
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_one_description_gives_every_format(output: str) -> None:
+    """The same page, written once, reads as expected in each of the formats."""
+    assert renderer(output).whole(TREES, PLAIN) == PICTURES[output]
+
+
+@pytest.mark.parametrize(
+    ("output", "opening", "more"),
+    [
+        ("table", "tree     height\n             ms\noak|elm       5\nfir        None\n[1] seen\n", "oak|elm     5\n"),
+        ("json", '{"name": "oak|elm", "height_us": 5, "red": true}\n', '"height_us": null'),
+        ("csv", "name,height_us,red\noak|elm,5,True\nfir,,False\n", "oak|elm,5,True\nfir,,False\n"),
+        (
+            "markdown",
+            "| tree | height (ms) |\n| --- | ---: |\n| oak\\|elm | 5 |\n| fir | None |\n",
+            "| oak\\|elm | 5 |\n",
+        ),
+    ],
+)
+def test_an_answer_can_go_on(output: str, opening: str, more: str) -> None:
+    """An opening has the headings, what follows has rows only."""
+    assert renderer(output).opening(TREES, PLAIN).startswith(opening)
+    assert more in renderer(output).more(TREES, PLAIN)
+    assert "height (ms)" not in renderer(output).more(TREES, PLAIN)
+
+
+def test_later_rows_stand_under_the_first_headings() -> None:
+    """Followed samples line up with the headings written before them, however short their names are."""
+    table = renderer("table")
+    first = table.opening(samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT), PLAIN).splitlines()
+    later = table.more(samples.page(SAMPLES[:1], window=WINDOW, now_at=NOW_AT), PLAIN).splitlines()
+    assert first[0].index("region") == later[0].index("us-east-2")
+    assert first[0].index("target") == later[0].index("openai/gpt-5-mini")
+    assert first[0].endswith("rtt")
+
+
+@pytest.mark.parametrize("output", ["table", "markdown"])
+def test_nothing_looks_like_nothing(output: str) -> None:
+    """An answer without rows leaves no empty table behind."""
+    assert renderer(output).whole(differential_page(()), PLAIN) == ""
+
+
+def test_nothing_is_still_a_document() -> None:
+    """Programs get their document and their headers also when there are no rows."""
+    page = differential_page(())
+    assert json.loads(renderer("json").whole(page, PLAIN))["rows"] == []
+    assert renderer("csv").whole(page, PLAIN).count("\n") == 1
+
+
+def test_colours_are_for_terminals() -> None:
+    """A decision is coloured on a terminal; the words say the same without."""
+    page = differential_page(DIFFERENTIALS)
+    coloured = renderer("table").whole(page, Look(colour=True))
+    assert "\x1b[32mfaster" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured).split() == renderer("table").whole(page, PLAIN).split()
+
+
+def test_long_names_fold_and_numbers_do_not() -> None:
+    """When the line is too long, the name takes a second line and every number stays whole."""
+    page = leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS))
+    text = renderer("table").whole(page, Look(width=80))
+    assert "178 … 182" in text
+    assert "…" not in text.replace(" … ", "")

@@ -1,0 +1,37 @@
+"""Durations are exact, and what is not one is refused in a sentence."""
+
+import pytest
+
+from isochrone_collector import durations
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("1us", 1),
+        ("500ms", 500_000),
+        ("30s", 30_000_000),
+        ("1.5s", 1_500_000),
+        ("0.1s", 100_000),
+        ("5m", 300_000_000),
+        ("1h", 3_600_000_000),
+        ("1d", 86_400_000_000),
+    ],
+)
+def test_written_durations(text: str, us: int) -> None:
+    """Each unit means what it says, without rounding."""
+    assert durations.parse_us(text) == us
+
+
+@pytest.mark.parametrize("bad", [60, 1.5, "60", "", "s", "-1s", "1 s", "1S", "1h30m", "1e3s", "٣s", None, True, ["1s"]])
+def test_what_is_no_duration(bad: object) -> None:
+    """A number without a unit, or anything else, is a ValueError for a person to read."""
+    with pytest.raises(ValueError, match=r"no unit|no duration"):
+        durations.parse_us(bad)
+
+
+@pytest.mark.parametrize(("us", "text"), [(60_000_000, "1m"), (90_000_000, "90s"), (1_500_000, "1500ms"), (1, "1us")])
+def test_durations_are_written_exactly(us: int, text: str) -> None:
+    """Writing takes the largest unit that loses nothing, and reading gives the same back."""
+    assert durations.write(us) == text
+    assert durations.parse_us(text) == us

@@ -1,0 +1,230 @@
+"""Plan documents: what they mean, and every problem at once with its line."""
+
+from dataclasses import replace
+
+import pytest
+
+from isochrone_collector import planfile
+from isochrone_wire.model import DEFAULT_PROMPT, Overlap, Plan, Price, Target, Timeouts, Workload, target_id
+
+FULL = """\
+baseline: us-east-2
+every: 60s
+overlap: skip
+workloads:
+  short: {prompt: "Hi", max_output_tokens: 40, temperature: 0, reasoning_effort: null, timeouts: {connect: 5s}}
+providers:
+  deepseek: {base_url: https://api.deepseek.com/v1, dialect: openai-chat, credential: deepseek}
+targets:
+  - model: deepseek-v4-flash
+    provider: deepseek
+    workload: short
+    every: 30s
+    region: cn-hangzhou
+    price: {usd_per_m_input: 0.1, usd_per_m_output: 0.25}
+  - model: local
+    provider: sim
+    name: the local one
+    base_url: http://127.0.0.1:8080/v1/
+    overlap: allow
+    workload: {max_output_tokens: 7, temperature: null}
+"""
+
+KEYS = {
+    "document": "baseline, every, overlap, providers, targets, workloads",
+    "workload": "max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
+    "target": "base_url, credential, dialect, every, model, name, overlap, price, provider, region, workload",
+}
+
+
+def plan_of(text: str) -> Plan:
+    reading = planfile.load(text, version=3)
+    assert reading.problems == ()
+    assert reading.plan is not None
+    return reading.plan
+
+
+def problems_of(text: str) -> list[str]:
+    reading = planfile.load(text, version=1)
+    assert reading.plan is None
+    return list(reading.problems)
+
+
+def test_a_full_document() -> None:
+    """Every key has its effect, and what a target leaves out comes from its provider, then from the document."""
+    short = Workload(prompt="Hi", max_output_tokens=40, temperature=0.0, timeouts=Timeouts(connect_us=5_000_000))
+    own = Workload(prompt=DEFAULT_PROMPT, max_output_tokens=7, temperature=None)
+    first, second = plan_of(FULL).targets
+    assert first == Target(
+        id=target_id(
+            provider="deepseek",
+            model="deepseek-v4-flash",
+            base_url="https://api.deepseek.com/v1",
+            dialect="openai-chat",
+            workload=short,
+        ),
+        name="deepseek/deepseek-v4-flash",
+        provider="deepseek",
+        model="deepseek-v4-flash",
+        base_url="https://api.deepseek.com/v1",
+        workload=short,
+        every_us=30_000_000,
+        credential="deepseek",
+        price=Price(usd_per_m_input=0.1, usd_per_m_output=0.25),
+        region="cn-hangzhou",
+    )
+    assert second == Target(
+        id=second.id,
+        name="the local one",
+        provider="sim",
+        model="local",
+        base_url="http://127.0.0.1:8080/v1",
+        workload=own,
+        overlap=Overlap.ALLOW,
+    )
+    assert (plan_of(FULL).version, plan_of(FULL).baseline) == (3, "us-east-2")
+
+
+def test_spelling_is_not_meaning() -> None:
+    """Order of keys, quotes, comments, spelled-out defaults and a trailing slash change nothing."""
+    plain = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h/v1}\n"
+    fancy = """\
+targets:
+  - base_url: "http://h/v1/"   # with a slash
+    provider: p
+    name: p/a
+    model: 'a'
+    every: 1m
+    workload: {temperature: 0}
+baseline: "us"
+overlap: skip
+"""
+    assert plan_of(plain) == plan_of(fancy)
+
+
+def test_timeouts_do_not_start_a_new_series() -> None:
+    """The id follows what is measured; limits and prices may change under it."""
+    changed = FULL.replace("connect: 5s", "connect: 6s").replace("0.25", "0.3")
+    assert [t.id for t in plan_of(changed).targets] == [t.id for t in plan_of(FULL).targets]
+    assert plan_of(FULL.replace('"Hi"', '"Ho"')).targets[0].id != plan_of(FULL).targets[0].id
+
+
+def test_no_targets_is_a_plan() -> None:
+    """An empty list stops all measuring, which an operator may want."""
+    assert plan_of("baseline: us\ntargets: []") == Plan(version=3, baseline="us")
+
+
+def test_all_problems_come_at_once() -> None:
+    """One wrong key hides no other problem, not even one that needs several parts to see."""
+    text = """\
+baselin: us
+every: 60
+workloads:
+  short: {promt: Hi}
+providers:
+  p: {base_url: "ftp://x", dialect: openai-chatt}
+targets:
+  - {model: a, provider: p, workload: shrt}
+  - {provider: q, modle: b}
+  - {model: c, provider: pp}
+"""
+    assert problems_of(text) == [
+        "line 1: 'baseline' is missing",
+        f"line 1: unknown key 'baselin'; known: {KEYS['document']}; did you mean 'baseline'?",
+        "line 2: every: 60 has no unit; write 60s or 60ms",
+        f"line 4: unknown key 'promt'; known: {KEYS['workload']}; did you mean 'prompt'?",
+        "line 6: base_url: 'ftp://x' is no http or https address",
+        "line 6: dialect: unknown dialect 'openai-chatt'; known: openai-chat; did you mean 'openai-chat'?",
+        "line 8: unknown workload 'shrt'; known: short; did you mean 'short'?",
+        "line 9: 'model' is missing",
+        f"line 9: unknown key 'modle'; known: {KEYS['target']}; did you mean 'model'?",
+        "line 10: no base_url: give one here, or to provider 'pp' under `providers`; did you mean 'p'?",
+    ]
+
+
+TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h, %s}\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("base_url: https://user:key@h", "line 3: base_url: an address holds no user"),
+        ("base_url: 'https://h/?key=1'", "line 3: base_url: an address holds no user"),
+        ("base_url: 'http://h:99999'", "line 3: base_url: 'http://h:99999' is no http"),
+        ("base_url: 'http://'", "line 3: base_url: 'http://' is no http"),
+        ("every: 199ms", "line 3: every: 199ms is outside 200ms to 7d"),
+        ("every: 8d", "line 3: every: 8d is outside 200ms to 7d"),
+        ("overlap: jump", "line 3: overlap: 'jump' is no overlap policy; write skip or allow"),
+        ("overlap: [skip]", "line 3: overlap: ['skip'] is no overlap policy"),
+        ("name: ''", "line 3: name: "),
+        ('name: "a\\tb"', "line 3: name: 'a\\tb' has control characters"),
+        ("name: 5", "line 3: name: should be a valid string"),
+        ("region: [x]", "line 3: region: should be a valid string"),
+        ("workload: 5", "line 3: expected a mapping with prompt, max_output_tokens"),
+        ("workload: {max_output_tokens: 0}", "line 3: max_output_tokens: "),
+        ("workload: {max_output_tokens: 1.5}", "line 3: max_output_tokens: "),
+        ("workload: {temperature: .nan}", "line 3: temperature: "),
+        ("workload: {timeouts: {total: 2h}}", "line 3: total: 2h is outside 1ms to 1h"),
+        ("workload: {timeouts: {totl: 2s}}", "line 3: unknown key 'totl'; known: connect, first_token, gap, total"),
+        ("price: {usd_per_m_output: -1}", "line 3: usd_per_m_output: "),
+        ("price: {usd_per_m_output: .inf}", "line 3: usd_per_m_output: "),
+        ("price: 3", "line 3: expected a mapping with usd_per_m_input, usd_per_m_output"),
+    ],
+)
+def test_bounds(key: str, problem: str) -> None:
+    """What a target may say has limits, and the message names the key."""
+    text = TARGET % key
+    if key.startswith("base_url"):
+        text = text.replace("base_url: http://h, ", "")
+    found = problems_of(text)
+    assert any(p.startswith(problem) for p in found), found
+
+
+def test_a_prompt_has_a_limit_in_bytes() -> None:
+    """100 000 bytes are a prompt, one more is not, however few characters they are."""
+    assert plan_of(TARGET % f"workload: {{prompt: {'x' * 100_000}}}").targets
+    [problem] = problems_of(TARGET % f"workload: {{prompt: {'ü' * 50_001}}}")
+    assert "100000 bytes" in problem
+
+
+def test_a_plan_has_a_limit() -> None:
+    """A thousand targets are a plan, one more is not."""
+    lines = [f"  - {{model: m{n}, provider: p, base_url: http://h}}" for n in range(1_001)]
+    assert len(plan_of("\n".join(["baseline: us", "targets:", *lines[:-1]])).targets) == 1_000
+    [problem] = problems_of("\n".join(["baseline: us", "targets:", *lines]))
+    assert problem.startswith("line 2: targets: ")
+
+
+def test_a_plan_fits_into_a_message() -> None:
+    """A long prompt shared by very many targets is refused: each would carry it to the agents."""
+    text = f"baseline: us\nworkloads: {{long: {{prompt: {'x' * 90_000}}}}}\ntargets:\n"
+    line = "  - {{model: m{}, provider: p, base_url: http://h, workload: long}}\n"
+    assert len(plan_of(text + "".join(line.format(n) for n in range(66))).targets) == 66
+    [problem] = problems_of(text + "".join(line.format(n) for n in range(67)))
+    assert problem == "line 3: the prompts of all targets have 6030000 bytes together, at most 6000000"
+
+
+def test_twins_are_refused() -> None:
+    """Two targets of one name, or of one id, would be one series told twice."""
+    text = """\
+baseline: us
+targets:
+  - {model: a, provider: p, base_url: http://h}
+  - {model: b, provider: p, base_url: http://h, name: p/a}
+  - {model: a, provider: p, base_url: http://h/, name: other}
+"""
+    assert problems_of(text) == [
+        "line 4: name 'p/a' is taken by the target of line 3",
+        "line 5: measures the same as the target of line 3",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "7", "- a", "baseline: us", "targets: {}", "baseline: us\ntargets: [1, null, x]"])
+def test_whatever_comes_is_answered(text: str) -> None:
+    """A document that is nothing like a plan gets problems, not an exception."""
+    assert problems_of(text)
+
+
+def test_the_version_is_the_callers() -> None:
+    """The text does not know its version; who applies it does."""
+    assert planfile.load(FULL, version=9).plan == replace(plan_of(FULL), version=9)

@@ -1,0 +1,69 @@
+"""The house rules that a reader would otherwise have to check by hand."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("proto", "agent", "collector", "migrations", "deploy")
+TEXTS = ("*.py", "*.toml", "*.txt", "*.md", "*.yaml", "*.yml", "*.sql", "*.proto", "Makefile", "run", "*.sh", "*.json")
+REGISTRY = re.compile(
+    r"https?://[^\s\"']*(pypi\.org|pythonhosted|npmjs|debian\.org)|^--(extra-)?index-url", re.MULTILINE
+)
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from (p for p in (ROOT / folder).rglob("*.py") if "_pb2" not in p.name)
+
+
+def texts() -> list[Path]:
+    skipped = {".venv", ".git", ".cache", ".demo", "__pycache__", "node_modules", ".hypothesis"}
+    found = (path for pattern in TEXTS for path in ROOT.rglob(pattern))
+    return sorted(path for path in found if not skipped & set(path.relative_to(ROOT).parts))
+
+
+def test_every_test_has_a_sentence() -> None:
+    """A test without a docstring does not say which law it defends."""
+    silent = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources("tests")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test")
+        and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_modules_stay_small(room: str) -> None:
+    """No module is longer than 450 lines: one idea each."""
+    assert [p.name for p in sources(room) if p.read_text().count("\n") > 450] == []
+
+
+def test_nothing_of_this_machine_is_written_down() -> None:
+    """No file names this checkout's folder, a folder beside it, or a package registry's address."""
+    outside = "../" + "shared"
+    leaks = [
+        str(path.relative_to(ROOT))
+        for path in texts()
+        if str(ROOT) in (text := path.read_text()) or outside in text or REGISTRY.search(text)
+    ]
+    assert leaks == []
+
+
+def test_constraints_are_versions_only() -> None:
+    """Each line of constraints.txt is `name==version`."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
+
+
+def test_pings_are_tolerated() -> None:
+    """A server allows more frequent pings than a client sends, or it would hang up on idle agents."""
+    from isochrone_wire import habits
+
+    assert habits.SERVER_PING_TOLERANCE_MS < habits.CLIENT_PING_EVERY_MS
