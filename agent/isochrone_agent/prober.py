@@ -7,7 +7,9 @@ raises for anything the other side does; a failed probe is a Sample.
 import asyncio
 import ssl
 import time
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 
 import httpcore
 
@@ -19,8 +21,8 @@ from isochrone_agent.headers import read_headers
 from isochrone_agent.measurement import IllegalSignal, Measurement, State
 from isochrone_agent.signals import Failed, Opened, Sent
 from isochrone_agent.sse import SseDecoder, SseOverflow
-from isochrone_agent.transport import ANYWHERE, Dialling, StampingBackend, Tap
-from isochrone_wire.model import SECOND_US, Outcome, Quality, Sample, Target, Timeouts
+from isochrone_agent.transport import ANYWHERE, Dialling, Line, Tap
+from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 MAX_RESPONSE_BYTES = 64 << 20
 MAX_ERROR_BYTES = 8 << 10
@@ -44,19 +46,28 @@ class Prober:
     tls: ssl.SSLContext
     dialling: Dialling = ANYWHERE
 
-    async def probe(self, target: Target, *, round_at: int, key: str | None = None) -> Sample:
+    idle: dict[int, list[Line]] = field(default_factory=dict, repr=False)
+
+    async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
+        """As many probes at once as the target's workload says; every stream is a sample."""
+        streams = range(target.workload.concurrency)
+        return list(await asyncio.gather(*(self.probe(target, round_at=round_at, key=key, stream=n) for n in streams)))
+
+    async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
         """Probe `target` once for the round at `round_at`, in microseconds since the epoch.
 
-        `key` goes into the request and nowhere else. Whatever the network or the provider do is in the sample.
+        `key` goes into the request and nowhere else; `stream` numbers the streams of a burst, from 0. Whatever the
+        network or the provider do is in the sample.
         """
         dialect = DIALECTS[target.dialect]
-        nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage)
+        nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage, stream=stream)
         request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
-        tap, measurement = Tap(), Measurement()
-        dispatched = read_clocks()
-        exchange = _Exchange(dialect, measurement, tap, target.workload.timeouts)
-        async with self._pool(tap) as pool:
-            await exchange.run(pool, request)
+        measurement = Measurement()
+        async with self._line(target) as line:
+            tap = line.tap
+            dispatched = read_clocks()
+            await _Exchange(dialect, measurement, tap, target.workload.timeouts).run(line.pool, request)
+            line.note_tcp_info()
         sample = measurement.sample(
             target_id=target.id,
             round_at=round_at,
@@ -67,9 +78,27 @@ class Prober:
         )
         return _without_key(sample, key)
 
-    def _pool(self, tap: Tap) -> httpcore.AsyncConnectionPool:
-        backend = StampingBackend(tap, self.dialling)
-        return httpcore.AsyncConnectionPool(ssl_context=self.tls, network_backend=backend, max_connections=1)
+    async def aclose(self) -> None:
+        """Hang up every connection that was kept warm."""
+        for line in [line for lines in self.idle.values() for line in lines]:
+            await line.aclose()
+        self.idle.clear()
+
+    @asynccontextmanager
+    async def _line(self, target: Target) -> AsyncIterator[Line]:
+        """A line for one probe: a new one that is hung up afterwards, or for a warm target one that is kept."""
+        if target.workload.connection is ConnectionUse.COLD:
+            line = Line(self.tls, self.dialling)
+            async with line.pool:
+                yield line
+            return
+        waiting = self.idle.setdefault(target.id, [])
+        line = waiting.pop() if waiting else Line(self.tls, self.dialling)
+        line.tap = Tap()
+        try:
+            yield line
+        finally:
+            waiting.append(line)
 
 
 class _Exchange:

@@ -1,8 +1,10 @@
-"""Carrying out rounds: each that is due becomes a task, and each task ends in exactly one recorded sample."""
+"""Carrying out rounds: each that is due becomes a task, and each task ends in recorded samples: one, or a burst's."""
 
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
@@ -20,8 +22,30 @@ MAX_NAP_US = SECOND_US // 2
 log = structlog.get_logger()
 
 
+class Slots:
+    """Room for `size` single probes at once. A burst takes all of it, so that neither disturbs the other."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._free = asyncio.Semaphore(size)
+        self._one_burst = asyncio.Lock()
+
+    @asynccontextmanager
+    async def of(self, streams: int) -> AsyncIterator[None]:
+        """Room for so many streams, for the length of the block."""
+        if streams == 1:
+            async with self._free:
+                yield
+            return
+        async with self._one_burst, AsyncExitStack() as everything:
+            for _ in range(self._size):
+                await everything.enter_async_context(self._free)
+            yield
+
+
 class Rounds:
-    """Probes the rounds of the plan: at most `concurrency` at once, each ending in one sample in the spool.
+    """Probes the rounds of the plan: at most `concurrency` at once, each ending in a sample in the spool, or for a
+    burst in one per stream.
 
     `lost` counts the samples that the spool could not take; measuring goes on.
     """
@@ -30,7 +54,7 @@ class Rounds:
         self._prober = prober
         self._keeper = keeper
         self._keyring = keyring
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = Slots(concurrency)
         self._schedule = Schedule((), now_at=0)
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,8 +101,12 @@ class Rounds:
             await asyncio.wait_for(self._changed.wait(), nap_us / SECOND_US)
 
     async def _round(self, due: Due) -> None:
-        sample = self._skipped(due) or await self._probe(due)
-        _log_sample(due.target, sample)
+        skipped = self._skipped(due)
+        for sample in [skipped] if skipped else await self._probe(due):
+            _log_sample(due.target, sample)
+            await self._record(sample)
+
+    async def _record(self, sample: Sample) -> None:
         try:
             await self._keeper.record(sample)
         except SpoolError as error:
@@ -94,21 +122,22 @@ class Rounds:
             return _nothing_sent(due, Outcome.SKIPPED_THROTTLED, "the provider asked to wait")
         return None
 
-    async def _probe(self, due: Due) -> Sample:
+    async def _probe(self, due: Due) -> list[Sample]:
         target = due.target
         try:
             key = self._keyring.key_for(target)
         except CredentialError as error:
-            return _nothing_sent(due, Outcome.SKIPPED_NOT_READY, str(error))
+            return [_nothing_sent(due, Outcome.SKIPPED_NOT_READY, str(error))]
         self._busy[target.id] += 1
         try:
-            async with self._slots:
-                sample = await self._prober.probe(target, round_at=due.round_at, key=key)
+            async with self._slots.of(target.workload.concurrency):
+                samples = await self._prober.burst(target, round_at=due.round_at, key=key)
         finally:
             self._busy[target.id] -= 1
-        if sample.ratelimit and sample.ratelimit.retry_after_us:
-            self._throttled_until[target.id] = now_at() + sample.ratelimit.retry_after_us
-        return sample
+        waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
+        if waits_us:
+            self._throttled_until[target.id] = now_at() + max(waits_us)
+        return samples
 
 
 def _nothing_sent(due: Due, outcome: Outcome, reason: str) -> Sample:

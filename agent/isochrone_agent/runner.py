@@ -50,6 +50,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         finally:
             log.info("agent.stopping", in_flight=rounds.in_flight)
             await rounds.finish(GRACE_SECONDS)
+            await prober.aclose()
             log.info("agent.stopped", spooled=(await keeper.depth()).waiting)
 
 

@@ -9,7 +9,8 @@ The laws:
    where there is one. The stamp belongs to the bytes; a TLS record carries that of the read that completed it.
 4. Memory is bounded: when `_MAX_WAITING_BYTES` lie unread the socket is left alone until they are taken.
 
-One `Tap` per probe collects what the sockets saw. Everything here is one event loop's.
+One `Tap` per probe collects what the sockets saw; a `Line` that is kept from probe to probe gets a new one each time.
+Everything here is one event loop's.
 """
 
 import asyncio
@@ -82,6 +83,11 @@ class Tap:
     on_sent: Callable[[], None] = lambda: None
 
     @property
+    def reused(self) -> bool:
+        """Whether the request went out on a connection that another probe had opened."""
+        return self.sent_ns is not None and self.tcp_us is None
+
+    @property
     def connection(self) -> Connection:
         """The connection as the sample tells it. How long bytes waited is known from kernel stamps only."""
         return Connection(
@@ -89,15 +95,17 @@ class Tap:
             tcp_us=self.tcp_us,
             tls_us=self.tls_us,
             remote_address=self.remote_address,
+            reused=self.reused,
             rtt_us=self.tcp_info.rtt_us,
             rtt_min_us=self.tcp_info.rtt_min_us,
             retransmits=self.tcp_info.retransmits,
             loop_lag_us=self.max_waited_ns // 1000 if self.kernel_reads else None,
         )
 
-    def sent(self) -> None:
-        """A piece of the request was written just now."""
+    def sent(self, remote_address: str) -> None:
+        """A piece of the request was written just now, to that address."""
         self.sent_ns = time.monotonic_ns()
+        self.remote_address = remote_address
         self.on_sent()
 
     def delivered(self, data: bytes, stamp: Stamp) -> None:
@@ -113,11 +121,30 @@ class Tap:
             self.first_byte_ns = stamp.at_ns
 
 
-class StampingBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections for httpcore and notes their phases in `tap`."""
+class Line:
+    """A way to one target: a pool of at most one connection, and the `tap` of the probe that uses it now."""
 
-    def __init__(self, tap: Tap, dialling: Dialling) -> None:
-        self._tap = tap
+    def __init__(self, tls: ssl.SSLContext, dialling: Dialling) -> None:
+        self.tap = Tap()
+        self.stream: StampingStream | None = None
+        backend = StampingBackend(self, dialling)
+        self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
+
+    def note_tcp_info(self) -> None:
+        """Have the tap keep what the kernel knows of the connection that its request went out on."""
+        if self.stream is not None and self.tap.sent_ns is not None:
+            self.tap.tcp_info = self.stream.tcp_info()
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self.pool.aclose()
+
+
+class StampingBackend(httpcore.AsyncNetworkBackend):
+    """Opens connections for httpcore and notes their phases in the tap of its line."""
+
+    def __init__(self, line: Line, dialling: Dialling) -> None:
+        self._line = line
         self._dialling = dialling
 
     async def connect_tcp(
@@ -154,7 +181,7 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
         if not _is_literal(host):
-            self._tap.dns_us = _since_us(started_ns)
+            self._line.tap.dns_us = _since_us(started_ns)
         return found[0][0], found[0][4]
 
     async def _connect(self, family: int, address: Any) -> "StampingStream":  # noqa: ANN401  # a socket address
@@ -163,22 +190,25 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_receive_stamps(sock)
-            self._tap.remote_address = address[0]
+            self._line.tap.remote_address = address[0]
             started_ns = time.monotonic_ns()
             await asyncio.get_running_loop().sock_connect(sock, address)
         except BaseException:
             sock.close()
             raise
-        self._tap.tcp_us = _since_us(started_ns)
-        return StampingStream(sock, self._tap)
+        self._line.tap.tcp_us = _since_us(started_ns)
+        self._line.stream = StampingStream(sock, self._line)
+        return self._line.stream
 
 
 class StampingStream(httpcore.AsyncNetworkStream):
     """A TCP connection whose reads carry stamps."""
 
-    def __init__(self, sock: socket.socket, tap: Tap) -> None:
+    def __init__(self, sock: socket.socket, line: Line) -> None:
         self._sock = sock
-        self._tap = tap
+        self._line = line
+        self._remote_address: str = sock.getpeername()[0]
+        self._last_info = TcpInfo()
         self._loop = asyncio.get_running_loop()
         self._arrived: deque[tuple[bytes, Stamp]] = deque()
         self._waiting_bytes = 0
@@ -190,13 +220,13 @@ class StampingStream(httpcore.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's interface; limits are the prober's
         """The bytes of one read of the socket, empty at the end; raises `httpcore.ReadError`."""
         data, stamp = await self.take()
-        self._tap.delivered(data, stamp)
+        self._line.tap.delivered(data, stamp)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
         """Write all of `buffer` and note when that was done; raises `httpcore.WriteError`."""
         await self.send(buffer, timeout)
-        self._tap.sent()
+        self._line.tap.sent(self._remote_address)
 
     async def send(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as `write`
         """Write all of `buffer`, which is not part of the request; raises `httpcore.WriteError`."""
@@ -215,7 +245,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
     ) -> httpcore.AsyncNetworkStream:
         """Shake hands; raises `httpcore.ConnectError` with the reason the certificate was refused for."""
-        stream = TlsStream(self, self._tap, ssl_context, server_hostname)
+        stream = TlsStream(self, self._line, ssl_context, server_hostname)
         started_ns = time.monotonic_ns()
         try:
             async with asyncio.timeout(timeout):
@@ -227,20 +257,24 @@ class StampingStream(httpcore.AsyncNetworkStream):
             if isinstance(error, ssl.SSLError):
                 raise httpcore.ConnectError(f"TLS: {_tls_reason(error)}") from error
             raise
-        self._tap.tls_us = _since_us(started_ns)
+        self._line.tap.tls_us = _since_us(started_ns)
         return stream
 
     async def aclose(self) -> None:
         """Close the socket, keeping what the kernel knew of the connection."""
         if self._sock.fileno() < 0:
             return
-        self._tap.tcp_info = read_tcp_info(self._sock)
+        self._last_info = read_tcp_info(self._sock)
         self._stop_listening()
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
         """What httpcore asks of a stream before it is used again."""
         return {"socket": self._sock, "is_readable": bool(self._arrived)}.get(info)
+
+    def tcp_info(self) -> TcpInfo:
+        """The kernel's figures now, or the last ones of a connection that is closed."""
+        return read_tcp_info(self._sock) if self._sock.fileno() >= 0 else self._last_info
 
     async def take(self) -> tuple[bytes, Stamp]:
         """The next read and its stamp, waiting for it if need be."""
@@ -290,9 +324,11 @@ class StampingStream(httpcore.AsyncNetworkStream):
 class TlsStream(httpcore.AsyncNetworkStream):
     """TLS over a `StampingStream`, deciphered in memory so that the stamps of the reads are kept."""
 
-    def __init__(self, stream: StampingStream, tap: Tap, context: ssl.SSLContext, server_hostname: str | None) -> None:
+    def __init__(
+        self, stream: StampingStream, line: Line, context: ssl.SSLContext, server_hostname: str | None
+    ) -> None:
         self._stream = stream
-        self._tap = tap
+        self._line = line
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
         self._stamp = NEVER
@@ -324,7 +360,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
                 raise httpcore.ReadError(f"TLS: {_tls_reason(error)}") from error
             else:
                 break
-        self._tap.delivered(data, self._stamp)
+        self._line.tap.delivered(data, self._stamp)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface

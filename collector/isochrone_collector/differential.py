@@ -73,7 +73,7 @@ def pair(baseline: Series, region: Series) -> Pairs:
 def differential(subject: Subject, baseline: Series, region: Series) -> Differential:
     """Region minus baseline with its interval and what it lets us say."""
     pairs = pair(baseline, region)
-    shift = hodges_lehmann(pairs.baseline - pairs.region)
+    shift = hodges_lehmann(pairs.region - pairs.baseline)
     n = len(pairs.rounds)
     shown = {
         "target": subject.target,

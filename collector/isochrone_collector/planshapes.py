@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isochrone_collector import durations
 from isochrone_collector.names import unknown
-from isochrone_wire.model import DAY_US, DEFAULT_PROMPT, SECOND_US, Overlap, Timeouts, Workload
+from isochrone_wire.model import DAY_US, DEFAULT_PROMPT, SECOND_US, ConnectionUse, Overlap, Timeouts, Workload
 
 DIALECTS = ("openai-chat",)
 DEFAULT_DIALECT = "openai-chat"
@@ -102,6 +102,12 @@ class TimeoutsShape(Shape):
         return Timeouts(connect_us=self.connect, first_token_us=self.first_token, gap_us=self.gap, total_us=self.total)
 
 
+def _connection(text: object) -> ConnectionUse:
+    if text not in list(ConnectionUse):
+        raise ValueError(f"{text!r} is no use of connections; write {' or '.join(ConnectionUse)}")
+    return ConnectionUse(str(text))
+
+
 class WorkloadShape(Shape):
     """The fixed request."""
 
@@ -110,6 +116,8 @@ class WorkloadShape(Shape):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
     reasoning_effort: Annotated[Name, Field(max_length=40)] | None = None
     timeouts: TimeoutsShape = TimeoutsShape()
+    concurrency: Annotated[int, Field(ge=1, le=1000)] = 1
+    connection: Annotated[ConnectionUse, BeforeValidator(_connection)] = ConnectionUse.COLD
 
     def value(self) -> Workload:
         """The wire's value of it."""
@@ -119,6 +127,8 @@ class WorkloadShape(Shape):
             temperature=self.temperature,
             reasoning_effort=self.reasoning_effort,
             timeouts=self.timeouts.value(),
+            concurrency=self.concurrency,
+            connection=self.connection,
         )
 
 

@@ -57,6 +57,7 @@ _ENUM_OF: dict[type[StrEnum], Any] = {
     model.Outcome: sample_pb2.Outcome,
     model.TokenSource: sample_pb2.TokenSource,
     model.Overlap: plan_pb2.Overlap,
+    model.ConnectionUse: plan_pb2.ConnectionUse,
 }
 
 

@@ -54,6 +54,13 @@ class Overlap(StrEnum):
     ALLOW = "allow"
 
 
+class ConnectionUse(StrEnum):
+    """Whether each probe opens its own connection, or a vantage keeps one per target."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
 class Quality(IntFlag):
     """What a reader should know before trusting a sample; zero is a clean sample."""
 
@@ -93,6 +100,7 @@ class Workload:
     reasoning_effort: str | None = None
     concurrency: int = 1
     timeouts: Timeouts = Timeouts()
+    connection: ConnectionUse = ConnectionUse.COLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +141,8 @@ def target_id(*, provider: str, model: str, base_url: str, dialect: str, workloa
     Limits, prices and intervals may change without starting a new series, so they are left out.
     """
     request = (workload.prompt, workload.max_output_tokens, workload.temperature, workload.reasoning_effort)
-    return stable_id("target", provider, model, base_url, dialect, *request, workload.concurrency)
+    way = (workload.concurrency, workload.connection.value)
+    return stable_id("target", provider, model, base_url, dialect, *request, *way)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,9 +59,9 @@ class Dialect(Protocol):
         ...
 
 
-def make_nonce(*, target_id: int, round_at: int, vantage: str) -> str:
-    """Twelve characters, different for every round and vantage, the same length always, so that no cache answers."""
-    text = f"{target_id}:{round_at}:{vantage}"
+def make_nonce(*, target_id: int, round_at: int, vantage: str, stream: int = 0) -> str:
+    """Twelve characters, different for every round, vantage and stream of a burst, so that no cache answers."""
+    text = f"{target_id}:{round_at}:{vantage}:{stream}"
     return hashlib.sha256(text.encode()).hexdigest()[:NONCE_CHARS]
 
 

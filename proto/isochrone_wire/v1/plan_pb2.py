@@ -24,23 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cisochrone_wire/v1/plan.proto\x12\x0cisochrone.v1\"X\n\x08Timeouts\x12\x12\n\nconnect_us\x18\x01 \x01(\x03\x12\x16\n\x0e\x66irst_token_us\x18\x02 \x01(\x03\x12\x0e\n\x06gap_us\x18\x03 \x01(\x03\x12\x10\n\x08total_us\x18\x04 \x01(\x03\"\xd2\x01\n\x08Workload\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x19\n\x11max_output_tokens\x18\x02 \x01(\x03\x12\x18\n\x0btemperature\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1d\n\x10reasoning_effort\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0b\x63oncurrency\x18\x05 \x01(\x03\x12(\n\x08timeouts\x18\x06 \x01(\x0b\x32\x16.isochrone.v1.TimeoutsB\x0e\n\x0c_temperatureB\x13\n\x11_reasoning_effort\":\n\x05Price\x12\x17\n\x0fusd_per_m_input\x18\x01 \x01(\x01\x12\x18\n\x10usd_per_m_output\x18\x02 \x01(\x01\"\xb6\x02\n\x06Target\x12\n\n\x02id\x18\x01 \x01(\x10\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08\x62\x61se_url\x18\x05 \x01(\t\x12\x0f\n\x07\x64ialect\x18\x06 \x01(\t\x12(\n\x08workload\x18\x07 \x01(\x0b\x32\x16.isochrone.v1.Workload\x12\x10\n\x08\x65very_us\x18\x08 \x01(\x03\x12&\n\x07overlap\x18\t \x01(\x0e\x32\x15.isochrone.v1.Overlap\x12\x17\n\ncredential\x18\n \x01(\tH\x00\x88\x01\x01\x12\"\n\x05price\x18\x0b \x01(\x0b\x32\x13.isochrone.v1.Price\x12\x13\n\x06region\x18\x0c \x01(\tH\x01\x88\x01\x01\x42\r\n\x0b_credentialB\t\n\x07_region\"P\n\x04Plan\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61seline\x18\x02 \x01(\t\x12%\n\x07targets\x18\x03 \x03(\x0b\x32\x14.isochrone.v1.Target*G\n\x07Overlap\x12\x17\n\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n\x0cOVERLAP_SKIP\x10\x01\x12\x11\n\rOVERLAP_ALLOW\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cisochrone_wire/v1/plan.proto\x12\x0cisochrone.v1\"X\n\x08Timeouts\x12\x12\n\nconnect_us\x18\x01 \x01(\x03\x12\x16\n\x0e\x66irst_token_us\x18\x02 \x01(\x03\x12\x0e\n\x06gap_us\x18\x03 \x01(\x03\x12\x10\n\x08total_us\x18\x04 \x01(\x03\"\x83\x02\n\x08Workload\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x19\n\x11max_output_tokens\x18\x02 \x01(\x03\x12\x18\n\x0btemperature\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1d\n\x10reasoning_effort\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0b\x63oncurrency\x18\x05 \x01(\x03\x12(\n\x08timeouts\x18\x06 \x01(\x0b\x32\x16.isochrone.v1.Timeouts\x12/\n\nconnection\x18\x07 \x01(\x0e\x32\x1b.isochrone.v1.ConnectionUseB\x0e\n\x0c_temperatureB\x13\n\x11_reasoning_effort\":\n\x05Price\x12\x17\n\x0fusd_per_m_input\x18\x01 \x01(\x01\x12\x18\n\x10usd_per_m_output\x18\x02 \x01(\x01\"\xb6\x02\n\x06Target\x12\n\n\x02id\x18\x01 \x01(\x10\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08\x62\x61se_url\x18\x05 \x01(\t\x12\x0f\n\x07\x64ialect\x18\x06 \x01(\t\x12(\n\x08workload\x18\x07 \x01(\x0b\x32\x16.isochrone.v1.Workload\x12\x10\n\x08\x65very_us\x18\x08 \x01(\x03\x12&\n\x07overlap\x18\t \x01(\x0e\x32\x15.isochrone.v1.Overlap\x12\x17\n\ncredential\x18\n \x01(\tH\x00\x88\x01\x01\x12\"\n\x05price\x18\x0b \x01(\x0b\x32\x13.isochrone.v1.Price\x12\x13\n\x06region\x18\x0c \x01(\tH\x01\x88\x01\x01\x42\r\n\x0b_credentialB\t\n\x07_region\"P\n\x04Plan\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61seline\x18\x02 \x01(\t\x12%\n\x07targets\x18\x03 \x03(\x0b\x32\x14.isochrone.v1.Target*a\n\rConnectionUse\x12\x1e\n\x1a\x43ONNECTION_USE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONNECTION_USE_COLD\x10\x01\x12\x17\n\x13\x43ONNECTION_USE_WARM\x10\x02*G\n\x07Overlap\x12\x17\n\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n\x0cOVERLAP_SKIP\x10\x01\x12\x11\n\rOVERLAP_ALLOW\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'isochrone_wire.v1.plan_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OVERLAP']._serialized_start=804
-  _globals['_OVERLAP']._serialized_end=875
+  _globals['_CONNECTIONUSE']._serialized_start=853
+  _globals['_CONNECTIONUSE']._serialized_end=950
+  _globals['_OVERLAP']._serialized_start=952
+  _globals['_OVERLAP']._serialized_end=1023
   _globals['_TIMEOUTS']._serialized_start=46
   _globals['_TIMEOUTS']._serialized_end=134
   _globals['_WORKLOAD']._serialized_start=137
-  _globals['_WORKLOAD']._serialized_end=347
-  _globals['_PRICE']._serialized_start=349
-  _globals['_PRICE']._serialized_end=407
-  _globals['_TARGET']._serialized_start=410
-  _globals['_TARGET']._serialized_end=720
-  _globals['_PLAN']._serialized_start=722
-  _globals['_PLAN']._serialized_end=802
+  _globals['_WORKLOAD']._serialized_end=396
+  _globals['_PRICE']._serialized_start=398
+  _globals['_PRICE']._serialized_end=456
+  _globals['_TARGET']._serialized_start=459
+  _globals['_TARGET']._serialized_end=769
+  _globals['_PLAN']._serialized_start=771
+  _globals['_PLAN']._serialized_end=851
 # @@protoc_insertion_point(module_scope)

@@ -19,6 +19,27 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ConnectionUse:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConnectionUseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConnectionUse.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONNECTION_USE_UNSPECIFIED: _ConnectionUse.ValueType  # 0
+    CONNECTION_USE_COLD: _ConnectionUse.ValueType  # 1
+    """Every probe opens its own connection."""
+    CONNECTION_USE_WARM: _ConnectionUse.ValueType  # 2
+    """A vantage keeps one connection per target from probe to probe."""
+
+class ConnectionUse(_ConnectionUse, metaclass=_ConnectionUseEnumTypeWrapper): ...
+
+CONNECTION_USE_UNSPECIFIED: ConnectionUse.ValueType  # 0
+CONNECTION_USE_COLD: ConnectionUse.ValueType  # 1
+"""Every probe opens its own connection."""
+CONNECTION_USE_WARM: ConnectionUse.ValueType  # 2
+"""A vantage keeps one connection per target from probe to probe."""
+Global___ConnectionUse: _TypeAlias = ConnectionUse  # noqa: Y015
+
 class _Overlap:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -74,11 +95,13 @@ class Workload(_message.Message):
     REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     TIMEOUTS_FIELD_NUMBER: _builtins.int
+    CONNECTION_FIELD_NUMBER: _builtins.int
     prompt: _builtins.str
     max_output_tokens: _builtins.int
     temperature: _builtins.float
     reasoning_effort: _builtins.str
     concurrency: _builtins.int
+    connection: Global___ConnectionUse.ValueType
     @_builtins.property
     def timeouts(self) -> Global___Timeouts: ...
     def __init__(
@@ -90,10 +113,11 @@ class Workload(_message.Message):
         reasoning_effort: _builtins.str | None = ...,
         concurrency: _builtins.int = ...,
         timeouts: Global___Timeouts | None = ...,
+        connection: Global___ConnectionUse.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reasoning_effort", b"_reasoning_effort", "_temperature", b"_temperature", "reasoning_effort", b"reasoning_effort", "temperature", b"temperature", "timeouts", b"timeouts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reasoning_effort", b"_reasoning_effort", "_temperature", b"_temperature", "concurrency", b"concurrency", "max_output_tokens", b"max_output_tokens", "prompt", b"prompt", "reasoning_effort", b"reasoning_effort", "temperature", b"temperature", "timeouts", b"timeouts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reasoning_effort", b"_reasoning_effort", "_temperature", b"_temperature", "concurrency", b"concurrency", "connection", b"connection", "max_output_tokens", b"max_output_tokens", "prompt", b"prompt", "reasoning_effort", b"reasoning_effort", "temperature", b"temperature", "timeouts", b"timeouts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reasoning_effort: _TypeAlias = _typing.Literal["reasoning_effort"]  # noqa: Y015
     _WhichOneofArgType__reasoning_effort: _TypeAlias = _typing.Literal["_reasoning_effort", b"_reasoning_effort"]  # noqa: Y015

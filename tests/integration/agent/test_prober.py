@@ -11,7 +11,7 @@ from fix_simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.prober import Prober
 from isochrone_agent.transport import Dialling
-from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
+from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
 
@@ -152,3 +152,44 @@ async def test_no_key_in_a_sample(simulator_with_key: Simulator) -> None:
     sample = await probe(target(simulator_with_key, "qwen3-8b"), key="sk-wrong-key-1234567")
     assert (sample.outcome, sample.http_status) == (Outcome.HTTP_ERROR, 401)
     assert "sk-wrong-key-1234567" not in repr(sample)
+
+
+async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulator) -> None:
+    """With `connection: warm` the second probe uses the first one's connection: no phases, a flag, a round trip."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    warm = Workload(max_output_tokens=40, timeouts=QUICK, connection=ConnectionUse.WARM)
+    at = target(fault_simulator, "fault-crlf", workload=warm)
+    first, second = [await prober.probe(at, round_at=now_at()) for _ in range(2)]
+    await prober.aclose()
+    assert (first.tcp_us is None, Quality.REUSED in first.quality) == (False, False)
+    assert (second.connect_us, Quality.REUSED in second.quality) == (None, True)
+    assert (second.outcome, second.remote_address, second.rtt_us is None) == (Outcome.OK, "127.0.0.1", False)
+
+
+async def test_a_warm_connection_that_was_dropped_is_made_anew(fault_simulator: Simulator) -> None:
+    """After a stream that the provider cut, the next probe opens a new connection and succeeds."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    warm = Workload(max_output_tokens=40, timeouts=QUICK, connection=ConnectionUse.WARM)
+    cut = await prober.probe(target(fault_simulator, "fault-cut", workload=warm), round_at=now_at())
+    fine = await prober.probe(target(fault_simulator, "fault-crlf", workload=warm), round_at=now_at())
+    await prober.aclose()
+    assert (cut.outcome, fine.outcome) == (Outcome.TRUNCATED, Outcome.OK)
+    assert fine.tcp_us is not None
+
+
+async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
+    """A burst of six is six streams at once, each a sample of its own; none waits for another."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    workload = Workload(max_output_tokens=40, timeouts=QUICK, concurrency=6)
+    samples = await prober.burst(target(fault_simulator, "fault-crlf", workload=workload), round_at=now_at())
+    assert [s.outcome for s in samples] == [Outcome.OK] * 6
+    assert len({s.request_id for s in samples}) == 6
+    spread_us = max(s.dispatched_at for s in samples) - min(s.dispatched_at for s in samples)
+    assert spread_us < min(s.e2e_us or 0 for s in samples)
+
+
+@pytest.mark.parametrize("fault", ["silence", "cut", "stall"])
+async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simulator, fault: str) -> None:
+    """The kernel's round trip of a connection is kept although the stream on it failed."""
+    sample = await probe(target(fault_simulator, f"fault-{fault}"))
+    assert sample.rtt_us

@@ -1,0 +1,57 @@
+"""Settings: sockets by region, on this machine only unless told otherwise."""
+
+import pytest
+
+from isochrone_sim.errors import SettingsError
+from isochrone_sim.published import default_world
+from isochrone_sim.settings import Settings, parse_listens
+from isochrone_wire.address import Address
+
+WORLD = default_world()
+
+
+@pytest.mark.parametrize(
+    ("texts", "listens"),
+    [
+        (["127.0.0.1:8080"], {"us-east-2": Address("127.0.0.1", 8080)}),
+        (["localhost"], {"us-east-2": Address("localhost", 8080)}),
+        (["[::1]:0"], {"us-east-2": Address("::1", 0)}),
+        (
+            ["eu-central-1=127.0.0.1:0", "127.0.0.2:1"],
+            {"eu-central-1": Address("127.0.0.1", 0), "us-east-2": Address("127.0.0.2", 1)},
+        ),
+    ],
+)
+def test_sockets_by_region(texts: list[str], listens: dict[str, Address]) -> None:
+    """A socket without a region is the baseline's."""
+    assert parse_listens(texts, WORLD) == listens
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (["us-east-1=127.0.0.1:0"], "unknown region 'us-east-1', did you mean 'us-east-2'?"),
+        (["127.0.0.1:0", "us-east-2=127.0.0.1:0"], "two sockets for us-east-2"),
+        (["127.0.0.1:http"], "no usable port"),
+        (["=127.0.0.1:1"], "unknown region ''"),
+        (["0.0.0.0:80"], "0.0.0.0:80 can be reached from other machines"),
+        (["192.0.2.1:80"], "can be reached from other machines"),
+        (["example.com:80"], "can be reached from other machines"),
+    ],
+)
+def test_what_cannot_be_listened_on(texts: list[str], sentence: str) -> None:
+    """Each wrong socket has a sentence and a hint."""
+    with pytest.raises(SettingsError) as caught:
+        parse_listens(texts, WORLD)
+    assert sentence in str(caught.value)
+    assert caught.value.hint
+
+
+def test_strangers_may_be_let_in() -> None:
+    """`--allow-remote` takes any address."""
+    assert parse_listens(["0.0.0.0:80"], WORLD, allow_remote=True) == {"us-east-2": Address("0.0.0.0", 80)}
+
+
+def test_the_key_is_not_shown() -> None:
+    """Settings may be logged."""
+    assert "secret" not in repr(Settings(world=WORLD, listens={}, api_key="secret"))
