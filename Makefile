@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema clean
+.PHONY: help demo test check proto schema bench-accuracy clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,6 +36,9 @@ proto: $(STAMP) ## regenerate the code beside proto/isochrone_wire/v1/*.proto
 
 schema: $(STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
 	@$(BIN)/python tests/tools/schema_picture.py --write
+
+bench-accuracy: $(STAMP) ## how wrong is the agent, beside the usual script (ARGS="--quick")
+	@PYTHONPATH=tests $(BIN)/python -m bench.accuracy $(ARGS)
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) .cache .demo .hypothesis .pytest_cache .ruff_cache dist build

@@ -32,7 +32,7 @@ targets:
 
 KEYS = {
     "document": "baseline, every, overlap, providers, targets, workloads",
-    "workload": "max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
+    "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
     "target": "base_url, credential, dialect, every, model, name, overlap, price, provider, region, workload",
 }
 
@@ -228,3 +228,13 @@ def test_whatever_comes_is_answered(text: str) -> None:
 def test_the_version_is_the_callers() -> None:
     """The text does not know its version; who applies it does."""
     assert planfile.load(FULL, version=9).plan == replace(plan_of(FULL), version=9)
+
+
+def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
+    """`connection` and `concurrency` reach the plan, make another target, and only their known words are taken."""
+    text = "baseline: a\ntargets:\n  - {provider: p, model: m, base_url: 'http://x', workload: {%s}}\n"
+    plans = [load(text % more, version=1).plan for more in ("", "connection: warm", "concurrency: 8")]
+    workloads = [plan.targets[0].workload for plan in plans if plan]
+    assert [(w.connection.value, w.concurrency) for w in workloads] == [("cold", 1), ("warm", 1), ("cold", 8)]
+    assert len({plan.targets[0].id for plan in plans if plan}) == 3
+    assert "write cold or warm" in load(text % "connection: tepid", version=1).problems[0]
