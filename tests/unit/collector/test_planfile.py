@@ -233,8 +233,8 @@ def test_the_version_is_the_callers() -> None:
 def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
     """`connection` and `concurrency` reach the plan, make another target, and only their known words are taken."""
     text = "baseline: a\ntargets:\n  - {provider: p, model: m, base_url: 'http://x', workload: {%s}}\n"
-    plans = [load(text % more, version=1).plan for more in ("", "connection: warm", "concurrency: 8")]
+    plans = [planfile.load(text % more, version=1).plan for more in ("", "connection: warm", "concurrency: 8")]
     workloads = [plan.targets[0].workload for plan in plans if plan]
     assert [(w.connection.value, w.concurrency) for w in workloads] == [("cold", 1), ("warm", 1), ("cold", 8)]
     assert len({plan.targets[0].id for plan in plans if plan}) == 3
-    assert "write cold or warm" in load(text % "connection: tepid", version=1).problems[0]
+    assert "write cold or warm" in planfile.load(text % "connection: tepid", version=1).problems[0]
