@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from statistics import median
 
+from isochrone_agent.burst import Burst
+from isochrone_agent.sweep import Line
 from isochrone_wire.model import Outcome, Quality, Sample
 
 UNKNOWN = "–"  # noqa: RUF001  # a dash is what people expect here, a minus would be a number
@@ -56,6 +58,32 @@ def summary(samples: Sequence[Sample]) -> list[str]:
         if any(s.outcome is outcome for s in samples) and outcome in _SENTENCES
     ]
     return lines
+
+
+def conclusion(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> list[str]:
+    """Everything below the runs: what they amount to, what bursts and a sweep add to it, and the legend."""
+    lines = summary(samples)
+    lines += [_burst_line(number, burst) for number, burst in enumerate(bursts, 1)]
+    if line is not None:
+        lines.append(_sweep_line(line))
+    return [*lines, LEGEND]
+
+
+def _burst_line(number: int, burst: Burst) -> str:
+    slowest, fastest = _rate(burst.slowest_tokens_per_second), _rate(burst.fastest_tokens_per_second)
+    return (
+        f"burst {number}: {burst.succeeded} of {burst.streams} streams, "
+        f"{_rate(burst.tokens_per_second)} tokens/s together, {slowest} to {fastest} each, "
+        f"first tokens after {ms(burst.ttft_median_us)} ms (median) to {ms(burst.ttft_max_us)} ms"
+    )
+
+
+def _sweep_line(line: Line) -> str:
+    interval = "" if line.low is None or line.high is None else f", 95 % interval {line.low:.2f} … {line.high:.2f}"
+    return (
+        f"first token = {ms(line.fixed_us)} ms + {line.us_per_token:.2f} µs per prompt token{interval} "
+        f"({line.points} points, Theil and Sen)"
+    )
 
 
 def ms(us: float | None) -> str:

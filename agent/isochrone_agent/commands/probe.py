@@ -5,22 +5,44 @@ import json
 import os
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
 from isochrone_agent import screen
+from isochrone_agent.burst import Burst, summarise
 from isochrone_agent.clock import now_at
 from isochrone_agent.commands import options
 from isochrone_agent.commands.subject import Subject, find_subject
 from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.prober import Prober
-from isochrone_wire.model import DEFAULT_PROMPT, SECOND_US, Outcome, Sample, Target, Timeouts, Workload, target_id
+from isochrone_agent.sweep import Line, fit, prompt_of
+from isochrone_wire.model import (
+    DEFAULT_PROMPT,
+    SECOND_US,
+    ConnectionUse,
+    Outcome,
+    Sample,
+    Target,
+    Timeouts,
+    Workload,
+    target_id,
+)
 from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.probe/1"
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
+
+
+def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    lengths = [part.strip() for part in text.split(",")]
+    if len(lengths) < 2 or not all(length.isdecimal() and int(length) for length in lengths):  # noqa: PLR2004  # a line
+        raise click.BadParameter(f"{text!r} is no list of at least two lengths; write 100,1000,4000")
+    return tuple(int(length) for length in lengths)
 
 
 @click.command("probe")
@@ -34,6 +56,14 @@ _STREAM_SECONDS = 180.0
 )
 @click.option("--key-env", metavar="VARIABLE", help="Environment variable with the API key.  [default: the provider's]")
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="How often, one by one.")
+@click.option("--burst", metavar="N", type=click.IntRange(2, 1000), help="N streams at once per run.")
+@click.option(
+    "--sweep",
+    metavar="WORDS,WORDS,…",
+    callback=_lengths,
+    help="Prompts of these lengths instead of --prompt, --runs of each; fits TTFT against prompt tokens.",
+)
+@click.option("--warm", is_flag=True, help="Keep one connection for all runs instead of one per run.")
 @click.option("--prompt", default=DEFAULT_PROMPT, show_default=True, help="What to ask.")
 @click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(1), help="Longest answer to ask for.")
 @click.option("--effort", metavar="WORD", help="Reasoning effort to pin, such as low; not sent when left out.")
@@ -56,6 +86,9 @@ def command(
     dialect: str | None,
     key_env: str | None,
     runs: int,
+    burst: int | None,
+    sweep: tuple[int, ...],
+    warm: bool,
     prompt: str,
     max_tokens: int,
     effort: str | None,
@@ -73,37 +106,60 @@ def command(
     Examples:
       isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10
       isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b
+      isochrone-agent probe openai/gpt-5-mini --burst 10
+      isochrone-agent probe openai/gpt-5-mini --sweep 100,1000,4000,16000 --runs 5
     """
     subject = find_subject(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     key = _key_from(subject.key_env)
     workload = Workload(
-        prompt=prompt, max_output_tokens=max_tokens, reasoning_effort=effort, timeouts=_timeouts(timeout)
+        prompt=prompt,
+        max_output_tokens=max_tokens,
+        reasoning_effort=effort,
+        timeouts=_timeouts(timeout),
+        concurrency=burst or 1,
+        connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
     )
-    target = _target(subject, workload)
+    prompts = [prompt_of(words) for words in sweep] or [prompt]
+    targets = [_target(subject, replace(workload, prompt=text)) for text in prompts]
     prober = Prober(vantage="here", tls=ssl.create_default_context(), dialling=options.dialling(connect_to, family))
     talkative = output == "table"
     if talkative:
-        click.echo(f"probing {target.model} at {target.base_url} ({target.dialect})\n\n{screen.heading()}")
-    samples = asyncio.run(_probe_runs(prober, target, runs, key=key, talkative=talkative))
-    _conclude(samples, talkative=talkative)
+        click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{screen.heading()}")
+    batches = asyncio.run(_probe_runs(prober, targets, runs, key=key, talkative=talkative))
+    samples = [sample for batch in batches for sample in batch]
+    bursts = [summarise(batch) for batch in batches] if burst else []
+    line = fit(_points(samples)) if sweep else None
+    if talkative:
+        click.echo("\n" + "\n".join(screen.conclusion(samples, bursts, line)))
+    else:
+        _print_json(samples, bursts, line)
     if all(sample.outcome is not Outcome.OK for sample in samples):
         raise SystemExit(1)
 
 
-async def _probe_runs(prober: Prober, target: Target, runs: int, *, key: str | None, talkative: bool) -> list[Sample]:
-    samples = []
-    for number in range(1, runs + 1):
-        samples.append(await prober.probe(target, round_at=now_at(), key=key))
-        if talkative:
-            click.echo(screen.run_line(number, samples[-1]))
-    return samples
+async def _probe_runs(
+    prober: Prober, targets: Sequence[Target], runs: int, *, key: str | None, talkative: bool
+) -> list[list[Sample]]:
+    batches: list[list[Sample]] = []
+    for target in (target for _ in range(runs) for target in targets):
+        batches.append(await prober.burst(target, round_at=now_at(), key=key))
+        for sample in batches[-1] if talkative else ():
+            click.echo(screen.run_line(len(batches), sample))
+    await prober.aclose()
+    return batches
 
 
-def _conclude(samples: Sequence[Sample], *, talkative: bool) -> None:
-    if talkative:
-        click.echo("\n" + "\n".join([*screen.summary(samples), screen.LEGEND]))
-    else:
-        click.echo(json.dumps({"schema": SCHEMA, "samples": to_plain(samples)}, indent=2, ensure_ascii=False))
+def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> None:
+    document = {"schema": SCHEMA, "samples": to_plain(samples)}
+    document |= {"bursts": to_plain(bursts)} if bursts else {}
+    document |= {"sweep": to_plain(line)} if line else {}
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _points(samples: Sequence[Sample]) -> list[tuple[int, int]]:
+    """(prompt tokens, TTFT in microseconds) of the samples that know both."""
+    fine = [sample for sample in samples if sample.outcome is Outcome.OK]
+    return [(s.prompt_tokens, s.ttft_us) for s in fine if s.prompt_tokens is not None and s.ttft_us is not None]
 
 
 def _timeouts(first_token_seconds: float) -> Timeouts:

@@ -78,3 +78,40 @@ def test_first_output_comes_at_once(fault_simulator: Simulator) -> None:
             process.stdout.readline()
             waits.append(time.monotonic() - started)
     assert min(waits) < 1.0
+
+
+def test_a_burst_tells_its_throughput(fault_simulator: Simulator) -> None:
+    """`--burst 5` shows five streams a run and their tokens per second together; JSON has the same figures."""
+    options = ["--base-url", fault_simulator.base_url, "--model", "fault-none", "--burst", "5"]
+    done = probe(*options, "--runs", "2")
+    assert done.returncode == 0, done.stderr
+    assert "burst 2: 5 of 5 streams" in done.stdout
+    document = json.loads(probe(*options, "--output", "json").stdout)
+    [burst] = document["bursts"]
+    assert (burst["streams"], len(document["samples"])) == (5, 5)
+    assert burst["tokens_per_second"] > 2 * burst["median_tokens_per_second"]
+
+
+def test_a_sweep_fits_a_line(fault_simulator: Simulator) -> None:
+    """`--sweep` asks with prompts of these lengths, and ends with the line through their first tokens."""
+    options = ["--base-url", fault_simulator.base_url, "--model", "fault-none", "--sweep", "50,500,2000", "--runs", "3"]
+    document = json.loads(probe(*options, "--output", "json").stdout)
+    prompts = {sample["prompt_tokens"] for sample in document["samples"]}
+    assert len(prompts) >= 3
+    assert document["sweep"]["points"] == 9
+    assert "µs per prompt token" in probe(*options).stdout
+
+
+@pytest.mark.parametrize("text", ["", "100", "a,b", "0,5"])
+def test_a_sweep_wants_lengths(fault_simulator: Simulator, text: str) -> None:
+    """Anything but two or more lengths is refused with an example."""
+    done = probe("--base-url", fault_simulator.base_url, "--model", "m", "--sweep", text)
+    assert (done.returncode, "write 100,1000,4000" in done.stderr) == (2, True)
+
+
+def test_the_second_warm_run_has_no_phases(fault_simulator: Simulator) -> None:
+    """`--warm` keeps the connection: the second run is reused and has no connect time."""
+    options = ["--base-url", fault_simulator.base_url, "--model", "fault-none", "--warm", "--runs", "2"]
+    first, second = json.loads(probe(*options, "--output", "json").stdout)["samples"]
+    assert first["connect_us"] is not None
+    assert (second["connect_us"], second["quality"]) == (None, ["reused"])
