@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,8 +24,8 @@ test: $(STAMP) ## all tests; what cannot run here is skipped with the reason (AR
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(STAMP) ## lint, format, types, layering, generated code, README drift
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .cache/import-linter
 	$(BIN)/python tests/tools/proto_drift.py
@@ -39,6 +39,9 @@ schema: $(STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from t
 
 bench-accuracy: $(STAMP) ## how wrong is the agent, beside the usual script (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.accuracy $(ARGS)
+
+bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe a second (ARGS="--seconds 60")
+	@PYTHONPATH=tests $(BIN)/python -m bench.footprint $(ARGS)
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) .cache .demo .hypothesis .pytest_cache .ruff_cache dist build

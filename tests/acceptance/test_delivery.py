@@ -4,10 +4,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from fix_simulator import Simulator
 
 from fix_agent import Agent, StartAgent
 from fix_collector import StartCollector
+from fix_simulator import Simulator
 from material.waiting import eventually
 
 PLAN = """

@@ -1,0 +1,113 @@
+"""What an agent costs its machine at one probe a second: memory and CPU of the real process, from /proc.
+
+A collector on an embedded database, the simulator with one steady model (150 tokens at 100 tokens/s), and one agent
+that probes it every second and pushes what it finds.
+
+usage: footprint.py [--seconds N]        prints a RESULT line; exit 1 when a goal is missed
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.accuracy import TOKENS, WORLD
+
+GOALS = {"rss_mb": 60.0, "cpu_pct": 3.0}
+SETTLE_SECONDS = 10
+MIN_PROBES_A_SECOND = 0.8
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def start(module: str, *options: str) -> subprocess.Popen[bytes]:
+    """One of our programs, quiet."""
+    command = [sys.executable, "-m", module, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def ready(process: subprocess.Popen[bytes]) -> dict[str, str]:
+    """The line in which it says that it is ready."""
+    assert process.stdout is not None
+    line: dict[str, str] = json.loads(process.stdout.readline())
+    return line
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory in megabytes (10^6 bytes)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def run(folder: Path, processes: list[subprocess.Popen[bytes]], seconds: int) -> dict[str, float]:
+    """Everything running for so many seconds; what the agent took."""
+    world = folder / "world.json"
+    world.write_text(json.dumps(WORLD))
+    processes.append(start("isochrone_sim", "serve", "--listen", "127.0.0.1:0", "--world", str(world)))
+    base_url = json.loads(json.dumps(ready(processes[-1])["endpoints"]))["us-east-2"]
+    processes.append(start("isochrone_collector", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "c")))
+    collector = ready(processes[-1])["listen"]
+    plan = folder / "plan.yaml"
+    target = {"provider": "sim", "model": "steady", "base_url": base_url, "workload": {"max_output_tokens": TOKENS}}
+    plan.write_text(json.dumps({"baseline": "us-east-2", "every": "1s", "overlap": "allow", "targets": [target]}))
+    start("isochrone_collector", "apply", str(plan), "--collector", collector, "--yes").wait(60)
+    options = (
+        "--vantage",
+        "bench-1",
+        "--region",
+        "us-east-2",
+        "--collector",
+        collector,
+        "--data-dir",
+        str(folder / "a"),
+    )
+    processes.append(start("isochrone_agent", "run", *options))
+    agent = processes[-1].pid
+    time.sleep(SETTLE_SECONDS)
+    before, started = cpu_seconds(agent), time.monotonic()
+    time.sleep(seconds)
+    cpu = (cpu_seconds(agent) - before) / (time.monotonic() - started)
+    return {
+        "rss_mb": rss_mb(agent),
+        "cpu_pct": 100 * cpu,
+        "probes_ok": count_ok(collector) / (seconds + SETTLE_SECONDS),
+    }
+
+
+def count_ok(collector: str) -> int:
+    """How many probes succeeded and are stored; a cheap agent that measures nothing is no achievement."""
+    command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", collector, "--output", "json"]
+    done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
+    return sum(row["outcome"] == "ok" for row in json.loads(done.stdout)["rows"])
+
+
+def main() -> int:
+    """Return 0 when memory and CPU are within their goals."""
+    seconds = int(sys.argv[sys.argv.index("--seconds") + 1]) if "--seconds" in sys.argv else 60
+    processes: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            figures = run(Path(folder), processes, seconds)
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+                process.wait(20)
+    print("RESULT " + " ".join(f"{name}={value:.1f}" for name, value in figures.items()))  # noqa: T201  # a bench prints
+    if figures["probes_ok"] < MIN_PROBES_A_SECOND:
+        raise SystemExit(f"only {figures['probes_ok']:.2f} probes a second succeeded")
+    missed = [name for name, goal in GOALS.items() if figures[name] > goal]
+    if missed:
+        sys.stderr.write(f"missed: {', '.join(f'{name} <= {GOALS[name]:g}' for name in missed)}\n")
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
