@@ -64,9 +64,9 @@ class Prober:
         request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
         measurement = Measurement()
         async with self._line(target) as line:
-            tap = line.tap
+            tap = line.use()
             dispatched = read_clocks()
-            await _Exchange(dialect, measurement, tap, target.workload.timeouts).run(line.pool, request)
+            await _Exchange(dialect, measurement, line, target.workload.timeouts).run(request)
             line.note_tcp_info()
         sample = measurement.sample(
             target_id=target.id,
@@ -94,7 +94,6 @@ class Prober:
             return
         waiting = self.idle.setdefault(target.id, [])
         line = waiting.pop() if waiting else Line(self.tls, self.dialling)
-        line.tap = Tap()
         try:
             yield line
         finally:
@@ -104,22 +103,23 @@ class Prober:
 class _Exchange:
     """One request and its stream: feeds what arrives to the measurement, and keeps the limits."""
 
-    def __init__(self, dialect: Dialect, measurement: Measurement, tap: Tap, timeouts: Timeouts) -> None:
+    def __init__(self, dialect: Dialect, measurement: Measurement, line: Line, timeouts: Timeouts) -> None:
         self._dialect = dialect
         self._measurement = measurement
-        self._tap = tap
+        self._line = line
+        self._tap = line.tap
         self._timeouts = timeouts
         self._decoder = SseDecoder()
         self._received_bytes = 0
         self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
         self._limit_us = timeouts.total_us
 
-    async def run(self, pool: httpcore.AsyncConnectionPool, request: Request) -> None:
+    async def run(self, request: Request) -> None:
         """Have the exchange; whatever goes wrong is observed as a failure."""
         try:
             async with asyncio.timeout_at(self._end_ns / 1e9) as guard:
                 self._tap.on_sent = lambda: self._allow(guard, self._timeouts.first_token_us)
-                await self._exchange(pool, request, guard)
+                await self._exchange(request, guard)
         except TimeoutError:
             self._fail_unless_finished(self._timed_out())
         except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
@@ -131,9 +131,9 @@ class _Exchange:
         except (IllegalSignal, SseOverflow, ValueError) as error:
             self._fail(Failed(outcome=Outcome.GARBLED, error=str(error)))
 
-    async def _exchange(self, pool: httpcore.AsyncConnectionPool, request: Request, guard: asyncio.Timeout) -> None:
+    async def _exchange(self, request: Request, guard: asyncio.Timeout) -> None:
         seconds = self._timeouts.connect_us / SECOND_US
-        async with pool.stream(
+        async with self._line.pool.stream(
             "POST",
             request.url,
             headers=list((_STANDARD_HEADERS | dict(request.headers)).items()),
@@ -149,6 +149,7 @@ class _Exchange:
                 await self._read_events(response, guard)
 
     async def _read_events(self, response: httpcore.Response, guard: asyncio.Timeout) -> None:
+        self._line.patient = True
         async for data in response.aiter_stream():
             at_ns = self._tap.received.at_ns
             self._received_bytes += len(data)

@@ -8,6 +8,8 @@ The laws:
 3. A read is stamped in the loop's readiness callback, before any task is woken, with the kernel's receive timestamp
    where there is one. The stamp belongs to the bytes; a TLS record carries that of the read that completed it.
 4. Memory is bounded: when `_MAX_WAITING_BYTES` lie unread the socket is left alone until they are taken.
+5. Once a stream is under way its reads are collected, each with its stamp, and handed on together every
+   `PATIENCE_SECONDS`: thinking can wait, and a probe then wakes its task 30 times instead of 150.
 
 One `Tap` per probe collects what the sockets saw; a `Line` that is kept from probe to probe gets a new one each time.
 Everything here is one event loop's.
@@ -30,6 +32,7 @@ import httpcore
 from isochrone_agent.measurement import Connection
 from isochrone_agent.stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 
+PATIENCE_SECONDS = 0.05
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
 _TCP_INFO_BYTES = 192
@@ -122,13 +125,22 @@ class Tap:
 
 
 class Line:
-    """A way to one target: a pool of at most one connection, and the `tap` of the probe that uses it now."""
+    """A way to one target: a pool of at most one connection, and the `tap` of the probe that uses it now. A `patient`
+    line hands reads on in batches.
+    """
 
     def __init__(self, tls: ssl.SSLContext, dialling: Dialling) -> None:
         self.tap = Tap()
+        self.patient = False
         self.stream: StampingStream | None = None
         backend = StampingBackend(self, dialling)
         self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
+
+    def use(self) -> Tap:
+        """A new probe uses this line from now on; its tap."""
+        self.tap = Tap()
+        self.patient = False
+        return self.tap
 
     def note_tcp_info(self) -> None:
         """Have the tap keep what the kernel knows of the connection that its request went out on."""
@@ -214,6 +226,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
         self._waiting_bytes = 0
         self._listening = False
         self._wake: asyncio.Future[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
         self._broken: OSError | None = None
         self._listen()
 
@@ -266,6 +279,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
             return
         self._last_info = read_tcp_info(self._sock)
         self._stop_listening()
+        self._ring()
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
@@ -317,6 +331,16 @@ class StampingStream(httpcore.AsyncNetworkStream):
             self._waiting_bytes += len(data)
         if not data or self._waiting_bytes >= _MAX_WAITING_BYTES:
             self._stop_listening()
+        if self._line.patient and self._listening:
+            self._alarm = self._alarm or self._loop.call_later(PATIENCE_SECONDS, self._ring)
+        else:
+            self._ring()
+
+    def _ring(self) -> None:
+        """Wake the task that waits for a read, if one does."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 

@@ -86,7 +86,11 @@ def count_ok(collector: str) -> int:
     """How many probes succeeded and are stored; a cheap agent that measures nothing is no achievement."""
     command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", collector, "--output", "json"]
     done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
-    return sum(row["outcome"] == "ok" for row in json.loads(done.stdout)["rows"])
+    rows = json.loads(done.stdout)["rows"]
+    failed = {str(row["error"]) for row in rows if row["outcome"] != "ok"}
+    if failed:
+        sys.stderr.write(f"failed probes: {'; '.join(sorted(failed))}\n")
+    return sum(row["outcome"] == "ok" for row in rows)
 
 
 def main() -> int:
