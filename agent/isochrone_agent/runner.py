@@ -7,7 +7,6 @@ the spool fills; without a plan there is nothing to do but ask for one.
 
 import asyncio
 import contextlib
-import ssl
 
 import grpc.aio
 import structlog
@@ -19,6 +18,7 @@ from isochrone_agent.keeper import Keeper
 from isochrone_agent.prober import Prober
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.settings import Settings
+from isochrone_agent.trust import tls_context
 from isochrone_agent.uplink import Collector, Uplink
 from isochrone_wire.habits import CLIENT_OPTIONS
 
@@ -34,7 +34,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises `AgentError` when the spool cannot be opened or the collector refuses this agent.
     """
     keyring = load_keyring(settings.credentials)
-    tls = ssl.create_default_context()
+    tls = tls_context(settings.ca_file)
     async with (
         Keeper(settings.data_dir / "spool.sqlite3") as keeper,
         grpc.aio.insecure_channel(str(settings.collector), options=CLIENT_OPTIONS) as channel,

@@ -24,6 +24,7 @@ class Settings:
     credentials: Path | None = None
     dialling: Dialling = ANYWHERE
     concurrency: int = 8
+    ca_file: Path | None = None
 
 
 def gather_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
@@ -46,6 +47,7 @@ def gather_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
             family=0 if family == "any" else int(family), connect_to=parse_connect_to(told.get("connect_to", ()))
         ),
         concurrency=int(told.get("concurrency", 8)),
+        ca_file=Path(told["ca_file"]) if told.get("ca_file") else None,
     )
 
 

@@ -30,6 +30,12 @@ family = _option(
     show_default=True,
     help="IP version to connect with.",
 )
+ca_file = _option(
+    "--ca-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Trust these certificate authorities (PEM) beside the system's, for a server of your own.",
+)
 _settings = click.option(
     "--settings",
     "settings_file",
@@ -48,6 +54,7 @@ _RUNNING = (
     _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Most probes in flight.  [default: 8]"),
     connect_to,
     family,
+    ca_file,
 )
 
 

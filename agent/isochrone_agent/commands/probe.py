@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
-import ssl
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -18,6 +18,7 @@ from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.prober import Prober
 from isochrone_agent.sweep import Line, fit, prompt_of
+from isochrone_agent.trust import tls_context
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
     SECOND_US,
@@ -77,6 +78,7 @@ def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | N
 )
 @options.connect_to
 @options.family
+@options.ca_file
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(
     *,
@@ -95,6 +97,7 @@ def command(
     timeout: float,
     connect_to: tuple[str, ...],
     family: str,
+    ca_file: Path | None,
     output: str,
 ) -> None:
     """Measure one target now: every phase of the connection, time to first token, tokens per second.
@@ -121,7 +124,7 @@ def command(
     )
     prompts = [prompt_of(words) for words in sweep] or [prompt]
     targets = [_target(subject, replace(workload, prompt=text)) for text in prompts]
-    prober = Prober(vantage="here", tls=ssl.create_default_context(), dialling=options.dialling(connect_to, family))
+    prober = Prober(vantage="here", tls=tls_context(ca_file), dialling=options.dialling(connect_to, family))
     talkative = output == "table"
     if talkative:
         click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{screen.heading()}")

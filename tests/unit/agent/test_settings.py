@@ -9,7 +9,7 @@ from isochrone_agent.settings import gather_settings, parse_connect_to
 from isochrone_wire.address import parse_address
 
 OPTIONS = dict.fromkeys(
-    ("vantage", "region", "collector", "data_dir", "credentials", "concurrency", "connect_to", "family")
+    ("vantage", "region", "collector", "data_dir", "credentials", "concurrency", "connect_to", "family", "ca_file")
 )
 
 
