@@ -21,7 +21,8 @@ from isochrone_agent.headers import read_headers
 from isochrone_agent.measurement import IllegalSignal, Measurement, State
 from isochrone_agent.signals import Failed, Opened, Sent
 from isochrone_agent.sse import SseDecoder, SseOverflow
-from isochrone_agent.transport import ANYWHERE, Dialling, Line, Tap
+from isochrone_agent.tap import Tap
+from isochrone_agent.transport import ANYWHERE, Dialling, Line
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 MAX_RESPONSE_BYTES = 64 << 20

@@ -19,26 +19,22 @@ import asyncio
 import os
 import socket
 import ssl
-import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
 import httpcore
 
-from isochrone_agent.measurement import Connection
 from isochrone_agent.stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
+from isochrone_agent.tap import Tap
+from isochrone_agent.tcpinfo import TcpInfo, read_tcp_info
 
 PATIENCE_SECONDS = 0.05
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
-_TCP_INFO_BYTES = 192
-_RTT = struct.Struct("@I")
-_RTT_OFFSET, _RETRANSMITS_OFFSET, _MIN_RTT_OFFSET = 68, 100, 148
-_NO_RTT = 0xFFFF_FFFF
 
 Address = tuple[str, int]
 
@@ -54,74 +50,6 @@ class Dialling:
 
 
 ANYWHERE = Dialling()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TcpInfo:
-    """The kernel's view of one connection; round trips in microseconds. It ends at the provider's edge."""
-
-    rtt_us: int | None = None
-    rtt_min_us: int | None = None
-    retransmits: int | None = None
-
-
-@dataclass(slots=True)
-class Tap:
-    """What the sockets of one probe saw; instants in monotonic nanoseconds. `on_sent` is called whenever a piece of the
-    request has been written.
-    """
-
-    dns_us: int | None = None
-    tcp_us: int | None = None
-    tls_us: int | None = None
-    remote_address: str | None = None
-    sent_ns: int | None = None
-    first_byte_ns: int | None = None
-    received: Stamp = NEVER
-    reads: int = 0
-    kernel_reads: int = 0
-    max_waited_ns: int = 0
-    ended: bool = False
-    tcp_info: TcpInfo = TcpInfo()
-    on_sent: Callable[[], None] = lambda: None
-
-    @property
-    def reused(self) -> bool:
-        """Whether the request went out on a connection that another probe had opened."""
-        return self.sent_ns is not None and self.tcp_us is None
-
-    @property
-    def connection(self) -> Connection:
-        """The connection as the sample tells it. How long bytes waited is known from kernel stamps only."""
-        return Connection(
-            dns_us=self.dns_us,
-            tcp_us=self.tcp_us,
-            tls_us=self.tls_us,
-            remote_address=self.remote_address,
-            reused=self.reused,
-            rtt_us=self.tcp_info.rtt_us,
-            rtt_min_us=self.tcp_info.rtt_min_us,
-            retransmits=self.tcp_info.retransmits,
-            loop_lag_us=self.max_waited_ns // 1000 if self.kernel_reads else None,
-        )
-
-    def sent(self, remote_address: str) -> None:
-        """A piece of the request was written just now, to that address."""
-        self.sent_ns = time.monotonic_ns()
-        self.remote_address = remote_address
-        self.on_sent()
-
-    def delivered(self, data: bytes, stamp: Stamp) -> None:
-        """Bytes of the response with this stamp were handed on; none at all are its end."""
-        if not data:
-            self.ended = True
-            return
-        self.received = stamp
-        self.reads += 1
-        self.kernel_reads += stamp.kernel
-        self.max_waited_ns = max(self.max_waited_ns, stamp.waited_ns)
-        if self.first_byte_ns is None:
-            self.first_byte_ns = stamp.at_ns
 
 
 class Line:
@@ -414,21 +342,6 @@ class TlsStream(httpcore.AsyncNetworkStream):
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
-
-
-def read_tcp_info(sock: socket.socket) -> TcpInfo:
-    """The kernel's figures for `sock` (Linux `struct tcp_info`); empty where there are none."""
-    try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-    except (OSError, AttributeError):
-        return TcpInfo()
-    if len(info) < _RETRANSMITS_OFFSET + _RTT.size:
-        return TcpInfo()
-    rtt_us, retransmits = (_RTT.unpack_from(info, at)[0] for at in (_RTT_OFFSET, _RETRANSMITS_OFFSET))
-    rtt_min_us = _RTT.unpack_from(info, _MIN_RTT_OFFSET)[0] if len(info) >= _MIN_RTT_OFFSET + _RTT.size else _NO_RTT
-    return TcpInfo(
-        rtt_us=rtt_us or None, rtt_min_us=None if rtt_min_us == _NO_RTT else rtt_min_us, retransmits=retransmits
-    )
 
 
 def _is_literal(host: str) -> bool:

@@ -1,0 +1,37 @@
+"""What the kernel knows of one TCP connection: TCP_INFO, as Linux lays it out (include/uapi/linux/tcp.h)."""
+
+import socket
+import struct
+from dataclasses import dataclass
+
+_TCP_INFO_BYTES = 192
+_COUNT = struct.Struct("@I")
+_RTT_OFFSET, _RETRANSMITS_OFFSET, _MIN_RTT_OFFSET = 68, 100, 148
+_NO_RTT = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpInfo:
+    """The kernel's view of one connection; round trips in microseconds. It ends at the provider's edge."""
+
+    rtt_us: int | None = None
+    rtt_min_us: int | None = None
+    retransmits: int | None = None
+
+
+NOTHING_KNOWN = TcpInfo()
+
+
+def read_tcp_info(sock: socket.socket) -> TcpInfo:
+    """The kernel's figures for `sock` (Linux `struct tcp_info`); empty where there are none."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except (OSError, AttributeError):
+        return TcpInfo()
+    if len(info) < _RETRANSMITS_OFFSET + _COUNT.size:
+        return TcpInfo()
+    rtt_us, retransmits = (_COUNT.unpack_from(info, at)[0] for at in (_RTT_OFFSET, _RETRANSMITS_OFFSET))
+    rtt_min_us = _COUNT.unpack_from(info, _MIN_RTT_OFFSET)[0] if len(info) >= _MIN_RTT_OFFSET + _COUNT.size else _NO_RTT
+    return TcpInfo(
+        rtt_us=rtt_us or None, rtt_min_us=None if rtt_min_us == _NO_RTT else rtt_min_us, retransmits=retransmits
+    )
