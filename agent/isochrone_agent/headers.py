@@ -13,16 +13,22 @@ _UNIT_US = {"ms": 1_000, "us": 1, "µs": 1, "s": 1_000_000, "m": 60_000_000, "h"
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h|d)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _SERVER_TIMING = re.compile(r"dur=(\d+(?:\.\d+)?)")
-_REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
+_REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-debug-trace-id", "cf-ray")
 # A bare number from here on is an instant, not a wait: seconds since the epoch, then milliseconds.
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 # Per field: the headers that carry it, in the order they are believed.
 _COUNTS = {
-    "limit_requests": ("x-ratelimit-limit-requests", "anthropic-ratelimit-requests-limit", "x-ratelimit-limit"),
+    "limit_requests": (
+        "x-ratelimit-limit-requests",
+        "anthropic-ratelimit-requests-limit",
+        "x-ratelimit-limit",
+        "x-trial-endpoint-call-limit",
+    ),
     "remaining_requests": (
         "x-ratelimit-remaining-requests",
         "anthropic-ratelimit-requests-remaining",
         "x-ratelimit-remaining",
+        "x-trial-endpoint-call-remaining",
     ),
     "limit_tokens": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit"),
     "remaining_tokens": ("x-ratelimit-remaining-tokens", "anthropic-ratelimit-tokens-remaining"),

@@ -1,6 +1,5 @@
 """What the sockets of one probe saw, collected for its sample."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,9 +48,9 @@ class Tap:
             loop_lag_us=self.max_waited_ns // 1000 if self.kernel_reads else None,
         )
 
-    def sent(self, remote_address: str) -> None:
-        """A piece of the request was written just now, to that address."""
-        self.sent_ns = time.monotonic_ns()
+    def sent(self, at_ns: int, remote_address: str) -> None:
+        """A piece of the request went out at `at_ns`, to that address."""
+        self.sent_ns = at_ns
         self.remote_address = remote_address
         self.on_sent()
 

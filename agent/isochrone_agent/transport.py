@@ -165,19 +165,40 @@ class StampingStream(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
-        """Write all of `buffer` and note when that was done; raises `httpcore.WriteError`."""
-        await self.send(buffer, timeout)
-        self._line.tap.sent(self._remote_address)
+        """Write all of `buffer` and note when its last piece was handed over; raises `httpcore.WriteError`."""
+        if not buffer:  # the end of a message has no bytes, and no instant either
+            return
+        self._line.tap.sent(await self.send(buffer, timeout), self._remote_address)
 
-    async def send(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as `write`
-        """Write all of `buffer`, which is not part of the request; raises `httpcore.WriteError`."""
+    async def send(self, buffer: bytes, timeout: float | None = None) -> int:  # noqa: ASYNC109  # as `write`
+        """Write all of `buffer`; the instant, in monotonic nanoseconds, at which its last piece went to the kernel.
+
+        Read before the call, not after it: on return from a send the peer may have been running for a while on this
+        very core, and that time is the peer's.
+        """
+        rest, handed_ns = memoryview(buffer), time.monotonic_ns()
         try:
             async with asyncio.timeout(timeout):
-                await self._loop.sock_sendall(self._sock, buffer)
+                while rest:
+                    handed_ns = time.monotonic_ns()
+                    rest = rest[await self._send_some(rest) :]
         except TimeoutError as error:
             raise httpcore.WriteTimeout("writing the request took too long") from error
         except OSError as error:
             raise httpcore.WriteError(_os_reason(error)) from error
+        return handed_ns
+
+    async def _send_some(self, piece: memoryview) -> int:
+        try:
+            return self._sock.send(piece)
+        except (BlockingIOError, InterruptedError):
+            room: asyncio.Future[None] = self._loop.create_future()
+            self._loop.add_writer(self._sock.fileno(), _tell, room)
+            try:
+                await room
+            finally:
+                self._loop.remove_writer(self._sock.fileno())
+            return 0
 
     async def start_tls(
         self,
@@ -269,8 +290,8 @@ class StampingStream(httpcore.AsyncNetworkStream):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        if self._wake is not None:
+            _tell(self._wake)
 
 
 class TlsStream(httpcore.AsyncNetworkStream):
@@ -317,6 +338,8 @@ class TlsStream(httpcore.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
         """Encipher and write all of `buffer`; raises `httpcore.WriteError`."""
+        if not buffer:  # as above
+            return
         self._tls.write(buffer)
         await self._stream.write(self._outgoing.read(), timeout)
 
@@ -342,6 +365,11 @@ class TlsStream(httpcore.AsyncNetworkStream):
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
+
+
+def _tell(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _is_literal(host: str) -> bool:

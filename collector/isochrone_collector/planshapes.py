@@ -13,7 +13,7 @@ from isochrone_collector import durations
 from isochrone_collector.names import unknown
 from isochrone_wire.model import DAY_US, DEFAULT_PROMPT, SECOND_US, ConnectionUse, Overlap, Timeouts, Workload
 
-DIALECTS = ("openai-chat",)
+DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"
 MIN_EVERY_US = 200_000
 MAX_EVERY_US = 7 * DAY_US

@@ -125,6 +125,10 @@ A_TOOL = (
     "content_block_delta",
     '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"n\\":"}}',
 )
+A_TOOL_START = (
+    "content_block_start",
+    '{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}',
+)
 A_STOP = ("content_block_stop", '{"type":"content_block_stop","index":0}')
 A_DELTA = ("message_delta", '{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}')
 A_END = ("message_stop", '{"type":"message_stop"}')
@@ -139,7 +143,9 @@ ANTHROPIC = [
         name="anthropic-thinking",
         body=typed(A_START, A_THOUGHT, A_SIGNATURE, A_ONE, A_TWO, A_DELTA, A_END),
     ),
-    Transcript(dialect="anthropic", name="anthropic-tool", body=typed(A_START, A_TOOL, A_TOOL, A_TOOL, A_DELTA, A_END)),
+    Transcript(
+        dialect="anthropic", name="anthropic-tool", body=typed(A_START, A_TOOL_START, A_TOOL, A_TOOL, A_DELTA, A_END)
+    ),
     Transcript(
         dialect="anthropic",
         name="anthropic-overloaded",

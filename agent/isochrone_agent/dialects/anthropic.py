@@ -63,6 +63,9 @@ class Anthropic:
         kind = message.get("type")
         if kind == "content_block_delta":
             return self._delta(message.get("delta") or {})
+        if kind == "content_block_start":
+            # A tool's name is the first thing the model says of its call.
+            return self._said((message.get("content_block") or {}).get("name"))
         if kind == "message_start":
             return self._usage((message.get("message") or {}).get("usage"), output=False)
         if kind == "message_delta":
@@ -74,6 +77,10 @@ class Anthropic:
     def error(self, body: bytes) -> str:
         """See `Dialect.error`."""
         return error_sentence(body)
+
+    @staticmethod
+    def _said(text: object) -> list[Signal]:
+        return [Answer(len(text))] if isinstance(text, str) and text else []
 
     @staticmethod
     def _delta(delta: dict[str, Any]) -> list[Signal]:

@@ -48,7 +48,7 @@ class Cohere:
             return []
         message = parse_json(event.data)
         kind, delta = message.get("type"), message.get("delta") or {}
-        if kind in ("content-delta", "tool-plan-delta", "tool-call-delta"):
+        if kind in ("content-delta", "tool-plan-delta", "tool-call-start", "tool-call-delta"):
             return self._said(delta.get("message") or {})
         if kind == "message-end":
             return self._end(delta)
@@ -65,7 +65,8 @@ class Cohere:
     def _said(message: dict[str, Any]) -> list[Signal]:
         content, calls = message.get("content") or {}, message.get("tool_calls") or {}
         thought = content.get("thinking") or message.get("tool_plan") or ""
-        said = content.get("text") or (calls.get("function") or {}).get("arguments") or ""
+        call = calls.get("function") or {}
+        said = content.get("text") or (call.get("name") or "") + (call.get("arguments") or "")
         return [*([Reasoning(len(thought))] if thought else []), *([Answer(len(said))] if said else [])]
 
     @staticmethod

@@ -60,6 +60,10 @@ class OpenAIResponses:
         if kind in _SAID:
             text = message.get("delta") or ""
             return [_SAID[kind](len(text))] if text else []
+        if kind == "response.output_item.added":
+            # A tool's name is the first thing the model says of its call.
+            name = (message.get("item") or {}).get("name")
+            return [Answer(len(name))] if isinstance(name, str) and name else []
         if kind == "error":
             return [in_band_failure(message.get("error") or message)]
         response = message.get("response") or {}

@@ -8,15 +8,19 @@ _NONCE = re.compile(r"\[([0-9A-Za-z]{6,32})\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request for an answer. `reasoning_effort` is `None` when reasoning aloud was not asked for."""
+    """A request for an answer. `reasoning_effort` is `None` when reasoning was not asked for; `silent` when it was, but
+    not aloud. `include_usage` matters where usage has an event of its own. `gzip` when the response may be compressed.
+    """
 
     model: str
     stream: bool = False
     max_tokens: int | None = None
     include_usage: bool = False
     reasoning_effort: str | None = None
+    silent: bool = False
     prompt_tokens: int = 0
     nonce: str | None = None
+    gzip: bool = False
 
 
 def count_prompt_tokens(texts: list[str]) -> int:

@@ -4,7 +4,10 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,16 @@ from typing import Any
 import click
 
 from isochrone_sim import tables
+from isochrone_sim.certificates import self_signed as make_certificate
 from isochrone_sim.errors import SimError
-from isochrone_sim.settings import DEFAULT_LISTEN, Settings, gather_world, known_region, parse_listens
+from isochrone_sim.settings import (
+    DEFAULT_LISTEN,
+    Settings,
+    gather_world,
+    known_region,
+    parse_certificate,
+    parse_listens,
+)
 from isochrone_sim.worldfile import EXAMPLE
 from isochrone_wire import __version__
 
@@ -50,6 +61,7 @@ _world_option = click.option(
     metavar="FILE",
     help="A world of your own, JSON or TOML; `isochrone-sim world --example` shows one.",
 )
+_FILE = click.Path(path_type=Path, dir_okay=False)
 _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
 _output_option = click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
@@ -70,8 +82,11 @@ _output_option = click.option("--output", type=click.Choice(["table", "json"]), 
     "--api-key",
     envvar="ISOCHRONE_SIM_API_KEY",
     metavar="KEY",
-    help="Refuse requests without this bearer token.  [env: ISOCHRONE_SIM_API_KEY]",
+    help="Refuse requests without this key.  [env: ISOCHRONE_SIM_API_KEY]",
 )
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Speak TLS with this certificate (PEM, with its chain).")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert (PEM).")
+@click.option("--self-signed", is_flag=True, help="Speak TLS with a certificate made now for 127.0.0.1 and localhost.")
 @click.option(
     "--truth",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -86,19 +101,31 @@ def serve(
     world_file: Path | None,
     faults: bool,
     api_key: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    self_signed: bool,
     truth: Path | None,
     allow_remote: bool,
     log_requests: bool,
 ) -> None:
-    """Be the providers: an OpenAI-compatible API whose every token comes at a planned instant.
+    """Be the providers: APIs of five dialects whose every token comes at a planned instant.
 
     When it can be reached it says where, on a terminal as a table and else as one line of JSON:
-    {"ready": true, "endpoints": {REGION: BASE_URL}}. What really happened is at GET /truth, as JSON lines.
-    SIGTERM and Ctrl-C end it.
+    {"ready": true, "endpoints": {REGION: BASE_URL}}, with "ca" under --self-signed: the file to trust. What really
+    happened is at GET /truth, as JSON lines. SIGTERM and Ctrl-C end it.
+
+    \b
+    Any model answers at each of these, whatever its own dialect:
+      POST /v1/chat/completions    openai-chat
+      POST /v1/responses           openai-responses
+      POST /v1/messages            anthropic
+      POST /v1beta/models/MODEL:streamGenerateContent?alt=sse    gemini
+      POST /v2/chat                cohere
 
     \b
     Examples:
       isochrone-sim serve
+      isochrone-sim serve --self-signed
       isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082
     """
     from isochrone_sim import logs  # noqa: PLC0415  # kept out of `--help`
@@ -110,11 +137,12 @@ def serve(
         world=world,
         listens=parse_listens(listens, world, allow_remote=allow_remote),
         api_key=api_key or None,
+        certificate=parse_certificate(tls_cert, tls_key, self_signed=self_signed),
         truth=truth,
         log_requests=log_requests,
     )
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve_until_signalled(settings))
+    with _certified(settings, wanted=self_signed) as certified, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve_until_signalled(certified, ca_told=self_signed))
 
 
 @main.command(short_help="What is true in the world.")
@@ -180,18 +208,30 @@ def _show(output: str, table: Callable[[], str], plain: Callable[[], dict[str, A
         click.echo(table())
 
 
-async def _serve_until_signalled(settings: Settings) -> None:
+@contextmanager
+def _certified(settings: Settings, *, wanted: bool) -> Iterator[Settings]:
+    """The settings, with a certificate of their own if one is wanted; its files are gone afterwards."""
+    if not wanted:
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="isochrone-sim-") as folder:
+        yield replace(settings, certificate=make_certificate(Path(folder)))
+
+
+async def _serve_until_signalled(settings: Settings, *, ca_told: bool) -> None:
     from isochrone_sim.server import serve as serve_world  # noqa: PLC0415  # kept out of `--help`
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve_world(settings, ready=partial(_say_ready, model=next(iter(settings.world.models))), stop=stop)
+    ca = str(settings.certificate.chain) if ca_told and settings.certificate else None
+    ready = partial(_say_ready, model=next(iter(settings.world.models)), ca=ca)
+    await serve_world(settings, ready=ready, stop=stop)
 
 
-def _say_ready(endpoints: dict[str, str], *, model: str) -> None:
+def _say_ready(endpoints: dict[str, str], *, model: str, ca: str | None) -> None:
     if sys.stdout.isatty():
-        click.echo(tables.endpoints_table(endpoints, model))
+        click.echo(tables.endpoints_table(endpoints, model, ca=ca))
     else:
-        click.echo(json.dumps({"ready": True, "endpoints": endpoints}))
+        click.echo(json.dumps({"ready": True, "endpoints": endpoints} | ({"ca": ca} if ca else {})))
     sys.stdout.flush()

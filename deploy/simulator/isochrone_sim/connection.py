@@ -63,8 +63,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`. asyncio has set TCP_NODELAY already."""
         assert isinstance(transport, asyncio.Transport)
-        # From the first byte that the kernel does not take at once, `pause_writing` tells.
-        transport.set_write_buffer_limits(high=0)
+        # From the first byte that the kernel does not take at once, `pause_writing` tells. Under TLS it tells when
+        # asyncio's own 64 KiB below are full, and there a limit of 0 would be reached by nothing.
+        transport.set_write_buffer_limits(high=1 if transport.get_extra_info("ssl_object") else 0)
         self._transport = transport
         self._socket = self._listener.claim(transport.get_extra_info("socket").fileno())
         self._premises.connections.add(self)
@@ -79,6 +80,13 @@ class Connection(asyncio.Protocol):
         """The kernel did not take all of a write, so its instant is not the whole truth."""
         if self._record is not None:
             self._record.buffered = True
+        if self._player is not None:
+            self._player.pause()
+
+    def resume_writing(self) -> None:
+        """The kernel has taken everything."""
+        if self._player is not None:
+            self._player.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # why is the client's affair
         """Whatever was in flight is over."""

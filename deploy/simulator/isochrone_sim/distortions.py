@@ -32,6 +32,17 @@ def styled(style: Style) -> Distortion:
     return lambda script: replace(script, style=style)
 
 
+def no_usage(script: Script) -> Script:
+    """The same stream without any count, wherever the dialect would have stated one."""
+    return replace(script.without(Kind.USAGE), usage=None)
+
+
+def flooded(kind: Kind, text: str, *, tokens: int = 0) -> Distortion:
+    """Five tokens, and then this beat again and again."""
+    flood = Beat(0, kind, text, tokens)
+    return lambda script: replace(script.until_token(TOKENS_BEFORE), flood=flood, ending=Ending.CLOSE)
+
+
 def without(*kinds: Kind) -> Distortion:
     """The same stream without the beats of these kinds."""
     return lambda script: script.without(*kinds)
@@ -119,7 +130,7 @@ def one_chunk(script: Script) -> Script:
 
 def role_only(script: Script) -> Script:
     """The opening and the finish, and no token between."""
-    return replace(script.without(Kind.TOKENS), usage=replace(script.usage, output_tokens=0, reasoning_tokens=0))
+    return _counting(script.without(Kind.TOKENS), output_tokens=0, reasoning_tokens=0)
 
 
 def null_content(script: Script) -> Script:
@@ -139,7 +150,7 @@ def usage_in_choice(script: Script) -> Script:
 
 def absurd_usage(script: Script) -> Script:
     """Token counts that cannot be."""
-    return replace(script, usage=replace(script.usage, prompt_tokens=-1, output_tokens=10**12))
+    return _counting(script, prompt_tokens=-1, output_tokens=10**12)
 
 
 def split_code_points(script: Script) -> Script:
@@ -161,8 +172,8 @@ def reasoning(script: Script) -> Script:
     tokens = _tokens(script.beats)
     thoughts = len(tokens) // 4
     thought = tuple(beat._replace(channel=Channel.REASONING) for beat in tokens[:thoughts])
-    usage = replace(script.usage, reasoning_tokens=thoughts)
-    return replace(script, beats=_with_tokens(script, (*thought, *tokens[thoughts:])), usage=usage)
+    reshaped = replace(script, beats=_with_tokens(script, (*thought, *tokens[thoughts:])))
+    return _counting(reshaped, reasoning_tokens=thoughts)
 
 
 def tool_call(script: Script) -> Script:
@@ -182,6 +193,11 @@ def slow_headers(script: Script) -> Script:
     """A healthy stream of which nothing, not even the head, comes for 1.5 seconds more."""
     beats = tuple(_moved(beat, SLOW_HEADERS_NS) for beat in script.beats)
     return replace(script, head_ns=(script.head_ns or 0) + SLOW_HEADERS_NS, beats=beats)
+
+
+def _counting(script: Script, **counts: int) -> Script:
+    """The script with other counts in its usage, if it has any."""
+    return replace(script, usage=replace(script.usage, **counts)) if script.usage else script
 
 
 def _tokens(beats: tuple[Beat, ...]) -> tuple[Beat, ...]:

@@ -1,8 +1,9 @@
 """How a provider goes wrong, or is odd within its rights: a table of names, each with what it does to a script.
 
 Fine faults are habits of real servers that a good client takes for a success; the others must not count as one.
-A request without `stream` meets them in its own way: error responses, pages and slowness as they are; what ends a
-stream early cuts its body in half; what concerns the form of a stream does nothing.
+Each happens in every dialect, in the dialect's own words. A request without `stream` meets them in its own way: error
+responses, pages and slowness as they are; what ends a stream early cuts its body in half; what concerns the form of a
+stream does nothing.
 """
 
 from dataclasses import dataclass
@@ -95,10 +96,14 @@ _TABLE = (
     _bad("reset", "Five tokens, then the connection is reset.", to.ending(Ending.RESET)),
     _bad(
         "truncated",
-        "Five tokens, then the response ends without finish_reason and [DONE].",
+        "Five tokens, then the response ends without finish or end marker.",
         to.ending(Ending.KEEP_ALIVE),
     ),
-    _bad("in-band-error", "Five tokens, then an error event and [DONE], under status 200.", to.error_in_band),
+    _bad(
+        "in-band-error",
+        "Five tokens, then an error event under status 200, and [DONE] if any.",
+        to.error_in_band,
+    ),
     _bad(
         "in-band-error-first", "An error event in place of the first token, under status 200.", to.error_in_band_first
     ),
@@ -113,13 +118,24 @@ _TABLE = (
         to.interrupted(Kind.TOKENS, _NOT_UTF8),
     ),
     _bad("huge-line", "Five tokens, then a data line of 10 MB, then the rest.", to.huge_line),
-    _bad("role-only", "The role delta and a finish, without a single token.", to.role_only),
+    _bad("role-only", "An opening and a finish, without a single token.", to.role_only),
+    _bad("after-end", "A content delta behind the end: a stream that goes on when over.", to.after_end),
+    _bad(
+        "flood",
+        "Five tokens, then content as fast as it is read, up to 1 GiB.",
+        to.flooded(Kind.TOKENS, " and on", tokens=1),
+    ),
+    _bad(
+        "endless-comments",
+        "Five tokens, then comments as fast as they are read, up to 1 GiB.",
+        to.flooded(Kind.COMMENT, "keep-alive"),
+    ),
     _fine("crlf", "Lines end in CR LF.", to.styled(Style(newline=b"\r\n"))),
     _fine("cr", "Lines end in a lone CR.", to.styled(Style(newline=b"\r"))),
     _fine("comments", "Comment lines (: keep-alive) before the first token and after others.", to.commented),
     _fine("bundled-first", "The first chunk carries five tokens.", to.bundled_first),
     _fine("one-chunk", "The whole answer comes in one delta.", to.one_chunk),
-    _fine("null-content", "Deltas with null and empty content before the first token.", to.null_content),
+    _fine("null-content", "Null and empty deltas before the first token.", to.null_content),
     _fine(
         "split-code-points",
         "Text outside ASCII, every write cut inside a character.",
@@ -130,13 +146,12 @@ _TABLE = (
         "Every byte of the first five tokens' events in a write of its own.",
         to.styled(Style(cut=Cut.BYTES)),
     ),
-    _fine("no-usage", "Usage never comes, even when asked for.", to.without(Kind.USAGE)),
-    _fine("no-done", "A finish_reason, but no [DONE].", to.without(Kind.DONE)),
-    _fine("usage-in-choice", "Usage in the last chunk with choices, asked for or not; no [DONE].", to.usage_in_choice),
+    _fine("no-usage", "Usage never comes, even when asked for.", to.no_usage),
+    _fine("no-done", "A finish, but no [DONE]; simply healthy where an API has none.", to.without(Kind.DONE)),
+    _fine("usage-in-choice", "Usage beside the finish reason, asked for or not; no [DONE].", to.usage_in_choice),
     _fine("absurd-usage", "Usage counts -1 prompt tokens and 10^12 output tokens.", to.absurd_usage),
-    _fine("after-end", "A content delta behind [DONE].", to.after_end),
-    _fine("reasoning", "The first quarter of the tokens is reasoning_content.", to.reasoning),
-    _fine("tool-call", "The answer is a tool call whose arguments come in pieces.", to.tool_call),
+    _fine("reasoning", "The first quarter of the tokens is reasoning aloud.", to.reasoning),
+    _fine("tool-call", "A tool call, with arguments in pieces (from Gemini at once).", to.tool_call),
 )
 
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _TABLE}

@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from isochrone_sim.compression import Encoding, Identity
 from isochrone_sim.dialects import Voice
 from isochrone_sim.head import LAST_CHUNK, chunk
-from isochrone_sim.script import Channel, Cut, Ending, Script, Style
+from isochrone_sim.script import Beat, Channel, Cut, Ending, Script, Style
 
+_FLOOD_WRITE_BYTES = 1 << 16
 _LATER_NS = 5_000_000
 _APART_NS = 300_000
 _CUT_TOKENS = 5
@@ -27,12 +30,37 @@ class Frame(NamedTuple):
     said: Said = ()
 
 
-def stream_frames(script: Script, voice: Voice, *, head: bytes) -> tuple[Frame, ...]:
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A write that is repeated as fast as the client reads, and what each time it says."""
+
+    data: bytes
+    said: Said
+
+
+def stream_frames(script: Script, voice: Voice, *, head: bytes, encoding: Encoding | None = None) -> tuple[Frame, ...]:
     """The writes of a streamed response, whose `head` goes out first. Empty when not even the head does."""
     if script.head_ns is None:
         return ()
-    frames = _merged([Frame(script.head_ns, head), *_events(script, voice), *_last(script)])
-    return tuple(_cut(frames, script.style))
+    encoding = encoding or Identity()
+    frames = [Frame(script.head_ns, head), *_events(script, voice, encoding)]
+    frames += _last(script, encoding.end())
+    return tuple(_cut(_merged(frames), script.style))
+
+
+def flood_of(script: Script, voice: Voice) -> Flood | None:
+    """What is repeated behind the frames, if anything is: as many events as fit a good write. `voice` has rendered the
+    frames before.
+    """
+    if script.flood is None:
+        return None
+    block = b""
+    count = 0
+    while len(block) < _FLOOD_WRITE_BYTES:
+        block += _event(script.flood, script, voice)
+        count += 1
+    tokens = count * script.flood.tokens
+    return Flood(chunk(block), ((script.flood.channel, tokens),) if tokens else ())
 
 
 def body_frames(script: Script, response: bytes) -> tuple[Frame, ...]:
@@ -42,30 +70,49 @@ def body_frames(script: Script, response: bytes) -> tuple[Frame, ...]:
     if script.head_ns is None:
         return ()
     if script.ending is not Ending.KEEP_ALIVE:
-        return (Frame(script.end_ns, response[: len(response) // 2]), *_last(script))
+        return (Frame(script.end_ns, response[: len(response) // 2]), *_last(script, b""))
     said: Counter[Channel] = Counter()
     for beat in script.beats:
         said[beat.channel] += beat.tokens
     return (Frame(script.end_ns, response, tuple((+said).items())),)
 
 
-def _events(script: Script, voice: Voice) -> Iterator[Frame]:
-    newline = script.style.newline
+def _events(script: Script, voice: Voice, encoding: Encoding) -> Iterator[Frame]:
+    """A frame for every beat that has an event; tokens without one are said by the next that has."""
+    untold: Said = ()
     for beat in script.beats:
-        lines = voice.event(beat)
-        if not lines:
-            continue
-        event = lines + b"\n\n"
-        if newline != b"\n":
-            event = event.replace(b"\n", newline)
-        said = ((beat.channel, beat.tokens),) if beat.tokens else ()
-        yield Frame(beat.offset_ns, chunk(event), said)
+        event = _event(beat, script, voice)
+        said = _with(untold, beat)
+        untold = () if event else said
+        if event:
+            yield Frame(beat.offset_ns, chunk(encoding.event(event)), said)
 
 
-def _last(script: Script) -> tuple[Frame, ...]:
-    """What ends the response; a connection that will be broken gives the last token a moment to arrive."""
+def _event(beat: Beat, script: Script, voice: Voice) -> bytes:
+    lines = voice.event(beat)
+    if not lines:
+        return b""
+    newline = voice.newline if script.style.newline is None else script.style.newline
+    event = lines + b"\n\n"
+    return event if newline == b"\n" else event.replace(b"\n", newline)
+
+
+def _with(said: Said, beat: Beat) -> Said:
+    if not beat.tokens:
+        return said
+    if not said:
+        return ((beat.channel, beat.tokens),)
+    counted = Counter(dict(said))
+    counted[beat.channel] += beat.tokens
+    return tuple(counted.items())
+
+
+def _last(script: Script, rest: bytes) -> tuple[Frame, ...]:
+    """What ends the response, behind the `rest` of its body; a connection that will be broken gives the last token a
+    moment to arrive.
+    """
     if script.ending is Ending.KEEP_ALIVE:
-        return (Frame(script.end_ns, LAST_CHUNK),)
+        return (Frame(script.end_ns, (chunk(rest) if rest else b"") + LAST_CHUNK),)
     if script.ending is Ending.HANG:
         return ()
     return (Frame(script.end_ns + _LATER_NS, b""),)

@@ -1,4 +1,5 @@
-"""Plays a timeline on a connection: each frame is written at its own absolute instant, so nothing drifts.
+"""Plays a timeline on a connection: each frame is written at its own absolute instant, so nothing drifts; then comes
+the flood, if there is one, as fast as the client reads.
 
 One timer per stream, not one per frame: a thousand pending frames cost nothing, and a client that leaves takes one
 timer with it. What the write of a token costs is everything this module is about.
@@ -12,11 +13,27 @@ from isochrone_sim.frames import Said
 from isochrone_sim.timeline import Timeline
 from isochrone_sim.truth import Record
 
+# How much a flood is, in bytes.
+FLOOD_BYTES = 1 << 30
+
 
 class Player:
     """One response in flight. `on_end` is called when its last frame is written; `record`, if any, grows meanwhile."""
 
-    __slots__ = ("_frames", "_loop", "_next", "_on_end", "_record", "_start_ns", "_timer", "_transport")
+    __slots__ = (
+        "_flood",
+        "_flooded",
+        "_frames",
+        "_loop",
+        "_next",
+        "_on_end",
+        "_paused",
+        "_pouring",
+        "_record",
+        "_start_ns",
+        "_timer",
+        "_transport",
+    )
 
     def __init__(
         self,
@@ -30,11 +47,15 @@ class Player:
         self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._frames = timeline.frames
+        self._flood = timeline.flood
+        self._flooded = 0
+        self._paused = False
+        self._pouring = False
         self._start_ns = start_ns
         self._record = record
         self._on_end = on_end
         self._next = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
         """Begin; `start_ns` is when the request had arrived, on the monotonic clock."""
@@ -46,6 +67,15 @@ class Player:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def pause(self) -> None:
+        """The client does not read as fast; a flood waits, what has its instant does not."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The client has read what there was."""
+        self._paused = False
+        self._go_on()
 
     def _wait(self) -> None:
         at_ns = self._start_ns + self._frames[self._next].offset_ns
@@ -64,8 +94,29 @@ class Player:
         self._next += 1
         if self._next < len(self._frames):
             self._wait()
+        elif self._flood is not None:
+            self._pouring = True
+            self._go_on()
         else:
             self._finish()
+
+    def _pour(self) -> None:
+        """One write of the flood per turn of the loop, as long as the kernel takes it at once."""
+        flood = self._flood
+        assert flood is not None
+        now_ns = monotonic_ns()
+        self._flooded += len(flood.data)
+        self._transport.write(flood.data)
+        if self._record is not None and flood.said:
+            self._note(self._record, flood.said, now_ns)
+        if self._flooded >= FLOOD_BYTES:
+            self._finish()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._pouring and not self._paused:
+            self._timer = self._loop.call_soon(self._pour)
 
     @staticmethod
     def _note(record: Record, said: Said, at_ns: int) -> None:

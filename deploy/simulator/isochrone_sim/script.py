@@ -64,9 +64,9 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How events are put on the wire: what ends a line, and where writes are cut."""
+    """How events are put on the wire: what ends a line (`None`: as the dialect does), and where writes are cut."""
 
-    newline: bytes = b"\n"
+    newline: bytes | None = None
     cut: Cut = Cut.WHOLE
 
 
@@ -92,15 +92,17 @@ class Page:
 class Script:
     """A whole response: its head goes out `head_ns` after the request (never, when `None`), then come the beats.
 
-    `instead` is sent in place of the beats. Offsets never decrease.
+    `instead` is sent in place of the beats. Offsets never decrease. Without `usage` none is ever stated. `flood` is
+    repeated behind the last beat as fast as the client reads, before the connection ends.
     """
 
     head_ns: int | None
     beats: tuple[Beat, ...]
-    usage: Usage
+    usage: Usage | None
     style: Style = Style()
     ending: Ending = Ending.KEEP_ALIVE
     instead: Refusal | Page | None = None
+    flood: Beat | None = None
 
     @property
     def end_ns(self) -> int:

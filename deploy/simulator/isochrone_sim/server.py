@@ -3,11 +3,13 @@
 import asyncio
 import gc
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
 from isochrone_sim.backlog import Backlog
+from isochrone_sim.certificates import server_context
 from isochrone_sim.connection import Connection, Premises
 from isochrone_sim.errors import ListenError
 from isochrone_sim.service import Service
@@ -17,6 +19,8 @@ from isochrone_sim.truth import Truth
 from isochrone_wire.address import Address
 
 _WAITING_CLIENTS = 1024
+# How long a client may take to say good-bye under TLS.
+_FAREWELL_SECONDS = 2.0
 
 
 async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event) -> None:
@@ -24,6 +28,7 @@ async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], 
 
     Raises `ListenError` and `SettingsError`.
     """
+    tls = server_context(settings.certificate) if settings.certificate else None
     truth = Truth(settings.truth)
     premises = Premises(
         service=Service(settings.world, api_key=settings.api_key),
@@ -37,8 +42,8 @@ async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], 
         endpoints = {}
         for region, address in settings.listens.items():
             listener = _listener(address)
-            servers.append(await _listen(listener, partial(Connection, region, premises, listener)))
-            endpoints[region] = _base_url(address, servers[-1])
+            servers.append(await _listen(listener, partial(Connection, region, premises, listener), tls))
+            endpoints[region] = _base_url(address, servers[-1], scheme="https" if tls else "http")
         _settle()
         ready(endpoints)
         await stop.wait()
@@ -53,8 +58,16 @@ async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], 
         truth.close()
 
 
-async def _listen(listener: StampingListener, protocol: Callable[[], Connection]) -> asyncio.Server:
-    return await asyncio.get_running_loop().create_server(protocol, sock=listener, backlog=_WAITING_CLIENTS)
+async def _listen(
+    listener: StampingListener, protocol: Callable[[], Connection], tls: ssl.SSLContext | None
+) -> asyncio.Server:
+    return await asyncio.get_running_loop().create_server(
+        protocol,
+        sock=listener,
+        backlog=_WAITING_CLIENTS,
+        ssl=tls,
+        ssl_shutdown_timeout=_FAREWELL_SECONDS if tls else None,
+    )
 
 
 def _listener(address: Address) -> StampingListener:
@@ -69,9 +82,9 @@ def _listener(address: Address) -> StampingListener:
     return listener
 
 
-def _base_url(address: Address, server: asyncio.Server) -> str:
+def _base_url(address: Address, server: asyncio.Server, *, scheme: str) -> str:
     port = server.sockets[0].getsockname()[1]
-    return f"http://{Address(address.host, port)}/v1"
+    return f"{scheme}://{Address(address.host, port)}/v1"
 
 
 def _settle() -> None:

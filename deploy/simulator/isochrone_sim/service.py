@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from isochrone_sim.allowance import Allowances
 from isochrone_sim.asked import Asked
-from isochrone_sim.dialects import DEFAULT_DIALECT, DIALECTS, Dialect, Facts
+from isochrone_sim.compression import wants_gzip
+from isochrone_sim.dialects import DEFAULT_DIALECT, DIALECTS, Dialect, Facts, catalogue
 from isochrone_sim.dialects.base import plain
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.frames import Frame
@@ -73,9 +74,9 @@ class Service:
         model: Model | None = None
         try:
             self._admit(dialect, request)
-            asked = dialect.read(request.path, request.body)
-            model = self._model(asked.model, dialect)
-            played = self._play(model, asked, request, arrival)
+            asked = replace(dialect.read(request), gzip=wants_gzip(request.headers.get("accept-encoding", "")))
+            model = self._model(asked.model)
+            played = self._play(model, asked, request, arrival, dialect)
         except RequestRefused as error:
             played = refused(error.refusal, _facts(arrival, asked.model if asked else ""), dialect)
         return Reply(
@@ -87,7 +88,7 @@ class Service:
             stream=asked.stream if asked else False,
         )
 
-    def _play(self, model: Model, asked: Asked, request: Request, arrival: Arrival) -> Timeline:
+    def _play(self, model: Model, asked: Asked, request: Request, arrival: Arrival, dialect: Dialect) -> Timeline:
         allowance = self._allowances.take(
             model.id,
             tokens=asked.prompt_tokens + min(model.answer_tokens, asked.max_tokens or model.answer_tokens),
@@ -98,19 +99,21 @@ class Service:
         for what, level in (("requests", allowance.requests), ("tokens", allowance.tokens)):
             if level.wait_us:
                 refusal = throttled(model.id, what, retry_after_us=level.wait_us)
-                return refused(refusal, facts, DIALECTS[model.dialect])
-        return timeline(model, self._world, asked, facts, region=arrival.region, content=request.body)
+                return refused(refusal, facts, dialect)
+        region, content = arrival.region, request.body
+        return timeline(model, self._world, asked, facts, dialect=dialect, region=region, content=content)
 
     def _admit(self, dialect: Dialect, request: Request) -> None:
-        key = dialect.key(request.headers)
+        key = dialect.key(request)
         if self._api_key is not None and key != self._api_key:
             raise RequestRefused(wrong_key(key))
 
-    def _model(self, name: str, dialect: Dialect) -> Model:
-        served = {model.id: model for model in self._world.models.values() if model.dialect == dialect.name}
-        if name not in served:
-            raise RequestRefused(unknown_model(name, served))
-        return served[name]
+    def _model(self, name: str) -> Model:
+        """Any model can be asked in any dialect; its own is only what the world recommends."""
+        model = self._world.models.get(name)
+        if model is None:
+            raise RequestRefused(unknown_model(name, self._world.models))
+        return model
 
     def _page(self, request: Request, arrival: Arrival) -> Reply:
         page = self._pages.get(request.path)
@@ -125,10 +128,9 @@ class Service:
         return _page_of({"status": "ok", "world": self._world.title, "region": arrival.region}, arrival)
 
     def _catalogue(self, request: Request, arrival: Arrival, *, only: str | None = None) -> Reply:
-        dialect = DIALECTS[DEFAULT_DIALECT]
-        self._admit(dialect, request)
-        models = [self._model(only, dialect)] if only else list(self._world.models.values())
-        return _body(dialect.catalogue(models), arrival)
+        self._admit(DIALECTS[DEFAULT_DIALECT], request)
+        models = [self._model(only)] if only else list(self._world.models.values())
+        return _body(catalogue(models), arrival)
 
 
 def _dialect(request: Request) -> Dialect | None:

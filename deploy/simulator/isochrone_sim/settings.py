@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from isochrone_sim.certificates import Certificate
 from isochrone_sim.errors import SettingsError, WorldError
 from isochrone_sim.faults import fault_models
 from isochrone_sim.published import default_world
@@ -21,11 +22,14 @@ _DEFAULT_PORT = 8080
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One socket per region a client can be in; port 0 is any free one. `truth` is a file to append records to."""
+    """One socket per region a client can be in; port 0 is any free one. `truth` is a file to append records to.
+    With a `certificate` the sockets speak TLS.
+    """
 
     world: World
     listens: dict[str, Address]
     api_key: str | None = field(default=None, repr=False)
+    certificate: Certificate | None = None
     truth: Path | None = None
     log_requests: bool = False
 
@@ -62,6 +66,15 @@ def parse_listens(texts: Iterable[str], world: World, *, allow_remote: bool = Fa
             raise SettingsError(f"two sockets for {region}", hint="name another region: REGION=HOST:PORT")
         listens[region] = _address(address, allow_remote=allow_remote)
     return listens
+
+
+def parse_certificate(chain: Path | None, key: Path | None, *, self_signed: bool) -> Certificate | None:
+    """The certificate that flags name, or `None`. Raises `SettingsError` when they do not fit together."""
+    if (chain is None) != (key is None):
+        raise SettingsError("--tls-cert and --tls-key belong together", hint="name both, or --self-signed")
+    if self_signed and chain is not None:
+        raise SettingsError("--self-signed makes a certificate of its own", hint="leave out --tls-cert and --tls-key")
+    return Certificate(chain=chain, key=key) if chain and key else None
 
 
 def known_region(name: str, world: World) -> str:

@@ -45,18 +45,19 @@ def faults_table() -> str:
     return "\n".join([*lines, "", "A good client takes what is fine for a success, and nothing that is broken."])
 
 
-def endpoints_table(endpoints: Mapping[str, str], model: str) -> str:
-    """Where the regions are, and a first request."""
+def endpoints_table(endpoints: Mapping[str, str], model: str, *, ca: str | None = None) -> str:
+    """Where the regions are, and a first request; `ca` is the certificate to trust."""
     base_url = next(iter(endpoints.values()))
     body = f'{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    trust = f"--cacert {ca} " if ca else ""
     return "\n".join(
         [
             *_aligned([["client region", "base URL"], *map(list, endpoints.items())], left=2),
             "",
             "Try:",
-            f"  curl -N {base_url}/chat/completions -H 'content-type: application/json' \\",
+            f"  curl {trust}-N {base_url}/chat/completions -H 'content-type: application/json' \\",
             f"    -d '{body}'",
-            f"  curl {base_url.removesuffix('/v1')}/truth",
+            f"  curl {trust}{base_url.removesuffix('/v1')}/truth",
             "",
             "Ctrl-C ends it.",
         ]

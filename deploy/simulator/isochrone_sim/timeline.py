@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from isochrone_sim.asked import Asked
 from isochrone_sim.chance import generator
-from isochrone_sim.dialects import DIALECTS, Dialect, Facts
+from isochrone_sim.compression import Gzip, Identity
+from isochrone_sim.dialects import Dialect, Facts, Voice
 from isochrone_sim.faults import FAULTS
-from isochrone_sim.frames import Frame, body_frames, stream_frames
+from isochrone_sim.frames import Flood, Frame, body_frames, flood_of, stream_frames
 from isochrone_sim.head import STREAM, document, head
 from isochrone_sim.pace import pace
 from isochrone_sim.refusal import Refusal
@@ -23,7 +24,7 @@ REFUSAL_NS = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A response: its frames in order, and what becomes of the connection after them.
+    """A response: its frames in order, what floods the client after them, and what becomes of the connection then.
 
     `ttft_us` (microseconds) and `tokens_per_second` are what is planned, `None` when no token will come. `fault` is
     what was made to go wrong.
@@ -35,10 +36,13 @@ class Timeline:
     ttft_us: int | None = None
     tokens_per_second: float | None = None
     fault: str | None = None
+    flood: Flood | None = None
 
 
-def timeline(model: Model, world: World, asked: Asked, facts: Facts, *, region: str, content: bytes = b"") -> Timeline:
-    """The response of `model` to a request from `region` that came at `facts.created_at` (microseconds).
+def timeline(
+    model: Model, world: World, asked: Asked, facts: Facts, *, dialect: Dialect, region: str, content: bytes = b""
+) -> Timeline:
+    """The response of `model`, in `dialect`, to a request from `region` that came at `facts.created_at` (microseconds).
 
     `content` is the request's body: noise and words follow from it, so equal requests get equal answers.
     """
@@ -47,7 +51,8 @@ def timeline(model: Model, world: World, asked: Asked, facts: Facts, *, region: 
     paced = pace(model, world, region=region, at=facts.created_at, draw=draw)
     script = FAULTS[fault or "none"].reshape(speak(model, asked, paced, draw))
     facts = replace(facts, processing_us=(script.head_ns or 0) // 1000)
-    frames = _frames(script, asked, facts, DIALECTS[model.dialect])
+    voice = dialect.voice(asked, facts, script.usage)
+    frames = _frames(script, asked, facts, dialect, voice)
     first_ns = next((frame.offset_ns for frame in frames if frame.said), None)
     return Timeline(
         status=script.instead.status if isinstance(script.instead, Refusal) else OK,
@@ -56,6 +61,7 @@ def timeline(model: Model, world: World, asked: Asked, facts: Facts, *, region: 
         ttft_us=None if first_ns is None else first_ns // 1000,
         tokens_per_second=None if first_ns is None else paced.tokens_per_second,
         fault=fault,
+        flood=flood_of(script, voice) if asked.stream else None,
     )
 
 
@@ -65,7 +71,7 @@ def refused(refusal: Refusal, facts: Facts, dialect: Dialect) -> Timeline:
     return Timeline(status=refusal.status, frames=(frame,))
 
 
-def _frames(script: Script, asked: Asked, facts: Facts, dialect: Dialect) -> tuple[Frame, ...]:
+def _frames(script: Script, asked: Asked, facts: Facts, dialect: Dialect, voice: Voice) -> tuple[Frame, ...]:
     headers = dialect.headers(facts)
     if isinstance(script.instead, Refusal):
         return (Frame(script.head_ns or 0, _refusal(script.instead, facts, dialect)),)
@@ -73,10 +79,17 @@ def _frames(script: Script, asked: Asked, facts: Facts, dialect: Dialect) -> tup
         page = script.instead
         typed = {**headers, "content-type": page.content_type}
         return (Frame(script.head_ns or 0, document(OK, page.body, typed, at=facts.created_at)),)
-    voice = dialect.voice(asked, facts, script.usage)
     if asked.stream:
-        return stream_frames(script, voice, head=head(OK, {**STREAM, **headers}, at=facts.created_at))
+        return _stream(script, voice, headers, at=facts.created_at, gzip=asked.gzip)
     return body_frames(script, document(OK, voice.whole(script), headers, at=facts.created_at))
+
+
+def _stream(script: Script, voice: Voice, headers: dict[str, str], *, at: int, gzip: bool) -> tuple[Frame, ...]:
+    # A flood repeats one write, which compression would not.
+    encoding = Gzip() if gzip and script.flood is None else Identity()
+    encoded = {"content-encoding": encoding.name, "vary": "accept-encoding"} if encoding.name else {}
+    first = head(OK, {**STREAM, **headers, **encoded}, at=at)
+    return stream_frames(script, voice, head=first, encoding=encoding)
 
 
 def _refusal(refusal: Refusal, facts: Facts, dialect: Dialect) -> bytes:

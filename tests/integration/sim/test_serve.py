@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fix_simulator import API_KEY, Simulator, StartSimulator
+from fix_simulator import API_KEY, MakeBadCertificate, Simulator, StartSimulator, question_in
 
 CHAT = "/chat/completions"
 WORLD = {
@@ -295,3 +299,129 @@ def test_a_taken_port_is_told(fault_simulator: Simulator) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "hint:" in done.stderr
+
+
+DIALECTS = ["openai-chat", "openai-responses", "anthropic", "gemini", "cohere"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_is_served_under_tls(tls_simulator: Simulator, dialect: str) -> None:
+    """A client that trusts `ca` gets the whole stream, and finds its record by the id in the headers."""
+    path, headers, body = question_in(dialect, "fault-none")
+    with httpx.Client(verify=tls_simulator.trust, trust_env=False) as client:
+        url = httpx.URL(tls_simulator.base_url).join(path)
+        answer = client.post(url, headers=headers, content=body)
+    request_id = answer.headers.get("x-request-id") or answer.headers["request-id"]
+    record = record_of(tls_simulator, request_id)
+    assert (record["dialect"], record["ending"], record["tokens"]["answer"]) == (dialect, "complete", 40)
+    assert url.path.startswith(httpx.URL(tls_simulator.base_url_of(dialect)).path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kernel receive timestamps are Linux's")
+def test_requests_are_stamped_by_the_kernel_under_tls(tls_simulator: Simulator) -> None:
+    """A request that came while the simulator was stopped is stamped with its arrival, not with its reading."""
+    with httpx.Client(base_url=tls_simulator.base_url, verify=tls_simulator.trust, trust_env=False) as client:
+        client.post(CHAT, json=question("fault-none", max_tokens=1))
+        os.kill(tls_simulator.pid, signal.SIGSTOP)
+        sent_ns = time.monotonic_ns()
+        resumed: list[int] = []
+        threading.Timer(0.1, _resume, [tls_simulator.pid, resumed]).start()
+        answer = client.post(CHAT, json=question("fault-none", max_tokens=1))
+    record = record_of(tls_simulator, answer.headers["x-request-id"])
+    # The kernel's stamp is converted from the wall clock by reading two clocks, one after the other.
+    assert sent_ns - 10_000_000 <= record["request_at_ns"] < resumed[0] - 10_000_000
+    assert record["buffered"] is False
+
+
+def _resume(pid: int, at_ns: list[int]) -> None:
+    at_ns.append(time.monotonic_ns())
+    os.kill(pid, signal.SIGCONT)
+
+
+def tls_received(simulator: Simulator, model: str) -> tuple[bytes, Exception | None]:
+    """What comes until the connection ends, and with which error it does."""
+    assert isinstance(simulator.trust, ssl.SSLContext)
+    data = b""
+    with (
+        connected(simulator) as plain,
+        simulator.trust.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as connection,
+    ):
+        connection.sendall(raw_question(model))
+        try:
+            while more := connection.recv(65536):
+                data += more
+        except OSError as error:
+            return data, error
+    return data, None
+
+
+def test_connections_break_under_tls_too(tls_simulator: Simulator) -> None:
+    """`cut` says good-bye as TLS wants it, `reset` does not."""
+    cut, farewell = tls_received(tls_simulator, "fault-cut")
+    reset, broken = tls_received(tls_simulator, "fault-reset")
+    assert (cut.count(b'{"content":"'), farewell) == (5, None)
+    assert reset.count(b'{"content":"') <= 5
+    # Python's ssl tells a reset as an end of file that violates the protocol.
+    assert isinstance(broken, ssl.SSLEOFError | ConnectionResetError)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "reason"),
+    [("expired", "expired"), ("wrong-host", "not valid for '127.0.0.1'"), ("untrusted", "self.signed certificate")],
+)
+def test_bad_certificates_are_bad(
+    simulator: StartSimulator, bad_certificate: MakeBadCertificate, flaw: str, reason: str
+) -> None:
+    """Each is refused by a client that verifies, for its own reason."""
+    bad = bad_certificate(flaw)
+    running = simulator(more=bad.options)
+    trust = ssl.create_default_context(cafile=bad.trusted)
+    with pytest.raises(httpx.ConnectError, match=reason):
+        httpx.get(running.base_url + "/models", verify=trust, trust_env=False)
+
+
+def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
+    """One without the other, or files that hold neither, are exit code 2, a sentence and a hint."""
+    path = tmp_path / "empty.pem"
+    path.touch()
+    for options in (["--tls-cert", str(path)], ["--tls-cert", str(path), "--tls-key", str(path)]):
+        command = [sys.executable, "-m", "isochrone_sim", "serve", "--listen", "127.0.0.1:0", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert (done.returncode, done.stdout, "hint:" in done.stderr) == (2, "", True)
+
+
+def resident_kb(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+@pytest.mark.parametrize("fault", ["flood", "endless-comments"])
+def test_a_flood_takes_no_memory(simulator: StartSimulator, fault: str) -> None:
+    """A hundred megabytes, read as they come and then not read at all, leave the simulator as small as it was."""
+    running = simulator()
+    before_kb = resident_kb(running.pid)
+    with connected(running) as connection:
+        connection.sendall(raw_question(f"fault-{fault}"))
+        buffer, size = bytearray(1 << 20), 0
+        while size < 100_000_000:
+            size += (read := connection.recv_into(buffer))
+            assert read
+        time.sleep(0.2)
+        assert resident_kb(running.pid) - before_kb < 20_000
+        # Who does not read is waited for, and others are served meanwhile.
+        assert httpx.get(running.base_url + "/models", trust_env=False).status_code == 200
+    record = record_of(running, running.truth()[-1]["request_id"])
+    assert (record["fault"], record["ending"], record["buffered"]) == (fault, "client_left", True)
+    assert record["tokens"]["answer"] >= 5
+
+
+def test_compressed_events_come_one_by_one(fault_simulator: Simulator) -> None:
+    """Under gzip the first token is there long before the last."""
+    with (
+        httpx.Client(base_url=fault_simulator.base_url, trust_env=False) as client,
+        client.stream("POST", CHAT, json=question("fault-none"), headers={"accept-encoding": "gzip"}) as response,
+    ):
+        first_ns, content = first_content(response)
+        done_ns = time.monotonic_ns()
+    assert (response.headers["content-encoding"], len(content)) == ("gzip", 40)
+    assert done_ns - first_ns > 100_000_000

@@ -30,6 +30,7 @@ targets:
     workload: {max_output_tokens: 7, temperature: null}
 """
 
+DIALECTS = "anthropic, cohere, gemini, openai-chat, openai-responses"
 KEYS = {
     "document": "baseline, every, overlap, providers, targets, workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
@@ -134,7 +135,7 @@ targets:
         "line 2: every: 60 has no unit; write 60s or 60ms",
         f"line 4: unknown key 'promt'; known: {KEYS['workload']}; did you mean 'prompt'?",
         "line 6: base_url: 'ftp://x' is no http or https address",
-        "line 6: dialect: unknown dialect 'openai-chatt'; known: openai-chat; did you mean 'openai-chat'?",
+        f"line 6: dialect: unknown dialect 'openai-chatt'; known: {DIALECTS}; did you mean 'openai-chat'?",
         "line 8: unknown workload 'shrt'; known: short; did you mean 'short'?",
         "line 9: 'model' is missing",
         f"line 9: unknown key 'modle'; known: {KEYS['target']}; did you mean 'model'?",

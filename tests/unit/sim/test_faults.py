@@ -8,7 +8,7 @@ import h11
 import pytest
 
 from isochrone_sim.asked import Asked
-from isochrone_sim.dialects import Facts
+from isochrone_sim.dialects import DIALECTS, Facts
 from isochrone_sim.faults import FAULTS, fault_models
 from isochrone_sim.requests import Request
 from isochrone_sim.script import Channel, Ending
@@ -16,9 +16,11 @@ from isochrone_sim.service import Arrival, Service
 from isochrone_sim.settings import gather_world
 from isochrone_sim.timeline import Timeline, timeline
 
+CHAT = DIALECTS["openai-chat"]
 WORLD = gather_world(None, faults=True)
 BROKEN = ["401", "403", "404", "429", "500", "503", "html", "silence", "headers-only", "stall", "cut", "reset"]
 BROKEN += ["truncated", "in-band-error", "in-band-error-first", "garbage", "invalid-utf8", "huge-line", "role-only"]
+BROKEN += ["after-end", "flood", "endless-comments"]
 FINE = [
     "none",
     "crlf",
@@ -30,9 +32,9 @@ FINE = [
     "split-code-points",
     "tool-call",
 ]
-FINE += ["byte-by-byte", "no-usage", "no-done", "usage-in-choice", "absurd-usage", "after-end", "reasoning"]
+FINE += ["byte-by-byte", "no-usage", "no-done", "usage-in-choice", "absurd-usage", "reasoning"]
 FINE += ["slow-headers"]
-WHOLE = [*FINE, "garbage", "invalid-utf8", "huge-line"]
+WHOLE = [*FINE, "after-end", "garbage", "invalid-utf8", "huge-line"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,8 @@ class Heard:
 def played(fault: str, *, usage: bool = True, stream: bool = True) -> Timeline:
     asked = Asked(model=f"fault-{fault}", stream=stream, include_usage=usage, prompt_tokens=9)
     facts = Facts(request_id="req_1", model=asked.model, created_at=1_779_235_200_000_000)
-    return timeline(WORLD.models[asked.model], WORLD, asked, facts, region="us-east-2", content=b"{}")
+    model = WORLD.models[asked.model]
+    return timeline(model, WORLD, asked, facts, dialect=CHAT, region="us-east-2", content=b"{}")
 
 
 def heard(fault: str, *, usage: bool = True, stream: bool = True) -> Heard:

@@ -10,6 +10,7 @@ from isochrone_sim.asked import Asked
 from isochrone_sim.dialects import DIALECTS, Facts
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.refusal import Refusal
+from isochrone_sim.requests import Request
 from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
 
 CHAT = DIALECTS["openai-chat"]
@@ -20,7 +21,8 @@ USAGE = Usage(prompt_tokens=12, output_tokens=5, reasoning_tokens=2, cached_toke
 
 
 def read(**fields: Any) -> Asked:
-    return CHAT.read(PATH, json.dumps({"model": "m", "messages": MESSAGES} | fields).encode())
+    body = json.dumps({"model": "m", "messages": MESSAGES} | fields).encode()
+    return CHAT.read(Request(method="POST", path=PATH, body=body))
 
 
 def event(kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, asked: Asked | None = None) -> bytes:
@@ -75,7 +77,7 @@ def test_nonsense_is_refused(fields: dict[str, Any], param: str) -> None:
 def test_bodies_that_are_no_request(body: bytes) -> None:
     """Whatever the body holds, it is refused and nothing breaks."""
     with pytest.raises(RequestRefused) as caught:
-        CHAT.read(PATH, body)
+        CHAT.read(Request(method="POST", path=PATH, body=body))
     assert caught.value.refusal.status == 400
 
 
@@ -200,4 +202,4 @@ def test_errors_have_their_shape(status: int, type_: str) -> None:
 )
 def test_the_key_is_a_bearer_token(header: str, key: str | None) -> None:
     """Only a bearer token is a key."""
-    assert CHAT.key({"authorization": header}) == key
+    assert CHAT.key(Request(method="POST", path=PATH, headers={"authorization": header})) == key

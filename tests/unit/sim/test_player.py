@@ -3,7 +3,10 @@
 import asyncio
 import time
 
-from isochrone_sim.frames import Frame
+import pytest
+
+from isochrone_sim import player as player_module
+from isochrone_sim.frames import Flood, Frame
 from isochrone_sim.player import Player
 from isochrone_sim.script import Channel
 from isochrone_sim.service import Arrival, Reply
@@ -81,3 +84,41 @@ async def test_a_stopped_player_writes_nothing_more() -> None:
     assert len(written) in {4, 5}
     assert record.tokens[Channel.ANSWER] == len(written) - 1
     assert record.done_at_ns is None
+
+
+class _NarrowTransport(asyncio.Transport):
+    """Takes three writes, then says that it is full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.player: Player | None = None
+        self.size = 0
+        self.writes = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.size += len(data)
+        self.writes += 1
+        if self.player is not None and self.writes % 3 == 0:
+            self.player.pause()
+
+
+async def test_a_flood_waits_for_its_reader_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written while the client does not read; it goes on when it does, and ends at the limit."""
+    monkeypatch.setattr(player_module, "FLOOD_BYTES", 6000)
+    played = Timeline(status=200, frames=frames(1), flood=Flood(b"x" * 1000, ((Channel.ANSWER, 10),)))
+    transport, ended, start_ns = _NarrowTransport(), asyncio.Event(), time.monotonic_ns()
+    record = record_of(
+        Reply(timeline=played, dialect="openai-chat"), Arrival(region="r", at_ns=start_ns, at=0, request_id="req_1")
+    )
+    assert record is not None
+    player = Player(transport, played, start_ns=start_ns, record=record, on_end=ended.set)
+    transport.player = player
+    player.start()
+    pauses = []
+    while not ended.is_set():
+        await asyncio.sleep(0.02)
+        pauses.append(transport.writes)
+        player.resume()
+    # Head and token, then the flood; each pause finds three more writes or none.
+    assert pauses[:3] == [3, 6, 9]
+    assert (transport.writes, record.tokens[Channel.ANSWER]) == (9, 1 + 6 * 10)

@@ -57,6 +57,7 @@ def test_beats_are_in_order() -> None:
 def test_the_limit_is_kept(asked: dict[str, Any], count: int, reason: str) -> None:
     """The model says what it has to say, or stops at the limit and says so; usage counts what was said."""
     said = script(**asked)
+    assert said.usage is not None
     assert tokens(said, Channel.ANSWER) == count == said.usage.output_tokens
     assert said.of_kind(Kind.FINISH)[0].text == reason
 
@@ -81,6 +82,7 @@ def test_usage_comes_when_asked_for() -> None:
 def test_reasoning_only_when_asked_for(name: str, effort: str | None, reasoning: int) -> None:
     """Only a reasoning model reasons aloud, only when asked, and before it answers."""
     said = script(name, reasoning_effort=effort)
+    assert said.usage is not None
     assert (tokens(said, Channel.REASONING), said.usage.reasoning_tokens) == (reasoning, reasoning)
     assert tokens(said, Channel.ANSWER) == 150
     channels = [beat.channel for beat in said.beats if beat.tokens]

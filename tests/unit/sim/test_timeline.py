@@ -12,6 +12,7 @@ from isochrone_sim.published import default_world
 from isochrone_sim.refusal import invalid, throttled
 from isochrone_sim.timeline import Timeline, refused, timeline
 
+CHAT = DIALECTS["openai-chat"]
 WORLD = default_world()
 MONDAY_AT = 1_779_235_200_000_000
 FACTS = Facts(request_id="req_1", model="qwen3-32b", created_at=MONDAY_AT)
@@ -22,7 +23,9 @@ def planned(
 ) -> Timeline:
     asked = Asked(model=name, stream=True, include_usage=True)
     facts = replace(FACTS, created_at=at)
-    return timeline(replace(WORLD.models[name], **model), WORLD, asked, facts, region=region, content=content)
+    return timeline(
+        replace(WORLD.models[name], **model), WORLD, asked, facts, dialect=CHAT, region=region, content=content
+    )
 
 
 def test_offsets_are_absolute() -> None:
@@ -69,7 +72,7 @@ def test_a_fault_may_be_rare() -> None:
 
 def test_refusals_come_at_once() -> None:
     """An error response goes out five milliseconds after the request, and plans no token."""
-    played = refused(invalid("no"), FACTS, DIALECTS["openai-chat"])
+    played = refused(invalid("no"), FACTS, CHAT)
     assert (played.status, played.ttft_us, [frame.offset_ns for frame in played.frames]) == (400, None, [5_000_000])
     assert b"retry-after" not in played.frames[0].data
 
@@ -77,5 +80,5 @@ def test_refusals_come_at_once() -> None:
 @pytest.mark.parametrize(("wait_us", "seconds"), [(1, 1), (1_000_000, 1), (1_000_001, 2)])
 def test_a_wait_is_rounded_up(wait_us: int, seconds: int) -> None:
     """`retry-after` counts whole seconds, and never too few."""
-    played = refused(throttled("m", "requests", retry_after_us=wait_us), FACTS, DIALECTS["openai-chat"])
+    played = refused(throttled("m", "requests", retry_after_us=wait_us), FACTS, CHAT)
     assert b"\r\nretry-after: %d\r\n" % seconds in played.frames[0].data

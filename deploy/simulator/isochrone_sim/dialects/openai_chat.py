@@ -1,14 +1,25 @@
 """OpenAI's chat completions: `POST /v1/chat/completions`, streamed or not."""
 
-from collections.abc import Callable, Mapping
-from json.encoder import encode_basestring
+from collections.abc import Mapping
 from typing import Any
 
 from isochrone_sim.allowance import Allowance, format_duration
 from isochrone_sim.asked import Asked, count_prompt_tokens, find_nonce
-from isochrone_sim.dialects.base import Facts, Voice, encode, parse_body, plain
-from isochrone_sim.errors import RequestRefused
-from isochrone_sim.refusal import Refusal, invalid
+from isochrone_sim.dialects.base import (
+    PLAIN_BEATS,
+    Facts,
+    Renderers,
+    Voice,
+    data_event,
+    plain,
+    quoted,
+    reason_of,
+    said_in,
+    tool_of,
+)
+from isochrone_sim.dialects.fields import bearer_token, model_name, parse_body, table, texts_of, token_limit
+from isochrone_sim.refusal import Refusal
+from isochrone_sim.requests import Request
 from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
 from isochrone_sim.world import Model
 
@@ -27,28 +38,26 @@ class OpenAIChat:
         """See `Dialect.serves`."""
         return path == "/v1/chat/completions"
 
-    def key(self, headers: Mapping[str, str]) -> str | None:
+    def key(self, request: Request) -> str | None:
         """See `Dialect.key`: a bearer token."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+        return bearer_token(request.headers)
 
-    def read(self, path: str, body: bytes) -> Asked:  # noqa: ARG002  # other dialects have the model in the path
+    def read(self, request: Request) -> Asked:
         """See `Dialect.read`."""
-        fields = parse_body(body)
-        texts = _texts(fields.get("messages"))
-        options = fields.get("stream_options")
+        fields = parse_body(request.body)
+        texts = texts_of(fields.get("messages"))
         effort = fields.get("reasoning_effort")
         return Asked(
-            model=_model(fields.get("model")),
+            model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
-            max_tokens=_max_tokens(fields),
-            include_usage=isinstance(options, dict) and options.get("include_usage") is True,
+            max_tokens=token_limit(fields, "max_completion_tokens", "max_tokens"),
+            include_usage=table(fields.get("stream_options")).get("include_usage") is True,
             reasoning_effort=effort if isinstance(effort, str) else None,
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
         )
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage) -> Voice:
+    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
         """See `Dialect.voice`."""
         return _Voice(facts, usage, null_usage=asked.include_usage)
 
@@ -57,33 +66,52 @@ class OpenAIChat:
         return {
             "x-request-id": facts.request_id,
             "openai-processing-ms": str(facts.processing_us // 1000),
-            **(_allowance_headers(facts.allowance) if facts.allowance else {}),
+            **(allowance_headers(facts.allowance) if facts.allowance else {}),
         }
 
     def refusal(self, refusal: Refusal) -> bytes:
         """See `Dialect.refusal`."""
-        usual = "invalid_request_error" if refusal.status < 500 else "server_error"  # noqa: PLR2004  # the server's fault
-        error = {
-            "message": refusal.message,
-            "type": _ERROR_TYPES.get(refusal.status, usual),
-            "param": refusal.param,
-            "code": refusal.code,
-        }
-        return plain({"error": error})
+        return openai_error(refusal)
 
-    def catalogue(self, models: list[Model]) -> bytes:
-        """See `Dialect.catalogue`."""
-        rows = [{"id": m.id, "object": "model", "created": _RELEASED_AT_S, "owned_by": m.provider} for m in models]
-        return plain({"object": "list", "data": rows})
+
+def catalogue(models: list[Model]) -> bytes:
+    """The body that lists the models."""
+    rows = [{"id": m.id, "object": "model", "created": _RELEASED_AT_S, "owned_by": m.provider} for m in models]
+    return plain({"object": "list", "data": rows})
+
+
+def openai_error(refusal: Refusal) -> bytes:
+    """The body of an error response, as all of OpenAI's APIs have it."""
+    usual = "invalid_request_error" if refusal.status < 500 else "server_error"  # noqa: PLR2004  # the server's fault
+    error = {
+        "message": refusal.message,
+        "type": _ERROR_TYPES.get(refusal.status, usual),
+        "param": refusal.param,
+        "code": refusal.code,
+    }
+    return plain({"error": error})
+
+
+def allowance_headers(allowance: Allowance) -> dict[str, str]:
+    """What is left, as all of OpenAI's APIs say it."""
+    levels = {"requests": allowance.requests, "tokens": allowance.tokens}
+    headers = {}
+    for what, level in levels.items():
+        headers[f"x-ratelimit-limit-{what}"] = str(level.limit)
+        headers[f"x-ratelimit-remaining-{what}"] = str(level.remaining)
+        headers[f"x-ratelimit-reset-{what}"] = format_duration(level.reset_us)
+    return headers
 
 
 class _Voice:
     """What is the same in every chunk of a response is rendered once."""
 
-    def __init__(self, facts: Facts, usage: Usage, *, null_usage: bool) -> None:
-        self._usage = _usage(usage)
+    newline = b"\n"
+
+    def __init__(self, facts: Facts, usage: Usage | None, *, null_usage: bool) -> None:
+        self._usage = _usage(usage) if usage else None
         self._frame: dict[str, Any] = {
-            "id": f"chatcmpl-{facts.request_id.removeprefix('req_')}",
+            "id": f"chatcmpl-{facts.number}",
             "object": "chat.completion.chunk",
             "created": facts.created_at // 1_000_000,
             "model": facts.model,
@@ -92,7 +120,8 @@ class _Voice:
         self._null_usage: dict[str, Any] = {"usage": None} if null_usage else {}
         blank = self._chunk({"content": "\0"})
         self._before, self._after = blank.split(b'{"content":"\\u0000"}')
-        self._renderers: dict[Kind, Callable[[Beat], bytes]] = {
+        self._renderers: Renderers = {
+            **PLAIN_BEATS,
             Kind.ROLE: lambda _: self._chunk({"role": "assistant", "content": ""}),
             Kind.NULL: lambda _: self._chunk({"content": None}),
             Kind.EMPTY: lambda _: self._chunk({"content": ""}),
@@ -100,29 +129,24 @@ class _Voice:
             Kind.CALL: self._call,
             Kind.FINISH: lambda beat: self._chunk({}, reason=beat.text),
             Kind.FINISH_WITH_USAGE: lambda beat: self._chunk({}, reason=beat.text, usage=self._usage),
-            Kind.USAGE: lambda _: _data({**self._frame, "choices": [], "usage": self._usage}),
+            Kind.USAGE: lambda _: data_event({**self._frame, "choices": [], "usage": self._usage}),
             Kind.DONE: lambda _: b"data: [DONE]",
-            Kind.ERROR: lambda beat: _data({"error": {"message": beat.text, "type": "server_error", "code": None}}),
-            Kind.COMMENT: lambda beat: b": " + encode(beat.text),
-            Kind.RAW: lambda beat: b"data: " + encode(beat.text),
+            Kind.ERROR: lambda beat: data_event(
+                {"error": {"message": beat.text, "type": "server_error", "code": None}}
+            ),
         }
 
     def event(self, beat: Beat) -> bytes:
         return self._renderers[beat.kind](beat)
 
     def whole(self, script: Script) -> bytes:
-        finish = script.of_kind(Kind.FINISH, Kind.FINISH_WITH_USAGE)
-        choice = {
-            "index": 0,
-            "message": _message(script),
-            "logprobs": None,
-            "finish_reason": finish[0].text if finish else None,
-        }
-        return plain({**self._frame, "object": "chat.completion", "choices": [choice], "usage": self._usage})
+        choice = {"index": 0, "message": _message(script), "logprobs": None, "finish_reason": reason_of(script)}
+        usage = {"usage": self._usage} if self._usage else {}
+        return plain({**self._frame, "object": "chat.completion", "choices": [choice], **usage})
 
     def _tokens(self, beat: Beat) -> bytes:
         opening, closing = _DELTAS[beat.channel]
-        return b"".join((self._before, opening, encode(encode_basestring(beat.text)), closing, self._after))
+        return b"".join((self._before, opening, quoted(beat.text), closing, self._after))
 
     def _call(self, beat: Beat) -> bytes:
         function = {"name": beat.text, "arguments": ""}
@@ -132,7 +156,7 @@ class _Voice:
     def _chunk(self, delta: Mapping[str, Any], *, reason: str | None = None, usage: object = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         counted = {"usage": usage} if usage else self._null_usage
-        return _data({**self._frame, "choices": [choice], **counted})
+        return data_event({**self._frame, "choices": [choice], **counted})
 
 
 _DELTAS = {
@@ -140,10 +164,6 @@ _DELTAS = {
     Channel.REASONING: (b'{"reasoning_content":', b"}"),
     Channel.TOOL: (b'{"tool_calls":[{"index":0,"function":{"arguments":', b"}}]}"),
 }
-
-
-def _data(value: object) -> bytes:
-    return b"data: " + plain(value)
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -157,52 +177,11 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def _message(script: Script) -> dict[str, Any]:
-    said = {c: "".join(b.text for b in script.of_kind(Kind.TOKENS) if b.channel is c) for c in Channel}
+    said, tool = said_in(script), tool_of(script)
     message: dict[str, Any] = {"role": "assistant", "content": said[Channel.ANSWER] or None}
     if said[Channel.REASONING]:
         message["reasoning_content"] = said[Channel.REASONING]
-    if calls := script.of_kind(Kind.CALL):
-        function = {"name": calls[0].text, "arguments": said[Channel.TOOL]}
+    if tool:
+        function = {"name": tool, "arguments": said[Channel.TOOL]}
         message["tool_calls"] = [{"id": _TOOL_CALL_ID, "type": "function", "function": function}]
     return message
-
-
-def _allowance_headers(allowance: Allowance) -> dict[str, str]:
-    levels = {"requests": allowance.requests, "tokens": allowance.tokens}
-    headers = {}
-    for what, level in levels.items():
-        headers[f"x-ratelimit-limit-{what}"] = str(level.limit)
-        headers[f"x-ratelimit-remaining-{what}"] = str(level.remaining)
-        headers[f"x-ratelimit-reset-{what}"] = format_duration(level.reset_us)
-    return headers
-
-
-def _model(value: object) -> str:
-    if isinstance(value, str) and value:
-        # A name is quoted in answers, so it has to be text that can be written.
-        return value.encode("utf-8", "replace").decode()
-    raise RequestRefused(invalid("you must provide a model parameter", param="model"))
-
-
-def _max_tokens(fields: Mapping[str, Any]) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = fields.get(name)
-        if value is None:
-            continue
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            return value
-        raise RequestRefused(invalid(f"{name} must be a whole number of at least 1", param=name))
-    return None
-
-
-def _texts(messages: object) -> list[str]:
-    """The text of every message. Raises `RequestRefused` when there are none."""
-    if not isinstance(messages, list) or not messages:
-        raise RequestRefused(invalid("messages must be a list with at least one message", param="messages"))
-    return [_text(message.get("content") if isinstance(message, dict) else None) for message in messages]
-
-
-def _text(content: object) -> str:
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""

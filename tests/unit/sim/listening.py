@@ -1,0 +1,212 @@
+"""What a client makes of a stream, for each dialect: written after the APIs, not after the simulator."""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import h11
+
+from fix_simulator import question_in
+from isochrone_sim.requests import Request
+from isochrone_sim.script import Channel
+from isochrone_sim.service import Arrival, Reply, Service
+from isochrone_sim.settings import gather_world
+
+WORLD = gather_world(None, faults=True)
+ARRIVAL = Arrival(region="us-east-2", at_ns=0, at=1_779_235_200_000_000, request_id="req_1")
+
+
+@dataclass(kw_only=True)
+class Story:
+    """What a client makes of a stream: pieces by channel, the last count of each kind, and how it ended."""
+
+    pieces: list[tuple[Channel, str]] = field(default_factory=list)
+    empty: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    finished: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    garbage: int = 0
+    behind_the_end: int = 0
+
+    def say(self, channel: Channel, text: object) -> None:
+        """Hear a piece, which may be empty."""
+        if not text:
+            self.empty += 1
+        elif self.finished:
+            self.behind_the_end += 1
+        else:
+            self.pieces.append((channel, str(text)))
+
+    def count(self, **counts: int) -> None:
+        """Hear counts of tokens; the last ones are believed."""
+        self.counts |= counts
+
+    def text(self, channel: Channel) -> str:
+        """All pieces of a channel."""
+        return "".join(text for where, text in self.pieces if where is channel)
+
+
+def hear_chat(story: Story, message: dict[str, Any]) -> None:
+    if "error" in message:
+        story.errors.append(message["error"]["message"])
+    for choice in message.get("choices", ()):
+        delta = choice["delta"]
+        for name, channel in (("content", Channel.ANSWER), ("reasoning_content", Channel.REASONING)):
+            if name in delta:
+                story.say(channel, delta[name])
+        for call in delta.get("tool_calls", ()):
+            story.say(Channel.TOOL, call["function"].get("arguments"))
+        if choice["finish_reason"]:
+            story.finished.append(choice["finish_reason"])
+    if usage := message.get("usage"):
+        details = usage["completion_tokens_details"]
+        story.count(prompt=usage["prompt_tokens"], output=usage["completion_tokens"])
+        story.count(reasoning=details["reasoning_tokens"])
+
+
+def hear_responses(story: Story, message: dict[str, Any]) -> None:
+    channels = {"output_text": Channel.ANSWER, "reasoning_summary_text": Channel.REASONING}
+    channels["function_call_arguments"] = Channel.TOOL
+    kind = message.get("type", "").removeprefix("response.")
+    if kind.endswith(".delta"):
+        story.say(channels[kind.removesuffix(".delta")], message["delta"])
+    if kind == "content_part.added":
+        story.say(Channel.ANSWER, message["part"]["text"])
+    if kind == "error":
+        story.errors.append(message["message"])
+    if kind in ("completed", "incomplete"):
+        story.finished.append(message["response"]["status"])
+        if usage := message["response"].get("usage"):
+            details = usage["output_tokens_details"]
+            story.count(prompt=usage["input_tokens"], output=usage["output_tokens"])
+            story.count(reasoning=details["reasoning_tokens"])
+
+
+def hear_anthropic(story: Story, message: dict[str, Any]) -> None:
+    fields = {"text_delta": ("text", Channel.ANSWER), "thinking_delta": ("thinking", Channel.REASONING)}
+    fields["input_json_delta"] = ("partial_json", Channel.TOOL)
+    kind, delta = message.get("type"), message.get("delta", {})
+    if kind == "content_block_delta" and delta["type"] in fields:
+        name, channel = fields[delta["type"]]
+        story.say(channel, delta[name])
+    if kind == "content_block_start":
+        story.say(Channel.ANSWER, "")
+    if kind == "message_start" and "usage" in message["message"]:
+        story.count(prompt=message["message"]["usage"]["input_tokens"])
+    if kind == "message_delta" and "usage" in message:
+        story.count(output=message["usage"]["output_tokens"])
+    if kind == "message_stop":
+        story.finished.append(kind)
+    if kind == "error":
+        story.errors.append(message["error"]["message"])
+
+
+def hear_gemini(story: Story, message: dict[str, Any]) -> None:
+    if "error" in message:
+        story.errors.append(message["error"]["message"])
+    for candidate in message.get("candidates", ()):
+        for part in candidate["content"].get("parts", [{}]):
+            if "functionCall" in part:
+                story.say(Channel.TOOL, json.dumps(part["functionCall"]["args"]))
+            else:
+                story.say(Channel.REASONING if part.get("thought") else Channel.ANSWER, part.get("text"))
+        if "finishReason" in candidate:
+            story.finished.append(candidate["finishReason"])
+    if usage := message.get("usageMetadata"):
+        thoughts = usage.get("thoughtsTokenCount", 0)
+        story.count(prompt=usage["promptTokenCount"], reasoning=thoughts)
+        story.count(output=usage.get("candidatesTokenCount", 0) + thoughts)
+
+
+def hear_cohere(story: Story, message: dict[str, Any]) -> None:
+    kind, delta = message.get("type"), message.get("delta", {})
+    said = delta.get("message", {})
+    if kind in ("content-start", "content-delta"):
+        content = said["content"]
+        channel = Channel.REASONING if "thinking" in content else Channel.ANSWER
+        story.say(channel, content.get("thinking", content.get("text")))
+    if kind == "tool-call-delta":
+        story.say(Channel.TOOL, said["tool_calls"]["function"]["arguments"])
+    if kind == "message-end" and delta["finish_reason"] == "ERROR":
+        story.errors.append(delta["error"])
+    elif kind == "message-end":
+        story.finished.append(delta["finish_reason"])
+        if "usage" in delta:
+            tokens = delta["usage"]["tokens"]
+            story.count(prompt=tokens["input_tokens"], output=tokens["output_tokens"])
+
+
+LISTENERS: Mapping[str, Callable[[Story, dict[str, Any]], None]] = {
+    "openai-chat": hear_chat,
+    "openai-responses": hear_responses,
+    "anthropic": hear_anthropic,
+    "gemini": hear_gemini,
+    "cohere": hear_cohere,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """A response as bytes, and what it says."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    complete: bool
+    story: Story
+
+
+def asked(dialect: str, model: str, *, accept: str = "identity", service: Service | None = None, **more: Any) -> Reply:
+    path, headers, body = question_in(dialect, model, **more)
+    where, _, query = path.partition("?")
+    request = Request(
+        method="POST",
+        path=where,
+        query={"alt": "sse"} if query else {},
+        headers=headers | {"accept-encoding": accept},
+        body=body,
+    )
+    return (service or Service(WORLD)).answer(request, ARRIVAL)
+
+
+def heard(dialect: str, model: str, **more: Any) -> Heard:
+    return read(dialect, asked(dialect, model, **more))
+
+
+def read(dialect: str, reply: Reply) -> Heard:
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method="POST", target="/", headers=[("host", "x")]))
+    client.send(h11.EndOfMessage())
+    # An empty write would tell h11 that the connection has ended; the beginning of a head tells it nothing.
+    client.receive_data(b"".join(frame.data for frame in reply.timeline.frames) or b"H")
+    status, headers, body, complete = 0, {}, b"", False
+    while not complete and (event := client.next_event()) is not h11.NEED_DATA:
+        if isinstance(event, h11.Response):
+            status = event.status_code
+            headers = {name.decode(): value.decode() for name, value in event.headers}
+        elif isinstance(event, h11.Data):
+            body += event.data
+        complete = isinstance(event, h11.EndOfMessage)
+    if headers.get("content-encoding") == "gzip":
+        body = zlib.decompressobj(31).decompress(body)
+    return Heard(status=status, headers=headers, body=body, complete=complete, story=story_of(dialect, body))
+
+
+def story_of(dialect: str, body: bytes) -> Story:
+    story = Story()
+    for line in body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
+        if not line.startswith(b"data: ") or line == b"data: [DONE]":
+            continue
+        try:
+            message = json.loads(line[6:])
+        except ValueError:
+            story.garbage += 1
+        else:
+            LISTENERS[dialect](story, message)
+    return story
+
+
+def tokens(reply: Reply, channel: Channel | None = None) -> int:
+    return sum(count for frame in reply.timeline.frames for where, count in frame.said if channel in (None, where))
