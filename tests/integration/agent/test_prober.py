@@ -153,7 +153,7 @@ async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simula
 async def test_a_wall_clock_that_steps_moves_no_duration(
     fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch, step_s: int
 ) -> None:
-    """A wall clock set by an hour in the middle of the stream: the durations stand, and the sample says what happened."""
+    """A wall clock set by an hour in the middle of the stream: the durations stand, and the sample says so."""
     honest, step_at_ns = time.time_ns, time.monotonic_ns() + 120_000_000
     monkeypatch.setattr(
         time, "time_ns", lambda: honest() + (step_s * 1_000_000_000 if time.monotonic_ns() > step_at_ns else 0)
