@@ -1,12 +1,14 @@
 """The spool for a running event loop: its blocking calls in one thread, in order, so that no fsync delays a probe."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
+from isochrone_agent.errors import SpoolError
 from isochrone_agent.spool import Depth, SealedBatch, Spool
 from isochrone_wire.model import Plan, Sample
 
@@ -71,4 +73,10 @@ class Keeper:
     async def _call(
         self, function: Callable[Params, Result], *arguments: Params.args, **named: Params.kwargs
     ) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(function, *arguments, **named))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._thread, partial(function, *arguments, **named)
+            )
+        except sqlite3.Error as error:
+            hint = "look at the disk: is it full, read-only, or gone?"
+            raise SpoolError(f"the spool failed: {error}", hint=hint) from error

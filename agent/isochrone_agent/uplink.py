@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from isochrone_agent.errors import CollectorRefused
+from isochrone_agent.errors import CollectorRefused, SpoolError
 from isochrone_agent.keeper import Keeper
 from isochrone_agent.spool import SealedBatch
 from isochrone_agent.verdict import Backoff, Reaction, draw, react
@@ -18,6 +18,7 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 CALL_SECONDS = 30
 LINGER_SECONDS = 0.5
+SPOOL_SECONDS = 5.0
 HEARTBEAT_US = 15 * SECOND_US
 
 log = structlog.get_logger()
@@ -63,13 +64,22 @@ class Uplink:
     async def run(self) -> None:
         """Deliver for ever. Raises `CollectorRefused` when there is no use in going on."""
         while True:
-            batch = await self._keeper.next_batch()
-            if batch is None:
-                await self._keeper.wait_for_more(HEARTBEAT_US / SECOND_US)
-                # A moment's patience turns many small commits into one.
-                await asyncio.sleep(LINGER_SECONDS)
-                batch = await self._keeper.next_batch()
-            await self.deliver(batch)
+            try:
+                await self.deliver(await self._next_batch())
+            except SpoolError as error:
+                # What can be read and written again later is not lost, and measuring goes on meanwhile.
+                log.error("spool.failed", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+                await asyncio.sleep(SPOOL_SECONDS)
+
+    async def _next_batch(self) -> SealedBatch | None:
+        """What is there, else what comes before the next heartbeat is due, else `None`."""
+        batch = await self._keeper.next_batch()
+        if batch is not None:
+            return batch
+        await self._keeper.wait_for_more(HEARTBEAT_US / SECOND_US)
+        # A moment's patience turns many small commits into one.
+        await asyncio.sleep(LINGER_SECONDS)
+        return await self._keeper.next_batch()
 
     async def drain(self) -> None:
         """Deliver what is there, once, and give up at the first failure; the spool keeps the rest."""
