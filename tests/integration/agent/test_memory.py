@@ -9,12 +9,15 @@ from fix_simulator import Simulator
 
 MEGABYTE = 1_000_000
 SCRIPT = """
-import resource, runpy, sys
+import pathlib, runpy, sys
 sys.argv[0] = "isochrone-agent"
 try:
     runpy.run_module("isochrone_agent", run_name="__main__")
 finally:
-    sys.stderr.write(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}")
+    # Not ru_maxrss: that one remembers the process this one was forked from.
+    status = pathlib.Path("/proc/self/status")
+    kilobytes = status.read_text().split("VmHWM:")[1].split()[0] if status.exists() else "0"
+    sys.stderr.write(f"peak {int(kilobytes) * 1024}")
 """
 
 
