@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from isochrone_collector.store.embedded import EmbeddedPostgres
-from isochrone_wire import answers, codec, model
+from isochrone_wire import answers, codec, model, operations
 from isochrone_wire.v1 import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -49,10 +49,10 @@ class Caller:
         response = self.fleet.FetchPlan(request, timeout=ANSWER_SECONDS)
         return codec.decode(model.Plan, response.plan) if response.HasField("plan") else None
 
-    def apply(self, document: str, *, dry_run: bool = False) -> answers.PlanChange:
+    def apply(self, document: str, *, dry_run: bool = False) -> operations.PlanChange:
         """Apply a plan document."""
         request = operations_pb2.ApplyPlanRequest(document=document, dry_run=dry_run, applied_by="a test")
-        return codec.decode(answers.PlanChange, self.operations.ApplyPlan(request, timeout=ANSWER_SECONDS))
+        return codec.decode(operations.PlanChange, self.operations.ApplyPlan(request, timeout=ANSWER_SECONDS))
 
     def targets(self) -> answers.TargetList:
         """The targets of the plan in force."""

@@ -9,8 +9,8 @@ import grpc
 
 from isochrone_collector.errors import CollectorError, CollectorUnreachable
 from isochrone_wire import codec
-from isochrone_wire.answers import PlanChange
 from isochrone_wire.habits import CLIENT_OPTIONS
+from isochrone_wire.operations import PlanChange
 from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
 
 _TIMEOUT_S = 30.0

@@ -2,8 +2,8 @@
 
 from dataclasses import fields, replace
 
-from isochrone_wire.answers import PlanChange
 from isochrone_wire.model import DAY_US, Plan, Target
+from isochrone_wire.operations import PlanChange
 
 _CHARS_PER_TOKEN = 4
 

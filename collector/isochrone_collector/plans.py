@@ -12,8 +12,9 @@ from isochrone_collector.errors import BadRequest, SchemaError
 from isochrone_collector.store import plans as table
 from isochrone_collector.store.pool import Connection, Database
 from isochrone_collector.store.rows import PlanRow
-from isochrone_wire.answers import PlanChange, Window
+from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan
+from isochrone_wire.operations import PlanChange
 
 _log = structlog.get_logger()
 

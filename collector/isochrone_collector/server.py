@@ -15,7 +15,9 @@ from isochrone_collector.errors import StartError
 from isochrone_collector.ingest import Ingest
 from isochrone_collector.observe import Observatory
 from isochrone_collector.plans import Plans
-from isochrone_collector.services import FleetService, ObservatoryService, OperationsService
+from isochrone_collector.services.fleet import FleetService
+from isochrone_collector.services.observatory import ObservatoryService
+from isochrone_collector.services.operations import OperationsService
 from isochrone_collector.settings import Settings
 from isochrone_collector.store import partitions, schema
 from isochrone_collector.store.embedded import EmbeddedPostgres
@@ -117,9 +119,12 @@ def _grpc_server(
     server = grpc.aio.server(options=SERVER_OPTIONS)
     health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
-    fleet_pb2_grpc.add_FleetServicer_to_server(FleetService(ingest=ingest, plans=plans), server)
-    operations_pb2_grpc.add_OperationsServicer_to_server(OperationsService(plans=plans), server)
-    observatory_pb2_grpc.add_ObservatoryServicer_to_server(ObservatoryService(observatory=observatory), server)
+    fleet = FleetService(ingest=ingest, plans=plans)  # type: ignore[abstract]  # gRPC itself answers UNIMPLEMENTED for the rest
+    fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
+    operations = OperationsService(plans=plans)  # type: ignore[abstract]  # gRPC itself answers UNIMPLEMENTED for the rest
+    operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
+    readers = ObservatoryService(observatory=observatory)  # type: ignore[abstract]  # gRPC itself answers UNIMPLEMENTED for the rest
+    observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
     ours = [
         module.DESCRIPTOR.services_by_name[name].full_name
         for module, name in ((fleet_pb2, "Fleet"), (operations_pb2, "Operations"), (observatory_pb2, "Observatory"))

@@ -1,5 +1,19 @@
 -- The schema at the newest revision, drawn by tests/tools/schema_picture.py --write. Never edit by hand.
 
+CREATE TABLE credential (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    region text,
+    secret_hash bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone
+);
+
+COMMENT ON TABLE credential IS 'Who may come in, with the hash of the secret; the secret is nowhere.';
+
 CREATE TABLE ingest_batch (
     vantage_id bigint NOT NULL,
     epoch bigint NOT NULL,
@@ -13,11 +27,27 @@ CREATE TABLE ingest_batch (
 
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
 
+CREATE TABLE invitation (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    region text,
+    secret_hash bytea NOT NULL,
+    overlap_us bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone,
+    revoked_at timestamp with time zone
+);
+
+COMMENT ON TABLE invitation IS 'Join tokens by their hash: each is good once, and until it expires.';
+
 CREATE TABLE plan (
     version bigint NOT NULL,
     document text NOT NULL,
     applied_at timestamp with time zone NOT NULL,
-    applied_by text NOT NULL
+    applied_by text NOT NULL,
+    restores bigint
 );
 
 COMMENT ON TABLE plan IS 'Every plan applied, as it was written; the highest version is in force.';
@@ -177,13 +207,31 @@ CREATE TABLE vantage (
     spool_depth bigint DEFAULT 0 NOT NULL,
     spool_oldest_at timestamp with time zone,
     dropped jsonb DEFAULT '{}'::jsonb NOT NULL,
-    next_heartbeat_at timestamp with time zone
+    next_heartbeat_at timestamp with time zone,
+    epoch bigint,
+    newest_sample_at timestamp with time zone,
+    finished bigint DEFAULT 0 NOT NULL,
+    stored bigint DEFAULT 0 NOT NULL,
+    quarantined bigint DEFAULT 0 NOT NULL,
+    rounds_missed bigint DEFAULT 0 NOT NULL,
+    clock_offset_us bigint,
+    clock_uncertainty_us bigint,
+    loop_lag_us bigint,
+    refused_plan_version bigint,
+    refused_plan_reason text,
+    spend jsonb DEFAULT '[]'::jsonb NOT NULL
 );
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';
 
+ALTER TABLE ONLY credential
+    ADD CONSTRAINT credential_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ingest_batch
     ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (vantage_id, epoch, seq);
+
+ALTER TABLE ONLY invitation
+    ADD CONSTRAINT invitation_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY plan
     ADD CONSTRAINT plan_pkey PRIMARY KEY (version);

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from isochrone_wire.model import Sample, Target
+from isochrone_wire.model import Budget, Sample, Target
 
 
 class Metric(StrEnum):
@@ -168,17 +168,76 @@ class CoverageList:
     coverage: tuple[Coverage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanChange:
-    """What applying a plan did, or would do on a dry run. `problems` is empty unless the document was refused;
-    the daily figures are those of one vantage, the spend only of targets whose price is known.
+class Liveness(StrEnum):
+    """Online means that samples arrive. A late vantage broke the promise of its next heartbeat; a silent one keeps it
+    but has delivered no sample for a while; an empty one has no plan to probe.
     """
 
-    version: int = 0
-    changed: bool = False
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    altered: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-    usd_per_day: float | None = None
-    requests_per_day: int = 0
+    ONLINE = "online"
+    LATE = "late"
+    SILENT = "silent"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageStatus:
+    """How one vantage is doing, as of its newest push. `reason` is a sentence; `finished` is the agent's account of
+    samples since its spool was made, `ledgered` the delivery ledger's of the same spool.
+    """
+
+    name: str
+    region: str
+    liveness: Liveness
+    reason: str
+    last_seen_at: int
+    newest_sample_at: int | None = None
+    next_heartbeat_at: int | None = None
+    agent_version: str = ""
+    plan_version: int = 0
+    refused_plan_version: int | None = None
+    refused_plan_reason: str | None = None
+    spool_depth: int = 0
+    spool_oldest_at: int | None = None
+    quarantined: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    clock_offset_us: int | None = None
+    clock_uncertainty_us: int | None = None
+    loop_lag_us: int | None = None
+    finished: int = 0
+    ledgered: int = 0
+    rounds_missed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageList:
+    """Every vantage heard of, by region and name, as of `answered_at`; `plan_version` is the one in force."""
+
+    plan_version: int
+    answered_at: int
+    vantages: tuple[VantageStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendLine:
+    """What one vantage has spent with one provider today (UTC), and what the whole day comes to when the plan in force
+    goes on. `forecast_usd` is `None` where no price is known.
+    """
+
+    vantage: str
+    region: str
+    provider: str
+    day_at: int
+    usd: float = 0.0
+    tokens: int = 0
+    requests: int = 0
+    forecast_usd: float | None = None
+    forecast_tokens: int = 0
+    forecast_requests: int = 0
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendList:
+    """One line per vantage and provider."""
+
+    spend: tuple[SpendLine, ...] = ()

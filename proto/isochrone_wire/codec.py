@@ -21,19 +21,21 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from isochrone_wire import answers, model
+from isochrone_wire import answers, model, operations
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, sample_pb2
 
 Value = TypeVar("Value")
 
 _MESSAGE_OF: dict[type, type[Message]] = {
     model.Batch: fleet_pb2.PushRequest,
+    model.Budget: plan_pb2.Budget,
     model.Plan: plan_pb2.Plan,
     model.Price: plan_pb2.Price,
     model.RateLimit: sample_pb2.RateLimit,
     model.Receipt: fleet_pb2.PushResponse,
     model.Rejection: fleet_pb2.Rejection,
     model.Sample: sample_pb2.Sample,
+    model.Spend: fleet_pb2.Spend,
     model.Target: plan_pb2.Target,
     model.Timeouts: plan_pb2.Timeouts,
     model.Vantage: fleet_pb2.Vantage,
@@ -44,13 +46,23 @@ _MESSAGE_OF: dict[type, type[Message]] = {
     answers.Differential: observatory_pb2.Differential,
     answers.DifferentialList: observatory_pb2.GetDifferentialsResponse,
     answers.Leaderboard: observatory_pb2.GetLeaderboardResponse,
-    answers.PlanChange: operations_pb2.ApplyPlanResponse,
     answers.Quantile: observatory_pb2.Quantile,
     answers.Selection: observatory_pb2.Selection,
+    answers.SpendLine: observatory_pb2.SpendLine,
+    answers.SpendList: observatory_pb2.GetSpendResponse,
     answers.Standing: observatory_pb2.Standing,
     answers.StoredSample: observatory_pb2.StoredSample,
     answers.TargetList: observatory_pb2.ListTargetsResponse,
+    answers.VantageList: observatory_pb2.ListVantagesResponse,
+    answers.VantageStatus: observatory_pb2.VantageStatus,
     answers.Window: observatory_pb2.Window,
+    operations.Access: operations_pb2.Access,
+    operations.AccessList: operations_pb2.ListAccessResponse,
+    operations.Invitation: operations_pb2.InviteResponse,
+    operations.Joined: fleet_pb2.JoinResponse,
+    operations.PlanChange: operations_pb2.ApplyPlanResponse,
+    operations.PlanHistory: operations_pb2.ListPlansResponse,
+    operations.PlanVersion: operations_pb2.PlanVersion,
 }
 
 _ENUM_OF: dict[type[StrEnum], Any] = {

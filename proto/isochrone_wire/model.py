@@ -118,7 +118,9 @@ class Price:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """What is measured. `id` is the same in the whole fleet; see `target_id`. `credential` names a key of the agent's
-    own file and is never the key itself; `region` is where the endpoint stands, if known.
+    own file and is never the key itself; `region` is where the endpoint stands, if known. Within `spread_us` after a
+    round each vantage begins at an instant of its own. A `paused` target's rounds are recorded as such, and nothing is
+    sent.
     """
 
     id: int
@@ -133,6 +135,8 @@ class Target:
     credential: str | None = None
     price: Price | None = None
     region: str | None = None
+    spread_us: int = 0
+    paused: bool = False
 
 
 def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:
@@ -146,12 +150,38 @@ def target_id(*, provider: str, model: str, base_url: str, dialect: str, workloa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one vantage may spend with one provider in one day (UTC); `None` does not bind.
+
+    Without a `vantage` it holds for each vantage by itself.
+    """
+
+    provider: str
+    vantage: str | None = None
+    usd_per_day: float | None = None
+    tokens_per_day: int | None = None
+    requests_per_day: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """What one vantage has spent with one provider in the day (UTC) that began at `day_at`."""
+
+    provider: str
+    day_at: int
+    usd: float = 0.0
+    tokens: int = 0
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Which targets every vantage probes. Versions count up from 1; `baseline` is the reference region."""
 
     version: int
     baseline: str
     targets: tuple[Target, ...] = ()
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +290,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """How an agent is doing. `dropped` counts samples given up, by reason; `spool_oldest_at` is 0 when empty."""
+    """How an agent is doing. `spool_oldest_at` is 0 when empty; `dropped` counts samples given up, by reason.
+
+    Over the life of a spool `finished = stored + spool_depth + quarantined + sum(dropped)`; see
+    `isochrone_wire.conservation`. `rounds_missed` are planned rounds that passed before they could be begun.
+    """
 
     agent_version: str = ""
     plan_version: int = 0
@@ -268,13 +302,24 @@ class Vitals:
     spool_oldest_at: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     next_heartbeat_us: int = 0
+    finished: int = 0
+    stored: int = 0
+    quarantined: int = 0
+    rounds_missed: int = 0
+    clock_offset_us: int | None = None
+    clock_uncertainty_us: int | None = None
+    loop_lag_us: int | None = None
+    refused_plan_version: int | None = None
+    refused_plan_reason: str | None = None
+    spend: tuple[Spend, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """What is pushed: one sealed run of samples, or with `seq` 0 and no samples a heartbeat.
 
-    `epoch` is random per spool, so that two lives of one vantage never share a sequence.
+    `epoch` is random per spool, so that two lives of one vantage never share a sequence. `sent_at` is the agent's wall
+    clock, the first of the four timestamps of a clock exchange.
     """
 
     vantage: Vantage
@@ -282,6 +327,7 @@ class Batch:
     seq: int
     samples: tuple[Sample, ...] = ()
     vitals: Vitals = Vitals()
+    sent_at: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +340,10 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The reply to a push; the counts add up to the samples pushed. `delay_us` asks to wait before the next push."""
+    """The reply to a push; the counts add up to the samples pushed. `delay_us` asks to wait before the next push.
+
+    `received_at` and `server_at` are the collector's wall clock when the push had come and when the reply was made.
+    """
 
     stored: int = 0
     duplicate: int = 0
@@ -303,3 +352,4 @@ class Receipt:
     plan_version: int = 0
     server_at: int = 0
     delay_us: int | None = None
+    received_at: int = 0

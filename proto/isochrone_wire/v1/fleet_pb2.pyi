@@ -43,6 +43,60 @@ class Vantage(_message.Message):
 Global___Vantage: _TypeAlias = Vantage  # noqa: Y015
 
 @_typing.final
+class JoinRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    version: _builtins.str
+    """The version of the joining program, for the log."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JoinRequest: _TypeAlias = JoinRequest  # noqa: Y015
+
+@_typing.final
+class JoinResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    credential: _builtins.str
+    role: _builtins.str
+    name: _builtins.str
+    region: _builtins.str
+    """Of a vantage only."""
+    def __init__(
+        self,
+        *,
+        credential: _builtins.str = ...,
+        role: _builtins.str = ...,
+        name: _builtins.str = ...,
+        region: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "region", b"region"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "credential", b"credential", "name", b"name", "region", b"region", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__region: _TypeAlias = _typing.Literal["region"]  # noqa: Y015
+    _WhichOneofArgType__region: _TypeAlias = _typing.Literal["_region", b"_region"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
+
+Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
+
+@_typing.final
 class FetchPlanRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -119,13 +173,39 @@ class Vitals(_message.Message):
     SPOOL_OLDEST_AT_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
     NEXT_HEARTBEAT_US_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
+    CLOCK_OFFSET_US_FIELD_NUMBER: _builtins.int
+    CLOCK_UNCERTAINTY_US_FIELD_NUMBER: _builtins.int
+    LOOP_LAG_US_FIELD_NUMBER: _builtins.int
+    REFUSED_PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    REFUSED_PLAN_REASON_FIELD_NUMBER: _builtins.int
+    SPEND_FIELD_NUMBER: _builtins.int
+    ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
     agent_version: _builtins.str
     plan_version: _builtins.int
     spool_depth: _builtins.int
     spool_oldest_at: _builtins.int
     next_heartbeat_us: _builtins.int
+    finished: _builtins.int
+    """finished = stored + spool_depth + quarantined + the sum of dropped, over the life of the spool."""
+    stored: _builtins.int
+    quarantined: _builtins.int
+    clock_offset_us: _builtins.int
+    clock_uncertainty_us: _builtins.int
+    loop_lag_us: _builtins.int
+    refused_plan_version: _builtins.int
+    """A plan this agent will not run, and why; it goes on with plan_version."""
+    refused_plan_reason: _builtins.str
+    rounds_missed: _builtins.int
+    """Rounds that passed before they could be begun; no sample tells of them."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def spend(self) -> _containers.RepeatedCompositeFieldContainer[Global___Spend]:
+        """What this agent has spent today, per provider."""
+
     def __init__(
         self,
         *,
@@ -135,14 +215,76 @@ class Vitals(_message.Message):
         spool_oldest_at: _builtins.int = ...,
         dropped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         next_heartbeat_us: _builtins.int = ...,
+        finished: _builtins.int = ...,
+        stored: _builtins.int = ...,
+        quarantined: _builtins.int = ...,
+        clock_offset_us: _builtins.int | None = ...,
+        clock_uncertainty_us: _builtins.int | None = ...,
+        loop_lag_us: _builtins.int | None = ...,
+        refused_plan_version: _builtins.int | None = ...,
+        refused_plan_reason: _builtins.str | None = ...,
+        spend: _abc.Iterable[Global___Spend] | None = ...,
+        rounds_missed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stored", b"stored"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
+    _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
+    _WhichOneofReturnType__clock_uncertainty_us: _TypeAlias = _typing.Literal["clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofArgType__clock_uncertainty_us: _TypeAlias = _typing.Literal["_clock_uncertainty_us", b"_clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofReturnType__loop_lag_us: _TypeAlias = _typing.Literal["loop_lag_us"]  # noqa: Y015
+    _WhichOneofArgType__loop_lag_us: _TypeAlias = _typing.Literal["_loop_lag_us", b"_loop_lag_us"]  # noqa: Y015
+    _WhichOneofReturnType__refused_plan_reason: _TypeAlias = _typing.Literal["refused_plan_reason"]  # noqa: Y015
+    _WhichOneofArgType__refused_plan_reason: _TypeAlias = _typing.Literal["_refused_plan_reason", b"_refused_plan_reason"]  # noqa: Y015
+    _WhichOneofReturnType__refused_plan_version: _TypeAlias = _typing.Literal["refused_plan_version"]  # noqa: Y015
+    _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_offset_us) -> _WhichOneofReturnType__clock_offset_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_uncertainty_us) -> _WhichOneofReturnType__clock_uncertainty_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__loop_lag_us) -> _WhichOneofReturnType__loop_lag_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_reason) -> _WhichOneofReturnType__refused_plan_reason | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_version) -> _WhichOneofReturnType__refused_plan_version | None: ...
+
+Global___Vitals: _TypeAlias = Vitals  # noqa: Y015
+
+@_typing.final
+class Spend(_message.Message):
+    """What one vantage has spent with one provider in one day (UTC)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    DAY_AT_FIELD_NUMBER: _builtins.int
+    USD_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    day_at: _builtins.int
+    usd: _builtins.float
+    tokens: _builtins.int
+    requests: _builtins.int
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        day_at: _builtins.int = ...,
+        usd: _builtins.float = ...,
+        tokens: _builtins.int = ...,
+        requests: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "dropped", b"dropped", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day_at", b"day_at", "provider", b"provider", "requests", b"requests", "tokens", b"tokens", "usd", b"usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Vitals: _TypeAlias = Vitals  # noqa: Y015
+Global___Spend: _TypeAlias = Spend  # noqa: Y015
 
 @_typing.final
 class PushRequest(_message.Message):
@@ -153,10 +295,13 @@ class PushRequest(_message.Message):
     SEQ_FIELD_NUMBER: _builtins.int
     SAMPLES_FIELD_NUMBER: _builtins.int
     VITALS_FIELD_NUMBER: _builtins.int
+    SENT_AT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Random, made once per spool: tells two lives of one vantage apart."""
     seq: _builtins.int
     """0 for a heartbeat without samples; sealed batches count from 1."""
+    sent_at: _builtins.int
+    """The agent's wall clock when this was sent, the first of the four timestamps of a clock exchange."""
     @_builtins.property
     def vantage(self) -> Global___Vantage: ...
     @_builtins.property
@@ -171,10 +316,11 @@ class PushRequest(_message.Message):
         seq: _builtins.int = ...,
         samples: _abc.Iterable[_sample_pb2.Sample] | None = ...,
         vitals: Global___Vitals | None = ...,
+        sent_at: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "samples", b"samples", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -213,14 +359,18 @@ class PushResponse(_message.Message):
     PLAN_VERSION_FIELD_NUMBER: _builtins.int
     SERVER_AT_FIELD_NUMBER: _builtins.int
     DELAY_US_FIELD_NUMBER: _builtins.int
+    RECEIVED_AT_FIELD_NUMBER: _builtins.int
     stored: _builtins.int
     """stored + duplicate + rejected = samples pushed."""
     duplicate: _builtins.int
     rejected: _builtins.int
     plan_version: _builtins.int
     server_at: _builtins.int
+    """The collector's wall clock when the reply was made."""
     delay_us: _builtins.int
     """When set, wait this long before the next push."""
+    received_at: _builtins.int
+    """The collector's wall clock when the request had come."""
     @_builtins.property
     def rejections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejection]: ...
     def __init__(
@@ -233,10 +383,11 @@ class PushResponse(_message.Message):
         plan_version: _builtins.int = ...,
         server_at: _builtins.int = ...,
         delay_us: _builtins.int | None = ...,
+        received_at: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us", "duplicate", b"duplicate", "plan_version", b"plan_version", "rejected", b"rejected", "rejections", b"rejections", "server_at", b"server_at", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "delay_us", b"delay_us", "duplicate", b"duplicate", "plan_version", b"plan_version", "received_at", b"received_at", "rejected", b"rejected", "rejections", b"rejections", "server_at", b"server_at", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_us: _TypeAlias = _typing.Literal["delay_us"]  # noqa: Y015
     _WhichOneofArgType__delay_us: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us"]  # noqa: Y015

@@ -34,6 +34,11 @@ class FleetStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.Join = channel.unary_unary(
+                '/isochrone.v1.Fleet/Join',
+                request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.FromString,
+                _registered_method=True)
         self.FetchPlan = channel.unary_unary(
                 '/isochrone.v1.Fleet/FetchPlan',
                 request_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.FetchPlanRequest.SerializeToString,
@@ -48,6 +53,13 @@ class FleetStub(object):
 
 class FleetServicer(object):
     """Missing associated documentation comment in .proto file."""
+
+    def Join(self, request, context):
+        """A one-time token for a credential: how agents, readers and operators get in.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def FetchPlan(self, request, context):
         """The plan in force; `plan` is absent when the agent already runs it.
@@ -66,6 +78,11 @@ class FleetServicer(object):
 
 def add_FleetServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Join': grpc.unary_unary_rpc_method_handler(
+                    servicer.Join,
+                    request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.SerializeToString,
+            ),
             'FetchPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchPlan,
                     request_deserializer=isochrone__wire_dot_v1_dot_fleet__pb2.FetchPlanRequest.FromString,
@@ -86,6 +103,33 @@ def add_FleetServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Fleet(object):
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Join(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Fleet/Join',
+            isochrone__wire_dot_v1_dot_fleet__pb2.JoinRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_fleet__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def FetchPlan(request,

@@ -31,6 +31,8 @@ class FleetStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> FleetAsyncStub: ...
+    Join: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.JoinResponse]
+    """A one-time token for a credential: how agents, readers and operators get in."""
     FetchPlan: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]
     """The plan in force; `plan` is absent when the agent already runs it."""
     Push: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]
@@ -39,12 +41,22 @@ class FleetStub:
 @_typing.type_check_only
 class FleetAsyncStub(FleetStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    Join: _aio.UnaryUnaryMultiCallable[_fleet_pb2.JoinRequest, _fleet_pb2.JoinResponse]  # type: ignore[assignment]
+    """A one-time token for a credential: how agents, readers and operators get in."""
     FetchPlan: _aio.UnaryUnaryMultiCallable[_fleet_pb2.FetchPlanRequest, _fleet_pb2.FetchPlanResponse]  # type: ignore[assignment]
     """The plan in force; `plan` is absent when the agent already runs it."""
     Push: _aio.UnaryUnaryMultiCallable[_fleet_pb2.PushRequest, _fleet_pb2.PushResponse]  # type: ignore[assignment]
     """One sealed batch. A reply means: committed in PostgreSQL."""
 
 class FleetServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def Join(
+        self,
+        request: _fleet_pb2.JoinRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fleet_pb2.JoinResponse, _abc.Awaitable[_fleet_pb2.JoinResponse]]:
+        """A one-time token for a credential: how agents, readers and operators get in."""
+
     @_abc_1.abstractmethod
     def FetchPlan(
         self,

@@ -594,3 +594,274 @@ class GetCoverageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCoverageResponse: _TypeAlias = GetCoverageResponse  # noqa: Y015
+
+@_typing.final
+class ListVantagesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVantagesRequest: _TypeAlias = ListVantagesRequest  # noqa: Y015
+
+@_typing.final
+class VantageStatus(_message.Message):
+    """How one vantage is doing, as of its newest push."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DroppedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    LIVENESS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    LAST_SEEN_AT_FIELD_NUMBER: _builtins.int
+    NEWEST_SAMPLE_AT_FIELD_NUMBER: _builtins.int
+    NEXT_HEARTBEAT_AT_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_FIELD_NUMBER: _builtins.int
+    PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    REFUSED_PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    REFUSED_PLAN_REASON_FIELD_NUMBER: _builtins.int
+    SPOOL_DEPTH_FIELD_NUMBER: _builtins.int
+    SPOOL_OLDEST_AT_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    CLOCK_OFFSET_US_FIELD_NUMBER: _builtins.int
+    CLOCK_UNCERTAINTY_US_FIELD_NUMBER: _builtins.int
+    LOOP_LAG_US_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    LEDGERED_FIELD_NUMBER: _builtins.int
+    ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    region: _builtins.str
+    liveness: _builtins.str
+    """online | late | silent | empty: see isochrone_wire.answers.Liveness."""
+    reason: _builtins.str
+    last_seen_at: _builtins.int
+    newest_sample_at: _builtins.int
+    next_heartbeat_at: _builtins.int
+    agent_version: _builtins.str
+    plan_version: _builtins.int
+    refused_plan_version: _builtins.int
+    refused_plan_reason: _builtins.str
+    spool_depth: _builtins.int
+    spool_oldest_at: _builtins.int
+    quarantined: _builtins.int
+    clock_offset_us: _builtins.int
+    clock_uncertainty_us: _builtins.int
+    loop_lag_us: _builtins.int
+    finished: _builtins.int
+    """By the agent's account since its spool was made, and by the ledger's of that spool."""
+    ledgered: _builtins.int
+    rounds_missed: _builtins.int
+    @_builtins.property
+    def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        region: _builtins.str = ...,
+        liveness: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        last_seen_at: _builtins.int = ...,
+        newest_sample_at: _builtins.int | None = ...,
+        next_heartbeat_at: _builtins.int | None = ...,
+        agent_version: _builtins.str = ...,
+        plan_version: _builtins.int = ...,
+        refused_plan_version: _builtins.int | None = ...,
+        refused_plan_reason: _builtins.str | None = ...,
+        spool_depth: _builtins.int = ...,
+        spool_oldest_at: _builtins.int | None = ...,
+        quarantined: _builtins.int = ...,
+        dropped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        clock_offset_us: _builtins.int | None = ...,
+        clock_uncertainty_us: _builtins.int | None = ...,
+        loop_lag_us: _builtins.int | None = ...,
+        finished: _builtins.int = ...,
+        ledgered: _builtins.int = ...,
+        rounds_missed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
+    _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
+    _WhichOneofReturnType__clock_uncertainty_us: _TypeAlias = _typing.Literal["clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofArgType__clock_uncertainty_us: _TypeAlias = _typing.Literal["_clock_uncertainty_us", b"_clock_uncertainty_us"]  # noqa: Y015
+    _WhichOneofReturnType__loop_lag_us: _TypeAlias = _typing.Literal["loop_lag_us"]  # noqa: Y015
+    _WhichOneofArgType__loop_lag_us: _TypeAlias = _typing.Literal["_loop_lag_us", b"_loop_lag_us"]  # noqa: Y015
+    _WhichOneofReturnType__newest_sample_at: _TypeAlias = _typing.Literal["newest_sample_at"]  # noqa: Y015
+    _WhichOneofArgType__newest_sample_at: _TypeAlias = _typing.Literal["_newest_sample_at", b"_newest_sample_at"]  # noqa: Y015
+    _WhichOneofReturnType__next_heartbeat_at: _TypeAlias = _typing.Literal["next_heartbeat_at"]  # noqa: Y015
+    _WhichOneofArgType__next_heartbeat_at: _TypeAlias = _typing.Literal["_next_heartbeat_at", b"_next_heartbeat_at"]  # noqa: Y015
+    _WhichOneofReturnType__refused_plan_reason: _TypeAlias = _typing.Literal["refused_plan_reason"]  # noqa: Y015
+    _WhichOneofArgType__refused_plan_reason: _TypeAlias = _typing.Literal["_refused_plan_reason", b"_refused_plan_reason"]  # noqa: Y015
+    _WhichOneofReturnType__refused_plan_version: _TypeAlias = _typing.Literal["refused_plan_version"]  # noqa: Y015
+    _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
+    _WhichOneofReturnType__spool_oldest_at: _TypeAlias = _typing.Literal["spool_oldest_at"]  # noqa: Y015
+    _WhichOneofArgType__spool_oldest_at: _TypeAlias = _typing.Literal["_spool_oldest_at", b"_spool_oldest_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_offset_us) -> _WhichOneofReturnType__clock_offset_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_uncertainty_us) -> _WhichOneofReturnType__clock_uncertainty_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__loop_lag_us) -> _WhichOneofReturnType__loop_lag_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__newest_sample_at) -> _WhichOneofReturnType__newest_sample_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__next_heartbeat_at) -> _WhichOneofReturnType__next_heartbeat_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_reason) -> _WhichOneofReturnType__refused_plan_reason | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_version) -> _WhichOneofReturnType__refused_plan_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spool_oldest_at) -> _WhichOneofReturnType__spool_oldest_at | None: ...
+
+Global___VantageStatus: _TypeAlias = VantageStatus  # noqa: Y015
+
+@_typing.final
+class ListVantagesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_VERSION_FIELD_NUMBER: _builtins.int
+    ANSWERED_AT_FIELD_NUMBER: _builtins.int
+    VANTAGES_FIELD_NUMBER: _builtins.int
+    plan_version: _builtins.int
+    answered_at: _builtins.int
+    @_builtins.property
+    def vantages(self) -> _containers.RepeatedCompositeFieldContainer[Global___VantageStatus]: ...
+    def __init__(
+        self,
+        *,
+        plan_version: _builtins.int = ...,
+        answered_at: _builtins.int = ...,
+        vantages: _abc.Iterable[Global___VantageStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_at", b"answered_at", "plan_version", b"plan_version", "vantages", b"vantages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListVantagesResponse: _TypeAlias = ListVantagesResponse  # noqa: Y015
+
+@_typing.final
+class GetSpendRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def selection(self) -> Global___Selection:
+        """Empty fields do not restrict; the window does not apply: spend is of today (UTC)."""
+
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSpendRequest: _TypeAlias = GetSpendRequest  # noqa: Y015
+
+@_typing.final
+class SpendLine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VANTAGE_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    DAY_AT_FIELD_NUMBER: _builtins.int
+    USD_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    FORECAST_USD_FIELD_NUMBER: _builtins.int
+    FORECAST_TOKENS_FIELD_NUMBER: _builtins.int
+    FORECAST_REQUESTS_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    vantage: _builtins.str
+    region: _builtins.str
+    provider: _builtins.str
+    day_at: _builtins.int
+    usd: _builtins.float
+    tokens: _builtins.int
+    requests: _builtins.int
+    forecast_usd: _builtins.float
+    """What the whole day comes to when the plan in force goes on; the spend only where prices are known."""
+    forecast_tokens: _builtins.int
+    forecast_requests: _builtins.int
+    @_builtins.property
+    def budget(self) -> _plan_pb2.Budget: ...
+    def __init__(
+        self,
+        *,
+        vantage: _builtins.str = ...,
+        region: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        day_at: _builtins.int = ...,
+        usd: _builtins.float = ...,
+        tokens: _builtins.int = ...,
+        requests: _builtins.int = ...,
+        forecast_usd: _builtins.float | None = ...,
+        forecast_tokens: _builtins.int = ...,
+        forecast_requests: _builtins.int = ...,
+        budget: _plan_pb2.Budget | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_forecast_usd", b"_forecast_usd", "budget", b"budget", "forecast_usd", b"forecast_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_forecast_usd", b"_forecast_usd", "budget", b"budget", "day_at", b"day_at", "forecast_requests", b"forecast_requests", "forecast_tokens", b"forecast_tokens", "forecast_usd", b"forecast_usd", "provider", b"provider", "region", b"region", "requests", b"requests", "tokens", b"tokens", "usd", b"usd", "vantage", b"vantage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__forecast_usd: _TypeAlias = _typing.Literal["forecast_usd"]  # noqa: Y015
+    _WhichOneofArgType__forecast_usd: _TypeAlias = _typing.Literal["_forecast_usd", b"_forecast_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__forecast_usd) -> _WhichOneofReturnType__forecast_usd | None: ...
+
+Global___SpendLine: _TypeAlias = SpendLine  # noqa: Y015
+
+@_typing.final
+class GetSpendResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spend(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpendLine]: ...
+    def __init__(
+        self,
+        *,
+        spend: _abc.Iterable[Global___SpendLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSpendResponse: _TypeAlias = GetSpendResponse  # noqa: Y015

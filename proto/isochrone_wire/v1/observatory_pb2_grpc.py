@@ -59,6 +59,16 @@ class ObservatoryStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetCoverageRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetCoverageResponse.FromString,
                 _registered_method=True)
+        self.ListVantages = channel.unary_unary(
+                '/isochrone.v1.Observatory/ListVantages',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListVantagesRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListVantagesResponse.FromString,
+                _registered_method=True)
+        self.GetSpend = channel.unary_unary(
+                '/isochrone.v1.Observatory/GetSpend',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendResponse.FromString,
+                _registered_method=True)
 
 
 class ObservatoryServicer(object):
@@ -94,6 +104,18 @@ class ObservatoryServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListVantages(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSpend(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ObservatoryServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -121,6 +143,16 @@ def add_ObservatoryServicer_to_server(servicer, server):
                     servicer.GetCoverage,
                     request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetCoverageRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetCoverageResponse.SerializeToString,
+            ),
+            'ListVantages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListVantages,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListVantagesRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListVantagesResponse.SerializeToString,
+            ),
+            'GetSpend': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSpend,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -258,6 +290,60 @@ class Observatory(object):
             '/isochrone.v1.Observatory/GetCoverage',
             isochrone__wire_dot_v1_dot_observatory__pb2.GetCoverageRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_observatory__pb2.GetCoverageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListVantages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/ListVantages',
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListVantagesRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListVantagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSpend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/GetSpend',
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendResponse.FromString,
             options,
             channel_credentials,
             insecure,

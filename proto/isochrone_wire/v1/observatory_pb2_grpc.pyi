@@ -36,6 +36,8 @@ class ObservatoryStub:
     GetLeaderboard: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetLeaderboardRequest, _observatory_pb2.GetLeaderboardResponse]
     GetDifferentials: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetDifferentialsRequest, _observatory_pb2.GetDifferentialsResponse]
     GetCoverage: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetCoverageRequest, _observatory_pb2.GetCoverageResponse]
+    ListVantages: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListVantagesRequest, _observatory_pb2.ListVantagesResponse]
+    GetSpend: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetSpendRequest, _observatory_pb2.GetSpendResponse]
 
 @_typing.type_check_only
 class ObservatoryAsyncStub(ObservatoryStub):
@@ -45,6 +47,8 @@ class ObservatoryAsyncStub(ObservatoryStub):
     GetLeaderboard: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetLeaderboardRequest, _observatory_pb2.GetLeaderboardResponse]  # type: ignore[assignment]
     GetDifferentials: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetDifferentialsRequest, _observatory_pb2.GetDifferentialsResponse]  # type: ignore[assignment]
     GetCoverage: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetCoverageRequest, _observatory_pb2.GetCoverageResponse]  # type: ignore[assignment]
+    ListVantages: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListVantagesRequest, _observatory_pb2.ListVantagesResponse]  # type: ignore[assignment]
+    GetSpend: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetSpendRequest, _observatory_pb2.GetSpendResponse]  # type: ignore[assignment]
 
 class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -81,5 +85,19 @@ class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
         request: _observatory_pb2.GetCoverageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_observatory_pb2.GetCoverageResponse, _abc.Awaitable[_observatory_pb2.GetCoverageResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListVantages(
+        self,
+        request: _observatory_pb2.ListVantagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.ListVantagesResponse, _abc.Awaitable[_observatory_pb2.ListVantagesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetSpend(
+        self,
+        request: _observatory_pb2.GetSpendRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.GetSpendResponse, _abc.Awaitable[_observatory_pb2.GetSpendResponse]]: ...
 
 def add_ObservatoryServicer_to_server(servicer: ObservatoryServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -89,3 +89,297 @@ class ApplyPlanResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_day) -> _WhichOneofReturnType__usd_per_day | None: ...
 
 Global___ApplyPlanResponse: _TypeAlias = ApplyPlanResponse  # noqa: Y015
+
+@_typing.final
+class ListPlansRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    def __init__(
+        self,
+        *,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPlansRequest: _TypeAlias = ListPlansRequest  # noqa: Y015
+
+@_typing.final
+class PlanVersion(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    APPLIED_AT_FIELD_NUMBER: _builtins.int
+    APPLIED_BY_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    RESTORES_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    applied_at: _builtins.int
+    applied_by: _builtins.str
+    targets: _builtins.int
+    restores: _builtins.int
+    """The version whose document this one brought back."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        applied_at: _builtins.int = ...,
+        applied_by: _builtins.str = ...,
+        targets: _builtins.int = ...,
+        restores: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "restores", b"restores"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "applied_at", b"applied_at", "applied_by", b"applied_by", "restores", b"restores", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__restores: _TypeAlias = _typing.Literal["restores"]  # noqa: Y015
+    _WhichOneofArgType__restores: _TypeAlias = _typing.Literal["_restores", b"_restores"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__restores) -> _WhichOneofReturnType__restores | None: ...
+
+Global___PlanVersion: _TypeAlias = PlanVersion  # noqa: Y015
+
+@_typing.final
+class ListPlansResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLANS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plans(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVersion]: ...
+    def __init__(
+        self,
+        *,
+        plans: _abc.Iterable[Global___PlanVersion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plans", b"plans"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPlansResponse: _TypeAlias = ListPlansResponse  # noqa: Y015
+
+@_typing.final
+class RollBackPlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    APPLIED_BY_FIELD_NUMBER: _builtins.int
+    to_version: _builtins.int
+    dry_run: _builtins.bool
+    applied_by: _builtins.str
+    def __init__(
+        self,
+        *,
+        to_version: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+        applied_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_by", b"applied_by", "dry_run", b"dry_run", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollBackPlanRequest: _TypeAlias = RollBackPlanRequest  # noqa: Y015
+
+@_typing.final
+class InviteRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    EXPIRES_US_FIELD_NUMBER: _builtins.int
+    OVERLAP_US_FIELD_NUMBER: _builtins.int
+    ROTATION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    role: _builtins.str
+    """vantage | reader | operator"""
+    region: _builtins.str
+    """Of a vantage only."""
+    expires_us: _builtins.int
+    overlap_us: _builtins.int
+    """How long earlier credentials of the name go on being good after the new one is taken."""
+    rotation: _builtins.bool
+    """Whether the name must be known already (rotation) or must be new."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        role: _builtins.str = ...,
+        region: _builtins.str | None = ...,
+        expires_us: _builtins.int = ...,
+        overlap_us: _builtins.int = ...,
+        rotation: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "region", b"region"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_region", b"_region", "expires_us", b"expires_us", "name", b"name", "overlap_us", b"overlap_us", "region", b"region", "role", b"role", "rotation", b"rotation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__region: _TypeAlias = _typing.Literal["region"]  # noqa: Y015
+    _WhichOneofArgType__region: _TypeAlias = _typing.Literal["_region", b"_region"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
+
+Global___InviteRequest: _TypeAlias = InviteRequest  # noqa: Y015
+
+@_typing.final
+class InviteResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    expires_at: _builtins.int
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        expires_at: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InviteResponse: _TypeAlias = InviteResponse  # noqa: Y015
+
+@_typing.final
+class ListAccessRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccessRequest: _TypeAlias = ListAccessRequest  # noqa: Y015
+
+@_typing.final
+class Access(_message.Message):
+    """One credential, or an invitation nobody has used yet. Never the secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    REVOKED_AT_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    name: _builtins.str
+    role: _builtins.str
+    region: _builtins.str
+    state: _builtins.str
+    """invited | active | expired | revoked"""
+    created_at: _builtins.int
+    expires_at: _builtins.int
+    revoked_at: _builtins.int
+    last_used_at: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        role: _builtins.str = ...,
+        region: _builtins.str | None = ...,
+        state: _builtins.str = ...,
+        created_at: _builtins.int = ...,
+        expires_at: _builtins.int | None = ...,
+        revoked_at: _builtins.int | None = ...,
+        last_used_at: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_last_used_at", b"_last_used_at", "_region", b"_region", "_revoked_at", b"_revoked_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at", "region", b"region", "revoked_at", b"revoked_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_last_used_at", b"_last_used_at", "_region", b"_region", "_revoked_at", b"_revoked_at", "created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "last_used_at", b"last_used_at", "name", b"name", "region", b"region", "revoked_at", b"revoked_at", "role", b"role", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expires_at: _TypeAlias = _typing.Literal["expires_at"]  # noqa: Y015
+    _WhichOneofArgType__expires_at: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at"]  # noqa: Y015
+    _WhichOneofReturnType__last_used_at: _TypeAlias = _typing.Literal["last_used_at"]  # noqa: Y015
+    _WhichOneofArgType__last_used_at: _TypeAlias = _typing.Literal["_last_used_at", b"_last_used_at"]  # noqa: Y015
+    _WhichOneofReturnType__region: _TypeAlias = _typing.Literal["region"]  # noqa: Y015
+    _WhichOneofArgType__region: _TypeAlias = _typing.Literal["_region", b"_region"]  # noqa: Y015
+    _WhichOneofReturnType__revoked_at: _TypeAlias = _typing.Literal["revoked_at"]  # noqa: Y015
+    _WhichOneofArgType__revoked_at: _TypeAlias = _typing.Literal["_revoked_at", b"_revoked_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_at) -> _WhichOneofReturnType__expires_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_used_at) -> _WhichOneofReturnType__last_used_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__region) -> _WhichOneofReturnType__region | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__revoked_at) -> _WhichOneofReturnType__revoked_at | None: ...
+
+Global___Access: _TypeAlias = Access  # noqa: Y015
+
+@_typing.final
+class ListAccessResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCESS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def access(self) -> _containers.RepeatedCompositeFieldContainer[Global___Access]: ...
+    def __init__(
+        self,
+        *,
+        access: _abc.Iterable[Global___Access] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccessResponse: _TypeAlias = ListAccessResponse  # noqa: Y015
+
+@_typing.final
+class RevokeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeRequest: _TypeAlias = RevokeRequest  # noqa: Y015
+
+@_typing.final
+class RevokeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVOKED_FIELD_NUMBER: _builtins.int
+    revoked: _builtins.int
+    def __init__(
+        self,
+        *,
+        revoked: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked", b"revoked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeResponse: _TypeAlias = RevokeResponse  # noqa: Y015

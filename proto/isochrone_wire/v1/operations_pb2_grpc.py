@@ -39,6 +39,31 @@ class OperationsStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
                 _registered_method=True)
+        self.ListPlans = channel.unary_unary(
+                '/isochrone.v1.Operations/ListPlans',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.FromString,
+                _registered_method=True)
+        self.RollBackPlan = channel.unary_unary(
+                '/isochrone.v1.Operations/RollBackPlan',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+                _registered_method=True)
+        self.Invite = channel.unary_unary(
+                '/isochrone.v1.Operations/Invite',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteResponse.FromString,
+                _registered_method=True)
+        self.ListAccess = channel.unary_unary(
+                '/isochrone.v1.Operations/ListAccess',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessResponse.FromString,
+                _registered_method=True)
+        self.Revoke = channel.unary_unary(
+                '/isochrone.v1.Operations/Revoke',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer(object):
@@ -51,6 +76,39 @@ class OperationsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPlans(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollBackPlan(self, request, context):
+        """Applies the document of an earlier version again, as a new version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Invite(self, request, context):
+        """A one-time token with which a vantage, a reader or an operator joins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAccess(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Revoke(self, request, context):
+        """Ends every credential and open invitation of a name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +116,31 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.ApplyPlan,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.SerializeToString,
+            ),
+            'ListPlans': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPlans,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.SerializeToString,
+            ),
+            'RollBackPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollBackPlan,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.SerializeToString,
+            ),
+            'Invite': grpc.unary_unary_rpc_method_handler(
+                    servicer.Invite,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.InviteResponse.SerializeToString,
+            ),
+            'ListAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAccess,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAccessResponse.SerializeToString,
+            ),
+            'Revoke': grpc.unary_unary_rpc_method_handler(
+                    servicer.Revoke,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +170,141 @@ class Operations(object):
             '/isochrone.v1.Operations/ApplyPlan',
             isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPlans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/ListPlans',
+            isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollBackPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/RollBackPlan',
+            isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.ApplyPlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Invite(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/Invite',
+            isochrone__wire_dot_v1_dot_operations__pb2.InviteRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.InviteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/ListAccess',
+            isochrone__wire_dot_v1_dot_operations__pb2.ListAccessRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.ListAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Revoke(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/Revoke',
+            isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,12 +33,28 @@ class OperationsStub:
     def __new__(cls, channel: _aio.Channel) -> OperationsAsyncStub: ...
     ApplyPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
+    ListPlans: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]
+    RollBackPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.ApplyPlanResponse]
+    """Applies the document of an earlier version again, as a new version."""
+    Invite: _grpc.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.InviteResponse]
+    """A one-time token with which a vantage, a reader or an operator joins."""
+    ListAccess: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]
+    Revoke: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]
+    """Ends every credential and open invitation of a name."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ApplyPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
+    ListPlans: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]  # type: ignore[assignment]
+    RollBackPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
+    """Applies the document of an earlier version again, as a new version."""
+    Invite: _aio.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.InviteResponse]  # type: ignore[assignment]
+    """A one-time token with which a vantage, a reader or an operator joins."""
+    ListAccess: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]  # type: ignore[assignment]
+    Revoke: _aio.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]  # type: ignore[assignment]
+    """Ends every credential and open invitation of a name."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -48,5 +64,43 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_pb2.ApplyPlanResponse, _abc.Awaitable[_operations_pb2.ApplyPlanResponse]]:
         """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
+
+    @_abc_1.abstractmethod
+    def ListPlans(
+        self,
+        request: _operations_pb2.ListPlansRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.ListPlansResponse, _abc.Awaitable[_operations_pb2.ListPlansResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RollBackPlan(
+        self,
+        request: _operations_pb2.RollBackPlanRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.ApplyPlanResponse, _abc.Awaitable[_operations_pb2.ApplyPlanResponse]]:
+        """Applies the document of an earlier version again, as a new version."""
+
+    @_abc_1.abstractmethod
+    def Invite(
+        self,
+        request: _operations_pb2.InviteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.InviteResponse, _abc.Awaitable[_operations_pb2.InviteResponse]]:
+        """A one-time token with which a vantage, a reader or an operator joins."""
+
+    @_abc_1.abstractmethod
+    def ListAccess(
+        self,
+        request: _operations_pb2.ListAccessRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.ListAccessResponse, _abc.Awaitable[_operations_pb2.ListAccessResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Revoke(
+        self,
+        request: _operations_pb2.RevokeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.RevokeResponse, _abc.Awaitable[_operations_pb2.RevokeResponse]]:
+        """Ends every credential and open invitation of a name."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

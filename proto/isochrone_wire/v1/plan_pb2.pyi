@@ -168,6 +168,8 @@ class Target(_message.Message):
     CREDENTIAL_FIELD_NUMBER: _builtins.int
     PRICE_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
+    SPREAD_US_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     name: _builtins.str
     provider: _builtins.str
@@ -180,6 +182,10 @@ class Target(_message.Message):
     """Name of a credential in the agent's own file, never a key."""
     region: _builtins.str
     """Where the endpoint stands, when that is known."""
+    spread_us: _builtins.int
+    """Vantages begin this target's round at instants of their own within so long after it; 0 for all at once."""
+    paused: _builtins.bool
+    """Every round is a sample that says so, and no request is sent."""
     @_builtins.property
     def workload(self) -> Global___Workload: ...
     @_builtins.property
@@ -199,10 +205,12 @@ class Target(_message.Message):
         credential: _builtins.str | None = ...,
         price: Global___Price | None = ...,
         region: _builtins.str | None = ...,
+        spread_us: _builtins.int = ...,
+        paused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "credential", b"credential", "price", b"price", "region", b"region", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "price", b"price", "provider", b"provider", "region", b"region", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_region", b"_region", "base_url", b"base_url", "credential", b"credential", "dialect", b"dialect", "every_us", b"every_us", "id", b"id", "model", b"model", "name", b"name", "overlap", b"overlap", "paused", b"paused", "price", b"price", "provider", b"provider", "region", b"region", "spread_us", b"spread_us", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015
@@ -216,26 +224,79 @@ class Target(_message.Message):
 Global___Target: _TypeAlias = Target  # noqa: Y015
 
 @_typing.final
+class Budget(_message.Message):
+    """What one vantage may spend with one provider in a day (UTC); an absent limit does not bind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    VANTAGE_FIELD_NUMBER: _builtins.int
+    USD_PER_DAY_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_DAY_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_DAY_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    vantage: _builtins.str
+    """Absent: each vantage for itself."""
+    usd_per_day: _builtins.float
+    tokens_per_day: _builtins.int
+    requests_per_day: _builtins.int
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        vantage: _builtins.str | None = ...,
+        usd_per_day: _builtins.float | None = ...,
+        tokens_per_day: _builtins.int | None = ...,
+        requests_per_day: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_day", b"_requests_per_day", "_tokens_per_day", b"_tokens_per_day", "_usd_per_day", b"_usd_per_day", "_vantage", b"_vantage", "requests_per_day", b"requests_per_day", "tokens_per_day", b"tokens_per_day", "usd_per_day", b"usd_per_day", "vantage", b"vantage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_day", b"_requests_per_day", "_tokens_per_day", b"_tokens_per_day", "_usd_per_day", b"_usd_per_day", "_vantage", b"_vantage", "provider", b"provider", "requests_per_day", b"requests_per_day", "tokens_per_day", b"tokens_per_day", "usd_per_day", b"usd_per_day", "vantage", b"vantage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__requests_per_day: _TypeAlias = _typing.Literal["requests_per_day"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_day: _TypeAlias = _typing.Literal["_requests_per_day", b"_requests_per_day"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_day: _TypeAlias = _typing.Literal["tokens_per_day"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_day: _TypeAlias = _typing.Literal["_tokens_per_day", b"_tokens_per_day"]  # noqa: Y015
+    _WhichOneofReturnType__usd_per_day: _TypeAlias = _typing.Literal["usd_per_day"]  # noqa: Y015
+    _WhichOneofArgType__usd_per_day: _TypeAlias = _typing.Literal["_usd_per_day", b"_usd_per_day"]  # noqa: Y015
+    _WhichOneofReturnType__vantage: _TypeAlias = _typing.Literal["vantage"]  # noqa: Y015
+    _WhichOneofArgType__vantage: _TypeAlias = _typing.Literal["_vantage", b"_vantage"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_day) -> _WhichOneofReturnType__requests_per_day | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_day) -> _WhichOneofReturnType__tokens_per_day | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_day) -> _WhichOneofReturnType__usd_per_day | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__vantage) -> _WhichOneofReturnType__vantage | None: ...
+
+Global___Budget: _TypeAlias = Budget  # noqa: Y015
+
+@_typing.final
 class Plan(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
     BASELINE_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     baseline: _builtins.str
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]: ...
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]: ...
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         baseline: _builtins.str = ...,
         targets: _abc.Iterable[Global___Target] | None = ...,
+        budgets: _abc.Iterable[Global___Budget] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

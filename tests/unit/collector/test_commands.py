@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from isochrone_collector import applying, cli, door, errors
-from isochrone_wire.answers import PlanChange
+from isochrone_wire.operations import PlanChange
 
 CHANGE = PlanChange(
     version=4,

@@ -1,0 +1,56 @@
+"""What readers ask, at the gRPC border."""
+
+from isochrone_collector.observe import Observatory
+from isochrone_collector.services.answering import Context, answer
+from isochrone_wire import codec
+from isochrone_wire.answers import Selection
+from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
+
+
+class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
+    """What readers ask."""
+
+    def __init__(self, *, observatory: Observatory) -> None:
+        self._observatory = observatory
+
+    async def ListTargets(  # noqa: N802  # the name in the .proto
+        self,
+        request: observatory_pb2.ListTargetsRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,  # noqa: ARG002  # as above
+    ) -> observatory_pb2.ListTargetsResponse:
+        """The targets of the plan in force."""
+        return codec.encode(self._observatory.targets())  # type: ignore[no-any-return]  # as above
+
+    async def ListSamples(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.ListSamplesRequest, context: Context
+    ) -> observatory_pb2.ListSamplesResponse:
+        """The newest samples of a selection."""
+        work = self._observatory.samples(codec.decode(Selection, request.selection), limit=request.limit)
+        found = await answer(context, work)
+        return observatory_pb2.ListSamplesResponse(samples=[codec.encode(sample) for sample in found])
+
+    async def GetLeaderboard(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetLeaderboardRequest, context: Context
+    ) -> observatory_pb2.GetLeaderboardResponse:
+        """Targets ranked within each region."""
+        work = self._observatory.leaderboard(codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetDifferentials(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetDifferentialsRequest, context: Context
+    ) -> observatory_pb2.GetDifferentialsResponse:
+        """Regions against the baseline."""
+        work = self._observatory.differentials(
+            codec.decode(Selection, request.selection),
+            baseline=request.baseline,
+            against=request.against,
+            metric=request.metric,
+        )
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetCoverage(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetCoverageRequest, context: Context
+    ) -> observatory_pb2.GetCoverageResponse:
+        """Rounds planned and recorded."""
+        work = self._observatory.coverage(codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above

@@ -1,0 +1,52 @@
+"""Version N talks to N - 1, both ways: today's messages against the .proto files of the version before."""
+
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from isochrone_wire import codec
+from isochrone_wire.model import Batch, Outcome, Plan, Receipt, Sample, Target, Vantage, Vitals
+
+BEFORE = Path(__file__).resolve().parents[2] / "material" / "wire_before"
+VANTAGE = Vantage(name="sg-1", region="ap-southeast-1")
+SAMPLE = Sample(target_id=5, round_at=60_000_000, outcome=Outcome.OK, dispatched_at=60_000_123, ttft_us=200_000)
+TARGET = Target(id=5, name="t", provider="p", model="m", base_url="http://h/v1")
+# What the version before knows of each value, and so must survive a way through it.
+THROUGH: list[tuple[str, str, object]] = [
+    ("fleet", "PushRequest", Batch(vantage=VANTAGE, epoch=1, seq=2, samples=(SAMPLE,), vitals=Vitals(spool_depth=3))),
+    ("fleet", "PushResponse", Receipt(stored=1, plan_version=4, server_at=9)),
+    ("plan", "Plan", Plan(version=1, baseline="us-east-2", targets=(TARGET,))),
+]
+RELAY = """
+import sys
+from importlib import import_module
+module, name = sys.argv[1:]
+message = getattr(import_module(f"isochrone_wire.v1.{module}_pb2"), name).FromString(sys.stdin.buffer.read())
+message.DiscardUnknownFields()
+sys.stdout.buffer.write(message.SerializeToString())
+"""
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The generated code of the version before, as a folder to import from."""
+    folder = tmp_path_factory.mktemp("before")
+    protos = [str(path.relative_to(BEFORE)) for path in sorted(BEFORE.rglob("*.proto"))]
+    well_known = files("grpc_tools") / "_proto"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(BEFORE), "-I", str(well_known)]
+    subprocess.run([*command, f"--python_out={folder}", *protos], check=True, cwd=BEFORE)
+    return folder
+
+
+@pytest.mark.parametrize(("module", "name", "value"), THROUGH, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_message_survives_the_version_before(before: Path, module: str, name: str, value: object) -> None:
+    """What the older version knows, it reads and says as before; what it has not heard of is unset, not garbled."""
+    relay = [sys.executable, "-c", RELAY, module, name]
+    sent = codec.encode(value).SerializeToString()
+    back = subprocess.run(
+        relay, input=sent, capture_output=True, check=True, cwd=before, env={"PYTHONPATH": str(before)}
+    )
+    assert codec.decode(type(value), type(codec.encode(value)).FromString(back.stdout)) == value
