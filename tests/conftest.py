@@ -3,6 +3,7 @@
 pytest_plugins = [
     "fix_agent",
     "fix_collector",
+    "fix_network",
     "fix_observatory",
     "fix_postgres",
     "fix_simulator",

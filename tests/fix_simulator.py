@@ -138,14 +138,17 @@ def bad_certificate(tmp_path: Path) -> MakeBadCertificate:
         folder = tmp_path / flaw
         folder.mkdir()
         host = "DNS:elsewhere.example" if flaw == "wrong-host" else "IP:127.0.0.1,DNS:localhost"
-        chain = _certificate(folder, host, PAST if flaw == "expired" else None)
+        chain = certificate_for(folder, host, PAST if flaw == "expired" else None)
         return BadCertificate(chain=chain, key=folder / "key.pem", trusted=None if flaw == "untrusted" else chain)
 
     return make
 
 
-def _certificate(folder: Path, host: str, dates: tuple[str, str] | None) -> Path:
-    """A certificate signed by itself; `openssl ca` makes it, which alone can date one back."""
+def certificate_for(folder: Path, host: str, dates: tuple[str, str] | None = None) -> Path:
+    """A certificate signed by itself, with `key.pem` beside it; `openssl ca` makes it, which alone can date one back.
+
+    `host` is what openssl calls a subject alternative name, like `DNS:localhost`.
+    """
     config = folder / "openssl.cnf"
     config.write_text(
         "[ca]\ndefault_ca=d\n[d]\ndatabase=index\nnew_certs_dir=.\nrand_serial=yes\ndefault_md=sha256\n"

@@ -1,0 +1,156 @@
+"""Borrow a wide area: network namespaces that are two regions and a hub, with a cable of set delay to each."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MATERIAL = Path(__file__).resolve().parent / "material"
+HUB_ADDRESS = "10.77.0.1"
+HUB_NAME = "llm.example"
+# Round trips in microseconds: what a vantage in the same country and one on the other side of the world see.
+ROUND_TRIPS_US = {"near": 30_000, "far": 220_000}
+END_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class WideArea:
+    """Namespaces `near` and `far`, each a round trip away from `hub`, where `HUB_NAME` is `HUB_ADDRESS`."""
+
+    prefix: str
+    cable: subprocess.Popen[str] = field(repr=False)
+
+    def command(self, place: str, words: Sequence[str]) -> list[str]:
+        """The command that runs `words` in a namespace, with the hub's name server."""
+        return ["ip", "netns", "exec", f"{self.prefix}-{place}", *words]
+
+    def run(self, place: str, *words: str, seconds: float = 120) -> str:
+        """What a Python module run in a namespace prints. Raises `CalledProcessError`."""
+        command = self.command(place, [sys.executable, "-m", *words])
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds).stdout
+
+    def cut(self, place: str) -> None:
+        """Drop everything between a region and the hub."""
+        self._order("cut", place)
+
+    def mend(self, place: str) -> None:
+        """Let it pass again."""
+        self._order("mend", place)
+
+    def _order(self, what: str, place: str) -> None:
+        assert self.cable.stdin is not None
+        assert self.cable.stdout is not None
+        order = f"{what} {list(ROUND_TRIPS_US).index(place)}\n"
+        self.cable.stdin.write(order)
+        self.cable.stdin.flush()
+        assert self.cable.stdout.readline() == order
+
+
+def why_not_here() -> str | None:
+    """Why this machine cannot have a wide area, or `None`."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need `ip` (Debian: iproute2)"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun"
+    made = subprocess.run(["unshare", "--net", "true"], check=False, capture_output=True)
+    return None if made.returncode == 0 else "this machine lets nobody make network namespaces"
+
+
+@pytest.fixture
+def wide_area() -> Iterator[WideArea]:
+    """Two regions and a hub, taken away with everything that still runs in them when the test ends."""
+    if reason := why_not_here():
+        pytest.skip(reason)
+    with _wide_area(f"isochrone{os.getpid()}") as area:
+        yield area
+
+
+@contextmanager
+def started(command: Sequence[str], sign: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has printed its sign of life; it ends with the block."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.strip() == sign, f"{command} said {line!r}"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def started_telling(command: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A process of ours that has told, as one line of JSON, that it is ready; the block gets what it told."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"{command} did not start"
+        yield json.loads(line)
+    finally:
+        process.terminate()
+        process.communicate(timeout=END_SECONDS)
+
+
+@contextmanager
+def _wide_area(prefix: str) -> Iterator[WideArea]:
+    with ExitStack() as stack:
+        for place in ("hub", *ROUND_TRIPS_US):
+            stack.enter_context(_namespace(f"{prefix}-{place}"))
+        links = [
+            {"ends": [[f"{prefix}-hub", f"to-{place}"], [f"{prefix}-{place}", "to-hub"]], "delay_us": rtt_us // 2}
+            for place, rtt_us in ROUND_TRIPS_US.items()
+        ]
+        cable = [sys.executable, str(MATERIAL / "delayline.py"), json.dumps(links)]
+        area = WideArea(prefix, stack.enter_context(started(cable, "ready")))
+        _ip("-n", f"{prefix}-hub", "addr", "add", f"{HUB_ADDRESS}/32", "dev", "lo")
+        for number, place in enumerate(ROUND_TRIPS_US, 1):
+            _plug(prefix, place, number)
+        names = [sys.executable, str(MATERIAL / "nameserver.py"), HUB_ADDRESS, HUB_NAME]
+        stack.enter_context(started(area.command("hub", names), "ready"))
+        yield area
+
+
+@contextmanager
+def _namespace(name: str) -> Iterator[None]:
+    # `ip netns exec` shows the files of this folder as those of /etc.
+    folder = Path("/etc/netns") / name
+    folder.mkdir(parents=True)
+    (folder / "resolv.conf").write_text(f"nameserver {HUB_ADDRESS}\n")
+    _ip("netns", "add", name)
+    try:
+        _ip("-n", name, "link", "set", "lo", "up")
+        yield
+    finally:
+        for pid in subprocess.run(
+            ["ip", "netns", "pids", name], capture_output=True, text=True, check=True
+        ).stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+        _ip("netns", "del", name)
+        shutil.rmtree(folder)
+
+
+def _plug(prefix: str, place: str, number: int) -> None:
+    """Give both ends of a cable their addresses, and the region a way to the hub."""
+    hub, region = f"10.77.{number}.1", f"10.77.{number}.2"
+    _ip("-n", f"{prefix}-hub", "addr", "add", hub, "peer", region, "dev", f"to-{place}")
+    _ip("-n", f"{prefix}-hub", "link", "set", f"to-{place}", "up")
+    _ip("-n", f"{prefix}-{place}", "addr", "add", region, "peer", hub, "dev", "to-hub")
+    _ip("-n", f"{prefix}-{place}", "link", "set", "to-hub", "up")
+    _ip("-n", f"{prefix}-{place}", "route", "add", "default", "dev", "to-hub")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
