@@ -1,0 +1,133 @@
+"""The road to a VM: what lies in deploy/ is what systemd, cloud-init and a shell accept, and it installs."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from isochrone_agent.commands import options as agent_options
+from isochrone_collector.cli import main as collector
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted(DEPLOY.rglob("*.service"))
+SCRIPTS = [path for path in (*(ROOT / ".ci").iterdir(), *DEPLOY.glob("*.sh")) if path.read_bytes().startswith(b"#!")]
+# systemd's own scale: 0 is locked away, 10 is root without limits; a unit of Debian's has about 9.
+MOST_EXPOSED = 2.0
+OVERLAID = ("/opt", "/etc", "/usr/local/bin", "/var/lib")
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+    words = [str(part) for part in command]
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=300, check=False, env=os.environ | more, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    """`systemd-analyze verify` has nothing to say of it, with the programs where a checkout has them."""
+    here = tmp_path / unit.name
+    here.write_text(unit.read_text().replace("/opt/isochrone/bin", str(Path(sys.executable).parent)))
+    done = run(tool("systemd-analyze"), "verify", "--man=no", here)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_the_unit_is_hardened(unit: Path) -> None:
+    """Systemd's own scale finds little that the service could do beside its work."""
+    done = run(tool("systemd-analyze"), "security", "--offline=yes", "--no-pager", unit)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found, done.stderr
+    assert float(found[1]) <= MOST_EXPOSED
+
+
+def test_cloud_init_takes_the_user_data() -> None:
+    """`cloud-init schema` finds it valid."""
+    done = run(tool("cloud-init"), "schema", "--config-file", DEPLOY / "agent" / "cloud-init.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_has_nothing_to_say(script: Path) -> None:
+    """Every script of the project passes."""
+    done = run(tool("shellcheck"), script)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_the_files_name_is_there() -> None:
+    """Paths that compose and the images copy exist, and every ISOCHRONE_ variable is one that a command reads."""
+    compose = yaml.safe_load((DEPLOY / "collector" / "compose.yaml").read_text())
+    built = compose["services"]["collector"]["build"]
+    assert (DEPLOY / "collector" / built["context"] / built["dockerfile"]).resolve().is_file()
+    for image in DEPLOY.rglob("Dockerfile"):
+        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", image.read_text(), re.MULTILINE):
+            assert all((ROOT / name).exists() for name in line.split()), (image, line)
+    texts = [path.read_text() for path in DEPLOY.rglob("*") if path.suffix in {".service", ".yaml"}]
+    texts += [path.read_text() for path in DEPLOY.rglob("Dockerfile")]
+    named = {name for text in texts for name in re.findall(r"ISOCHRONE_[A-Z_]+", text)}
+    assert named - known_variables() == set()
+
+
+def known_variables() -> set[str]:
+    """Every environment variable that an option of the agent's `run` or of a collector command can be said as."""
+    probe = click.Command("run", params=[])
+    params = list(getattr(agent_options.running(lambda: None), "__click_params__", probe.params))
+    params += [param for command in collector.commands.values() for param in command.params]
+    return {str(param.envvar) for param in params if param.envvar}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as a wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
+    assert built.returncode == 0, built.stderr
+    return next(folder.glob("*.whl"))
+
+
+@pytest.mark.slow
+def test_install_sh_installs_an_agent(wheel: Path, tmp_path: Path) -> None:
+    """On a machine of its own (the system's folders overlaid, in a mount namespace) the script makes the user, the
+    folders and the command, and a second run is an upgrade.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("overlaying the system's folders needs root")
+    overlays = "".join(
+        f"mkdir -p up{n} work{n}; mount -t overlay overlay -o lowerdir={place},upperdir=up{n},workdir=work{n} {place}\n"
+        for n, place in enumerate(OVERLAID)
+    )
+    script = f"""set -e
+mount -t tmpfs tmpfs {tmp_path}
+cd {tmp_path}
+{overlays}
+sh {DEPLOY}/install.sh agent {wheel}
+sh {DEPLOY}/install.sh agent {wheel}
+stat --format '%a %U %n' /var/lib/isochrone-agent /etc/isochrone
+"""
+    done = run("unshare", "--mount", "sh", "-c", script, PIP_CONSTRAINT=str(ROOT / "constraints.txt"))
+    if "unshare failed" in done.stderr or "No matching distribution" in done.stderr:
+        pytest.skip(f"not on this machine: {done.stderr.splitlines()[0]}")
+    assert done.returncode == 0, done.stderr
+    assert "700 isochrone /var/lib/isochrone-agent\n750 root /etc/isochrone\n" in done.stdout
+    assert done.stdout.count("isochrone-agent 0.") == 2
+
+
+@pytest.mark.parametrize(("words", "said"), [([], "usage"), (["nonsense"], "usage")])
+def test_install_sh_says_how_it_is_used(words: list[str], said: str) -> None:
+    """Without a role that it knows it changes nothing and exits 2."""
+    done = run("sh", DEPLOY / "install.sh", *words)
+    assert (done.returncode, said in done.stderr) == (2, True)
