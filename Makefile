@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-fleet bench-schedule chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,6 +42,15 @@ bench-accuracy: $(STAMP) ## how wrong is the agent, beside the usual script (ARG
 
 bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe a second (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.footprint $(ARGS)
+
+bench-fleet: $(STAMP) ## a thousand agents on one collector, then all of them again at once (ARGS="--agents 200")
+	@PYTHONPATH=tests $(BIN)/python -m bench.fleet $(ARGS)
+
+chaos: $(STAMP) ## kill everything at random and count what arrives (ARGS="--kills 200 --seed 7")
+	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
+
+bench-schedule: $(STAMP) ## how punctually agents of two vantages begin their rounds (ARGS="--seconds 60")
+	@PYTHONPATH=tests $(BIN)/python -m bench.schedule $(ARGS)
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) .cache .demo .hypothesis .pytest_cache .ruff_cache dist build

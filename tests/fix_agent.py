@@ -41,11 +41,11 @@ class Agent:
 
     def recorded(self) -> int:
         """How many samples its spool was ever given."""
-        return self._count("select recorded from spool")
+        return self._count("select finished from spool")
 
     def waiting(self) -> int:
         """How many samples wait in its spool."""
-        return self._count("select count(*) from waiting")
+        return self._count("select (select count(*) from waiting) + coalesce(sum(samples), 0) from sealed")
 
     def _count(self, query: str) -> int:
         try:
@@ -62,9 +62,19 @@ class Agent:
 
 
 class StartAgent(Protocol):
-    """Starts an agent; the same vantage started again finds its old spool."""
+    """Starts an agent; the same vantage started again finds its old spool. One that has joined, with `folder` as its
+    data folder, is told neither collector nor region.
+    """
 
-    def __call__(self, *, collector: str, vantage: str, region: str, more: Sequence[str] = ()) -> Agent:
+    def __call__(
+        self,
+        *,
+        vantage: str,
+        collector: str = "",
+        region: str = "",
+        folder: Path | None = None,
+        more: Sequence[str] = (),
+    ) -> Agent:
         """The agent, running."""
         ...
 
@@ -74,11 +84,14 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
     """Agents that end with the test."""
     agents: list[Agent] = []
 
-    def start(*, collector: str, vantage: str, region: str, more: Sequence[str] = ()) -> Agent:
-        folder = tmp_path / "agents" / vantage
+    def start(
+        *, vantage: str, collector: str = "", region: str = "", folder: Path | None = None, more: Sequence[str] = ()
+    ) -> Agent:
+        folder = folder or tmp_path / "agents" / vantage
         folder.mkdir(parents=True, exist_ok=True)
         log_file = folder / f"{len(agents)}.log"
-        told = ["--vantage", vantage, "--region", region, "--collector", collector, "--data-dir", str(folder), *more]
+        told = ["--data-dir", str(folder), *(("--vantage", vantage, "--region", region) if region else ())]
+        told += [*(("--collector", collector) if collector else ()), *more]
         with log_file.open("wb") as log:
             process = subprocess.Popen([sys.executable, "-m", "isochrone_agent", "run", *told], stderr=log, stdout=log)
         agents.append(Agent(process=process, spool=folder / "spool.sqlite3", log_file=log_file))

@@ -5,17 +5,20 @@ import select
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import grpc
 import pytest
 
 from isochrone_collector.store.embedded import EmbeddedPostgres
-from isochrone_wire import answers, codec, model, operations
+from isochrone_wire import answers, codec, model, operations, passport
+from isochrone_wire.address import parse_address
+from isochrone_wire.channel import PLAIN, open_channel
+from isochrone_wire.passport import Passport
 from isochrone_wire.v1 import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -33,8 +36,9 @@ ANSWER_SECONDS = 30.0
 class Caller:
     """Everything a collector can be asked over one channel, values in and values out. Refusals are `grpc.RpcError`."""
 
-    def __init__(self, address: str) -> None:
-        self.channel = grpc.insecure_channel(address)
+    def __init__(self, address: str, who: Passport | None = None) -> None:
+        trust, credential = (who.trust, who.credential) if who else (PLAIN, None)
+        self.channel = open_channel(parse_address(address), trust, credential)
         self.fleet = fleet_pb2_grpc.FleetStub(self.channel)
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)
         self.observatory = observatory_pb2_grpc.ObservatoryStub(self.channel)
@@ -43,9 +47,10 @@ class Caller:
         """Push one batch."""
         return codec.decode(model.Receipt, self.fleet.Push(codec.encode(batch), timeout=ANSWER_SECONDS))
 
-    def fetch_plan(self, if_version: int | None = None) -> model.Plan | None:
+    def fetch_plan(self, if_version: int | None = None, vantage: model.Vantage | None = None) -> model.Plan | None:
         """The plan in force, unless the version given is it."""
-        request = fleet_pb2.FetchPlanRequest(if_version=if_version)
+        who = codec.encode(vantage) if vantage else None
+        request = fleet_pb2.FetchPlanRequest(if_version=if_version, vantage=who)
         response = self.fleet.FetchPlan(request, timeout=ANSWER_SECONDS)
         return codec.decode(model.Plan, response.plan) if response.HasField("plan") else None
 
@@ -53,6 +58,26 @@ class Caller:
         """Apply a plan document."""
         request = operations_pb2.ApplyPlanRequest(document=document, dry_run=dry_run, applied_by="a test")
         return codec.decode(operations.PlanChange, self.operations.ApplyPlan(request, timeout=ANSWER_SECONDS))
+
+    def roll_back(self, to_version: int) -> operations.PlanChange:
+        """Apply an earlier plan again."""
+        request = operations_pb2.RollBackPlanRequest(to_version=to_version, applied_by="a test")
+        return codec.decode(operations.PlanChange, self.operations.RollBackPlan(request, timeout=ANSWER_SECONDS))
+
+    def invite(self, name: str, **more: Any) -> str:
+        """A join token; of a vantage in `us-east-2` for an hour, unless `more` says otherwise."""
+        told: dict[str, Any] = {"role": "vantage", "region": "us-east-2", "expires_us": 3600 * model.SECOND_US} | more
+        request = operations_pb2.InviteRequest(name=name, **told)
+        return self.operations.Invite(request, timeout=ANSWER_SECONDS).token
+
+    def revoke(self, name: str) -> int:
+        """Shut a name out."""
+        return self.operations.Revoke(operations_pb2.RevokeRequest(name=name), timeout=ANSWER_SECONDS).revoked
+
+    def access(self) -> list[operations.Access]:
+        """Who may come in."""
+        response = self.operations.ListAccess(operations_pb2.ListAccessRequest(), timeout=ANSWER_SECONDS)
+        return list(codec.decode(operations.AccessList, response).access)
 
     def targets(self) -> answers.TargetList:
         """The targets of the plan in force."""
@@ -82,10 +107,23 @@ class Caller:
         response = self.observatory.GetCoverage(request, timeout=ANSWER_SECONDS)
         return codec.decode(answers.CoverageList, response).coverage
 
+    def vantages(self) -> answers.VantageList:
+        """How every vantage is doing."""
+        response = self.observatory.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=ANSWER_SECONDS)
+        return codec.decode(answers.VantageList, response)
+
+    def spend(self, selection: answers.Selection) -> tuple[answers.SpendLine, ...]:
+        """What the vantages of a selection have spent today."""
+        request = observatory_pb2.GetSpendRequest(selection=codec.encode(selection))
+        response = self.observatory.GetSpend(request, timeout=ANSWER_SECONDS)
+        return codec.decode(answers.SpendList, response).spend
+
 
 @dataclass(slots=True)
 class Collector:
-    """A running collector. `database_url` is empty when it brought its own PostgreSQL, in `data_dir`."""
+    """A running collector. `database_url` is empty when it brought its own PostgreSQL, in `data_dir`. `call` speaks as
+    its operator.
+    """
 
     process: subprocess.Popen[bytes] = field(repr=False)
     address: str
@@ -104,6 +142,14 @@ class Collector:
     def port(self) -> int:
         """The port it listens on."""
         return int(self.address.rpartition(":")[2])
+
+    def scrape(self) -> dict[str, float]:
+        """What its metrics say, by name with labels as Prometheus writes them."""
+        [line] = [line for line in self.log().splitlines() if "metrics.started" in line]
+        with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=ANSWER_SECONDS) as page:
+            lines = page.read().decode().splitlines()
+        told = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in told}
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end and return its exit code."""
@@ -129,9 +175,19 @@ class Collector:
 
 
 class StartCollector(Protocol):
-    """Starts a collector on the test's database, on another one, or with a `data_dir` on its own."""
+    """Starts a collector on the test's database, on another one, or with nothing but a `data_dir` on its own.
 
-    def __call__(self, *, port: int = 0, database_url: str | None = None, data_dir: Path | None = None) -> Collector:
+    `more` are further options of `serve`, `--tls` for instance.
+    """
+
+    def __call__(
+        self,
+        *,
+        port: int = 0,
+        database_url: str | None = None,
+        data_dir: Path | None = None,
+        more: Sequence[str] = (),
+    ) -> Collector:
         """The collector, serving."""
         ...
 
@@ -158,14 +214,28 @@ def shared_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_u
         yield start()
 
 
+@pytest.fixture(scope="module")
+def shared_guarded_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
+    """A collector that speaks TLS and knows whom it lets in, shared by the tests of a module."""
+    with _collectors(tmp_path_factory.mktemp("guarded"), lambda: shared_database_url) as start:
+        yield start(more=["--tls"])
+
+
 @contextmanager
 def _collectors(folder: Path, default_url: Callable[[], str]) -> Iterator[StartCollector]:
     started: list[Collector] = []
 
-    def start(*, port: int = 0, database_url: str | None = None, data_dir: Path | None = None) -> Collector:
-        url = "" if data_dir else database_url or default_url()
+    def start(
+        *,
+        port: int = 0,
+        database_url: str | None = None,
+        data_dir: Path | None = None,
+        more: Sequence[str] = (),
+    ) -> Collector:
+        url = database_url or ("" if data_dir else default_url())
         log_file = folder / f"collector-{len(started)}.log"
-        started.append(_start(port=port, url=url, data_dir=data_dir or folder / "unused", log_file=log_file))
+        own = data_dir or folder / f"collector-{len(started)}"
+        started.append(_start(port=port, url=url, data_dir=own, log_file=log_file, more=more))
         return started[-1]
 
     try:
@@ -187,9 +257,10 @@ def _end(collector: Collector) -> None:
     collector.process.stdout.close()
 
 
-def _start(*, port: int, url: str, data_dir: Path, log_file: Path) -> Collector:
-    where: Sequence[str] = ("--database-url", url) if url else ("--data-dir", str(data_dir))
+def _start(*, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str]) -> Collector:
+    where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
     command = [sys.executable, "-m", "isochrone_collector", "serve", "--listen", f"127.0.0.1:{port}", *where]
+    command += ["--metrics-listen", "127.0.0.1:0", *more]
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout is not None
@@ -204,5 +275,5 @@ def _start(*, port: int, url: str, data_dir: Path, log_file: Path) -> Collector:
         database=ready["database"],
         data_dir=data_dir,
         log_file=log_file,
-        call=Caller(ready["listen"]),
+        call=Caller(ready["listen"], passport.read(Path(ready["operator"])) if "operator" in ready else None),
     )

@@ -24,16 +24,21 @@ from isochrone_wire.answers import (
     Differential,
     DifferentialList,
     Leaderboard,
+    Liveness,
     Metric,
     Quantile,
     Selection,
+    SpendLine,
+    SpendList,
     Standing,
     StoredSample,
     TargetList,
+    VantageList,
+    VantageStatus,
     Window,
 )
 from isochrone_wire.codec import decode, encode
-from isochrone_wire.model import SECOND_US, Outcome, Price, Quality, Sample, Target, TokenSource
+from isochrone_wire.model import DAY_US, SECOND_US, Budget, Outcome, Price, Quality, Sample, Target, TokenSource
 from isochrone_wire.v1 import observatory_pb2
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryServicer, add_ObservatoryServicer_to_server
 
@@ -161,6 +166,103 @@ COVERAGE = (
     Coverage(vantage="ohio-1", region="us-east-2", target="deepseek/deepseek-v4-flash", planned=1440, recorded=0),
 )
 
+_ONLINE = VantageStatus(
+    name="ohio-1",
+    region="us-east-2",
+    liveness=Liveness.ONLINE,
+    reason="samples arrive",
+    last_seen_at=NOW_AT - 3 * SECOND_US,
+    newest_sample_at=NOW_AT - 3 * SECOND_US,
+    next_heartbeat_at=NOW_AT + 12 * SECOND_US,
+    agent_version="0.2.0",
+    plan_version=3,
+    spool_depth=2,
+    spool_oldest_at=NOW_AT - 2 * SECOND_US,
+    clock_offset_us=1_230,
+    clock_uncertainty_us=410,
+    loop_lag_us=180,
+    finished=7_214,
+    ledgered=7_213,
+)
+VANTAGES = VantageList(
+    plan_version=3,
+    answered_at=NOW_AT,
+    vantages=(
+        _ONLINE,
+        replace(
+            _ONLINE,
+            name="ohio-2",
+            liveness=Liveness.LATE,
+            reason="last heard 9 min ago, and was to be heard again 9 min ago",
+            last_seen_at=NOW_AT - 560 * SECOND_US,
+            newest_sample_at=NOW_AT - 560 * SECOND_US,
+            next_heartbeat_at=NOW_AT - 545 * SECOND_US,
+            spool_depth=0,
+            spool_oldest_at=None,
+            clock_offset_us=-41_800,
+            clock_uncertainty_us=12_000,
+            dropped={"spool_full": 4},
+            rounds_missed=3,
+            finished=900,
+            ledgered=893,
+        ),
+        replace(
+            _ONLINE,
+            name="sg-1",
+            region="ap-southeast-1",
+            liveness=Liveness.SILENT,
+            reason="heard 4 s ago, but its newest sample is 12 min old; it refuses plan 3",
+            newest_sample_at=NOW_AT - 725 * SECOND_US,
+            plan_version=2,
+            refused_plan_version=3,
+            refused_plan_reason="openai/gpt-5-mini would send the credential 'openai' to evil.example",
+            spool_depth=0,
+            spool_oldest_at=None,
+            clock_offset_us=None,
+            clock_uncertainty_us=None,
+            finished=0,
+            ledgered=0,
+        ),
+    ),
+)
+
+_DAY_AT = NOW_AT - NOW_AT % DAY_US
+SPEND = (
+    SpendLine(
+        vantage="ohio-1",
+        region="us-east-2",
+        provider="openai",
+        day_at=_DAY_AT,
+        usd=0.2412,
+        tokens=124_320,
+        requests=480,
+        forecast_usd=0.7236,
+        forecast_tokens=372_960,
+        forecast_requests=1440,
+        budget=Budget(provider="openai", usd_per_day=0.5, requests_per_day=2000),
+    ),
+    SpendLine(
+        vantage="ohio-1",
+        region="us-east-2",
+        provider="deepseek",
+        day_at=_DAY_AT,
+        tokens=99_100,
+        requests=480,
+        forecast_tokens=297_300,
+        forecast_requests=1440,
+    ),
+    SpendLine(
+        vantage="sg-1",
+        region="ap-southeast-1",
+        provider="openai",
+        day_at=_DAY_AT,
+        forecast_usd=0.38,
+        forecast_tokens=198_720,
+        forecast_requests=960,
+        budget=Budget(provider="openai", usd_per_day=0.5),
+    ),
+)
+
 
 def stored(place: int = 0, *, received_at: int = NOW_AT, **changes: Any) -> StoredSample:
     """A sample of round number `place` before now, with changes to its fields."""
@@ -217,6 +319,8 @@ class FakeObservatory(ObservatoryServicer):
     standings: tuple[Standing, ...] = STANDINGS
     differentials: tuple[Differential, ...] = DIFFERENTIALS
     coverage: tuple[Coverage, ...] = COVERAGE
+    vantages: VantageList = VANTAGES
+    spend: tuple[SpendLine, ...] = SPEND
     failure: tuple[grpc.StatusCode, str] | None = None
     message: Any = None
     released: threading.Event | None = None
@@ -245,6 +349,15 @@ class FakeObservatory(ObservatoryServicer):
     def GetCoverage(self, request: observatory_pb2.GetCoverageRequest, context: grpc.ServicerContext) -> Any:
         selection = self._selection(request, context)
         return encode(CoverageList(window=selection.window, coverage=self._chosen(self.coverage, selection)))
+
+    def ListVantages(self, request: observatory_pb2.ListVantagesRequest, context: grpc.ServicerContext) -> Any:
+        self._listen(request, context)
+        return self.message or encode(self.vantages)
+
+    def GetSpend(self, request: observatory_pb2.GetSpendRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        chosen = (row for row in self.spend if not selection.regions or row.region in selection.regions)
+        return encode(SpendList(spend=tuple(chosen)))
 
     def _listen(self, request: Any, context: grpc.ServicerContext) -> None:
         self.asked.append(request)
@@ -276,7 +389,7 @@ class FakeObservatory(ObservatoryServicer):
 @pytest.fixture
 def observatory() -> Iterator[FakeObservatory]:
     """A fake observatory that listens on loopback; `address` says where."""
-    fake = FakeObservatory()  # type: ignore[abstract]  # gRPC itself answers UNIMPLEMENTED for the rest
+    fake = FakeObservatory()
     with ThreadPoolExecutor(max_workers=4) as threads:
         server = grpc.server(threads, options=[("grpc.so_reuseport", 0)])
         add_ObservatoryServicer_to_server(fake, server)

@@ -88,22 +88,22 @@ def simulator() -> Iterator[StartSimulator]:
 @pytest.fixture(scope="session")
 def fault_simulator() -> Iterator[Simulator]:
     """One simulator for all tests that do not mind each other's requests."""
-    with _running() as running:
-        yield running
+    with running() as simulator:
+        yield simulator
 
 
 @pytest.fixture
 def simulator_with_key() -> Iterator[Simulator]:
     """A simulator that answers nobody without `API_KEY`."""
-    with _running("--api-key", API_KEY) as running:
-        yield running
+    with running("--api-key", API_KEY) as simulator:
+        yield simulator
 
 
 @pytest.fixture(scope="session")
 def tls_simulator() -> Iterator[Simulator]:
     """A simulator that speaks TLS with a certificate of its own, which its `ca` vouches for."""
-    with _running("--self-signed") as running:
-        yield running
+    with running("--self-signed") as simulator:
+        yield simulator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,12 +251,13 @@ def question_in(
 
 
 @contextmanager
-def _running(*more: str) -> Iterator[Simulator]:
-    running = _start((BASELINE,), more)
+def running(*more: str) -> Iterator[Simulator]:
+    """A simulator with these further options of `isochrone-sim serve`, for as long as it is needed."""
+    simulator = _start((BASELINE,), more)
     try:
-        yield running
+        yield simulator
     finally:
-        _end(running)
+        _end(simulator)
 
 
 def _start(regions: Sequence[str], more: Sequence[str]) -> Simulator:

@@ -11,8 +11,11 @@ from isochrone_wire import __version__
 COMMANDS = {
     "probe": "Measure one target now: every phase, time to first token, tokens per second.",
     "catalogue": "List the providers that can be probed by name.",
+    "join": "Trade a join token for this machine's identity as a vantage.",
     "check": "Check what `run` needs, and how well this machine can measure.",
+    "spool": "Look into the spool of an agent: what waits, and whether all of it can be read.",
     "run": "Run as the probe agent of a region.",
+    "doctor": "Look at everything an agent stands on, and say what would help.",
 }
 
 
@@ -54,6 +57,7 @@ class _LazyGroup(click.Group):
       0  ok
       1  failed; of probe: no run succeeded
       2  usage or settings
+      3  unreachable: no collector answers
 
     \b
     Example:

@@ -18,6 +18,11 @@ class ClockPair:
         """The wall instant in microseconds since the epoch."""
         return self.wall_ns // 1000
 
+    @property
+    def lead_us(self) -> int:
+        """The wall clock minus the monotonic one in microseconds: the same until the wall clock is stepped."""
+        return (self.wall_ns - self.monotonic_ns) // 1000
+
     def stepped_since(self, earlier: "ClockPair") -> bool:
         """Whether the wall clock moved by more than 1 ms against the monotonic one since `earlier`."""
         drift = (self.wall_ns - earlier.wall_ns) - (self.monotonic_ns - earlier.monotonic_ns)

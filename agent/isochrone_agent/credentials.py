@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from isochrone_agent.errors import CredentialError
+from isochrone_agent.url import ascii_host, parse_url
 from isochrone_wire.model import Target
 
 _FIELDS = ("env", "file", "hosts")
@@ -34,28 +34,36 @@ class Credential:
 
     def may_go_to(self, target: Target) -> bool:
         """Whether the target's host is one this key is meant for."""
-        return urlsplit(target.base_url).hostname in self.hosts
+        return _host_of(target) in map(ascii_host, self.hosts)
 
     def read(self) -> str:
-        """The key itself. Raises `CredentialError` when it is not there."""
+        """The key itself. Raises `CredentialError` when it is not there, or is no key."""
         if self.env is not None:
             key = os.environ.get(self.env, "").strip()
             if not key:
                 raise CredentialError(f"the environment variable {self.env} is not set", hint=f"export {self.env}=…")
-            return key
+            return checked_key(key, f"the environment variable {self.env}")
         path = Path(self.file or "")
+        hint = f"put the key into {path}, readable by the agent's user only"
         try:
-            return path.read_text().strip()
+            return checked_key(path.read_text().strip(), f"the key file {path}")
         except OSError as error:
-            hint = f"put the key into {path}, readable by the agent's user only"
             raise CredentialError(f"the key file {path} cannot be read: {error.strerror}", hint=hint) from error
+        except UnicodeDecodeError as error:
+            raise CredentialError(f"the key file {path} does not hold text", hint=hint) from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Keyring:
-    """The keys of this agent by credential name; never shown."""
+    """The keys of this agent by credential name; never shown. Everybody holds the same one, so that all take up a
+    file that has changed.
+    """
 
     credentials: Mapping[str, Credential] = field(default_factory=dict)
+
+    def renew(self, newer: "Keyring") -> None:
+        """Hold what another holds."""
+        self.credentials = newer.credentials
 
     def key_for(self, target: Target) -> str | None:
         """The key that `target` needs, or `None` when it needs none.
@@ -70,10 +78,20 @@ class Keyring:
             hint = f"add a [{target.credential}] table to credentials.toml; known: {known}"
             raise CredentialError(f"{target.name} needs the credential {target.credential!r}, unknown here", hint=hint)
         if not credential.may_go_to(target):
-            host = urlsplit(target.base_url).hostname
+            host = _host_of(target)
             hint = f"if {host} may have this key, add it to hosts under [{credential.name}] in credentials.toml"
             raise CredentialError(f"{target.name} would send the credential {credential.name!r} to {host}", hint=hint)
         return credential.read()
+
+
+def checked_key(key: str, whence: str) -> str:
+    """`key`, if a header can carry it. Raises `CredentialError`, which says where it came from and not what it is."""
+    if not key:
+        raise CredentialError(f"{whence} is empty", hint="it should hold the key and nothing else")
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        wrong = "more than one line or word" if key.split() != [key] else "a character that no key has"
+        raise CredentialError(f"{whence} holds {wrong}", hint="it should hold the key and nothing else")
+    return key
 
 
 def load_keyring(path: Path | None) -> Keyring:
@@ -103,8 +121,24 @@ def _problems(name: str, table: object) -> list[str]:
         problems.append(f"[{name}] needs either env or file")
     hosts = table.get("hosts")
     if not (isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)):
-        problems.append(f"[{name}] needs hosts, a list of host names")
-    return problems
+        return [*problems, f"[{name}] needs hosts, a list of host names"]
+    return problems + [f"[{name}] has {host!r} among its hosts" for host in hosts if not _is_host(host)]
+
+
+def _host_of(target: Target) -> str:
+    """The host that a request would go to; of an address that is none, all of it, which is nobody's name."""
+    try:
+        return parse_url(target.base_url).host
+    except ValueError:
+        return target.base_url
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ascii_host(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _nearest(key: str) -> str:

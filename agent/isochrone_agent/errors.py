@@ -4,8 +4,11 @@ AgentError
 ├── SettingsError      the person who wrote the flag, variable or file must correct it
 ├── CredentialError    the operator must provide the key, or the plan names a host the key is not meant for
 ├── SpoolError         the operator must look at the disk or the folder
+│   └── SpoolDamaged   ... or nobody: what can be read is salvaged, and what cannot is counted
 ├── PlanRefused        whoever applied the plan must correct it; the agent runs on with the last good one
-└── CollectorRefused   the operator of the collector must act; retrying will not help
+├── JoinFailed         whoever joins must look at the token or the address, as the hint says
+│   └── NobodyThere    ... or wait until the collector answers (exit 3)
+└── CollectorRefused   the operators must act; nothing is pushed until then, and measuring goes on
 """
 
 
@@ -35,9 +38,23 @@ class SpoolError(AgentError):
     """The spool cannot be opened or written."""
 
 
+class SpoolDamaged(SpoolError):  # noqa: N818  # reads as what happened
+    """The spool's file does not hold what was written."""
+
+
 class PlanRefused(AgentError):  # noqa: N818  # reads as what happened
     """A plan names something this agent cannot do."""
 
 
 class CollectorRefused(AgentError):  # noqa: N818  # reads as what happened
-    """The collector will not take what this agent says, now or later."""
+    """The collector will not take what this agent says, or says what cannot be."""
+
+
+class JoinFailed(AgentError):  # noqa: N818  # reads as what happened
+    """A join token could not be traded for a credential."""
+
+
+class NobodyThere(JoinFailed):
+    """No collector answers where it should be."""
+
+    exit_code = 3

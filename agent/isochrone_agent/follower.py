@@ -4,61 +4,110 @@ import asyncio
 
 import grpc.aio
 import structlog
+from google.protobuf.message import DecodeError
 
 from isochrone_agent.credentials import Keyring
 from isochrone_agent.dialects import DIALECTS
-from isochrone_agent.errors import PlanRefused
+from isochrone_agent.errors import PlanRefused, SpoolError
 from isochrone_agent.keeper import Keeper
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.uplink import Collector
+from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Plan, Target
 
 ASK_FOR_PLAN_SECONDS = 2.0
+MAX_REASON_CHARS = 500
 
 log = structlog.get_logger()
 
 
 class PlanFollower:
-    """Gets the plan in force, keeps it for a start without a collector, and refuses one it cannot run."""
+    """Gets the plan in force, keeps it for a start without a collector, and refuses one it cannot run: then the plan
+    before it runs on.
+
+    `refused` is the version refused last and why, until a plan is taken up after it.
+    """
 
     def __init__(self, collector: Collector, keeper: Keeper, keyring: Keyring, rounds: Rounds) -> None:
         self._collector = collector
         self._keeper = keeper
         self._keyring = keyring
         self._rounds = rounds
-        self._refused_version: int | None = None
+        self.refused: tuple[int, str] | None = None
+        self._refused_plan: Plan | None = None
 
     async def obtain(self) -> None:
         """Take up the last good plan, if any, then ask the collector until it has answered with one."""
-        last = await self._keeper.last_plan()
-        if last is not None:
-            self._rounds.take_up(last)
-        while not await self._fetch():
+        await self._consider_kept()
+        while not (await self._fetch() or await self._reconsider()):
             await asyncio.sleep(ASK_FOR_PLAN_SECONDS)
 
     async def follow(self, version: int) -> int:
         """Fetch the plan if `version` is not the one running; returns the version that runs now."""
-        if version not in (0, self._rounds.plan_version, self._refused_version):
-            await self._fetch()
+        if self.refused and version == self.refused[0]:
+            await self._reconsider()
+        elif version not in (0, self._rounds.plan_version):
+            await self._fetch(version)
         return self._rounds.plan_version
 
-    async def _fetch(self) -> bool:
+    async def _consider_kept(self) -> None:
+        try:
+            kept = await self._keeper.last_plan()
+        except (SpoolError, CodecError, DecodeError) as error:
+            # The next plan that is fetched takes its place.
+            log.error("plan.unreadable", reason=str(error))  # noqa: TRY400  # no traceback
+            return
+        if kept is not None:
+            await self._consider(kept)
+
+    async def _fetch(self, version: int = 0) -> bool:
+        """Ask for the plan in force, which is `version` if that is known; whether any plan runs then."""
         try:
             plan = await self._collector.fetch_plan(self._rounds.plan_version or None)
         except grpc.aio.AioRpcError as error:
             log.warning("plan.unavailable", status=error.code().name, details=error.details())
             return False
-        if plan is None or plan.version == 0:
+        except (CodecError, DecodeError) as error:
+            self._refused_plan = None
+            hint = "upgrade this agent, or the collector"
+            self._refuse(version, PlanRefused(f"the plan cannot be understood: {error}", hint=hint))
             return bool(self._rounds.plan_version)
+        if plan is not None and plan.version:
+            await self._consider(plan)
+        return bool(self._rounds.plan_version)
+
+    async def _reconsider(self) -> bool:
+        """Look again at the plan refused last: the credentials may have changed. Whether any plan runs then."""
+        if self._refused_plan is not None:
+            await self._consider(self._refused_plan)
+        return bool(self._rounds.plan_version)
+
+    async def _consider(self, plan: Plan) -> None:
+        """Take the plan up, or refuse it: then the one before it runs on."""
         try:
             check_plan(plan, self._keyring)
         except PlanRefused as error:
-            self._refused_version = plan.version
-            log.error("plan.refused", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
-            return False
-        await self._keeper.keep_plan(plan)
+            self._refused_plan = plan
+            self._refuse(plan.version, error)
+            return
+        await self._keep(plan)
+        self.refused = self._refused_plan = None
         self._rounds.take_up(plan)
-        return True
+
+    async def _keep(self, plan: Plan) -> None:
+        try:
+            await self._keeper.keep_plan(plan)
+        except SpoolError as error:
+            # It runs all the same; only a start without a collector would miss it.
+            log.error("plan.not_kept", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+
+    def _refuse(self, version: int, error: PlanRefused) -> None:
+        # Of a plan that cannot be understood not even the version is known, unless a push was told it.
+        version = version or (self.refused[0] if self.refused else 0)
+        refused = (version, str(error)[:MAX_REASON_CHARS])
+        if refused != self.refused:
+            log.error("plan.refused", version=version, reason=str(error), hint=error.hint)
+        self.refused = refused
 
 
 def check_plan(plan: Plan, keyring: Keyring) -> None:

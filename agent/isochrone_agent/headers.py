@@ -6,7 +6,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from isochrone_agent.signals import Opened
-from isochrone_wire.model import SECOND_US, RateLimit
+from isochrone_wire.model import DAY_US, SECOND_US, RateLimit
 
 _MAX_CHARS = 120
 _UNIT_US = {"ms": 1_000, "us": 1, "µs": 1, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -14,8 +14,12 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h|d)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _SERVER_TIMING = re.compile(r"dur=(\d+(?:\.\d+)?)")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-debug-trace-id", "cf-ray")
-# A bare number from here on is an instant, not a wait: seconds since the epoch, then milliseconds.
-_EPOCH_S, _EPOCH_MS = 1e9, 1e12
+# A bare number from here on is an instant since the epoch, not a wait: in seconds, then in ever smaller units. (from,
+# microseconds in one)
+_EPOCHS = ((1e18, 1e-3), (1e15, 1.0), (1e12, 1e3), (1e9, 1e6))
+# Nobody asks to be left alone for longer, and nobody takes longer to answer; what says so is not believed.
+MAX_WAIT_US = 30 * DAY_US
+MAX_PROVIDER_US = DAY_US
 # Per field: the headers that carry it, in the order they are believed.
 _COUNTS = {
     "limit_requests": (
@@ -53,16 +57,17 @@ def read_headers(status: int, headers: Mapping[str, str], *, now_at: int) -> Ope
 
 def parse_wait_us(text: str, *, now_at: int) -> int | None:
     """How long to wait, in microseconds: `12ms`, `1m30s`, seconds as a number, an instant since the epoch in seconds or
-    milliseconds, RFC 3339 or an HTTP date. `None` for anything else; an instant that has passed is 0.
+    a thousandth, millionth or billionth of them, RFC 3339 or an HTTP date. `None` for anything else and for more than
+    30 days; an instant that has passed is 0.
     """
     text = text.strip()
     if _NUMBER.fullmatch(text):
-        return _number_us(float(text), now_at)
+        return _bounded(_number_us(float(text), now_at), MAX_WAIT_US)
     parts = _DURATION_PART.findall(text.lower())
     if parts and "".join(number + unit for number, unit in parts) == text.lower():
-        return round(sum(float(number) * _UNIT_US[unit] for number, unit in parts))
+        return _bounded(sum(float(number) * _UNIT_US[unit] for number, unit in parts), MAX_WAIT_US)
     instant = _instant(text)
-    return None if instant is None else max(0, round(instant.timestamp() * SECOND_US) - now_at)
+    return None if instant is None else _bounded(instant.timestamp() * SECOND_US - now_at, MAX_WAIT_US)
 
 
 def parse_count(text: str | None) -> int | None:
@@ -70,17 +75,23 @@ def parse_count(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"\d{1,15}", text.strip()) else None
 
 
-def _number_us(number: float, now_at: int) -> int:
-    if number >= _EPOCH_MS:
-        return max(0, round(number * 1000) - now_at)
-    return max(0, round(number * SECOND_US) - now_at) if number >= _EPOCH_S else round(number * SECOND_US)
+def _number_us(number: float, now_at: int) -> float:
+    for least, unit_us in _EPOCHS:
+        if number >= least:
+            return number * unit_us - now_at
+    return number * SECOND_US
+
+
+def _bounded(us: float, most_us: int) -> int | None:
+    """Whole microseconds, from 0; `None` for more than `most_us`, which infinity is too."""
+    return round(max(us, 0)) if us <= most_us else None
 
 
 def _instant(text: str) -> datetime | None:
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             instant = parse(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         return instant if instant.tzinfo else None
     return None
@@ -89,10 +100,10 @@ def _instant(text: str) -> datetime | None:
 def _provider_us(headers: Mapping[str, str]) -> int | None:
     for name in ("openai-processing-ms", "x-envoy-upstream-service-time"):
         if _NUMBER.fullmatch(headers.get(name, "")):
-            return round(float(headers[name]) * 1000)
+            return _bounded(float(headers[name]) * 1000, MAX_PROVIDER_US)
     # Several phases may be stated; the longest is the one that holds the others.
     stated = [float(duration) for duration in _SERVER_TIMING.findall(headers.get("server-timing", ""))]
-    return round(max(stated) * 1000) if stated else None
+    return _bounded(max(stated) * 1000, MAX_PROVIDER_US) if stated else None
 
 
 def _edge(headers: Mapping[str, str]) -> str | None:

@@ -10,22 +10,25 @@ The laws:
 5. A chunk is not a token. Tokens are the provider's count, or an estimate that says so.
 6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
    `buffered`, when there are fewer than 3 chunks or they all arrive within 50 ms.
+7. Where reasoning is told only in digest, its tokens are in no chunk: speed is that of the answer's tokens over the
+   answer's chunks, and undefined where the provider does not count the reasoning apart.
 
 Not proud of: when the provider does not say how many tokens the first chunk held (usage with every chunk says it), its
 share of the characters stands for its share of the tokens. With one token per chunk, the common case, that is exact.
 """
 
-from array import array
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from isochrone_agent import tally
 from isochrone_agent.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
-from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
+from isochrone_agent.tally import Strand, Thoughts
+from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200
+ALL_UNTOLD = "every token went into reasoning that is not told, and none was left for the answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class Connection:
     """The connection a probe used, as the shell saw it; times in microseconds.
 
     Phases are `None` where they did not take place. The round trips and retransmits are the kernel's. `loop_lag_us` is
-    the longest that arrived bytes waited for the event loop.
+    the longest that arrived bytes waited for the event loop, or without kernel stamps how late the loop was at worst.
     """
 
     dns_us: int | None = None
@@ -90,16 +93,19 @@ class Measurement:
         self.usage = Usage()
         self.sent_ns: int | None = None
         self.first_byte_ns: int | None = None
-        self.first_answer_ns: int | None = None
-        self.reasoned = False
-        self.chars = 0
-        self.first_chunk_chars = 0
-        self.first_chunk_tokens: int | None = None
-        self.chunk_ns = array("q")
+        self.told = Strand()
+        self.answer = Strand()
+        self.summarised = False
+        self.first_answer_tokens: int | None = None
         self._latest_ns = 0
 
     def __repr__(self) -> str:
         return f"<Measurement {self.state.value} chunks={len(self.chunk_ns)} finished={self.finished} {self.failed}>"
+
+    @property
+    def chunk_ns(self) -> Sequence[int]:
+        """The instants of all chunks that held text."""
+        return self.told.at_ns
 
     def observe(self, signal: Signal, at_ns: int) -> None:
         """Take note of `signal`, which the read at `at_ns` delivered. Raises `IllegalSignal`."""
@@ -123,25 +129,19 @@ class Measurement:
         self.receive(at_ns)
 
     def _note_reasoning(self, signal: Reasoning, at_ns: int) -> None:
-        self.reasoned = True
-        self._note_chunk(signal.chars, at_ns)
+        self.summarised = self.summarised or signal.summarised
+        if signal.chars:
+            self.told.add(signal.chars, at_ns)
 
     def _note_answer(self, signal: Answer, at_ns: int) -> None:
-        if self.first_answer_ns is None:
-            self.first_answer_ns = at_ns
-        self._note_chunk(signal.chars, at_ns)
-
-    def _note_chunk(self, chars: int, at_ns: int) -> None:
-        if not self.chunk_ns:
-            self.first_chunk_chars = chars
-        self.chars += chars
-        self.chunk_ns.append(at_ns)
+        self.told.add(signal.chars, at_ns)
+        self.answer.add(signal.chars, at_ns)
 
     def _note_usage(self, signal: Usage, _at_ns: int) -> None:
         known = {name: getattr(signal, name) for name in Usage.__slots__}
         before = {name: getattr(self.usage, name) for name in Usage.__slots__}
-        if len(self.chunk_ns) == 1 and not self.reasoned:
-            self.first_chunk_tokens = signal.output_tokens
+        if len(self.answer.at_ns) == 1 and signal.output_tokens is not None:
+            self.first_answer_tokens = signal.output_tokens - (signal.reasoning_tokens or 0)
         self.usage = Usage(**{name: before[name] if known[name] is None else known[name] for name in known})
 
     def _note_finished(self, _signal: Finished, _at_ns: int) -> None:
@@ -164,7 +164,7 @@ class Measurement:
         """The record of the probe as far as it came; instants `..._at` are in microseconds since the epoch."""
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
-        tokens = self._tokens()
+        tokens, paced_ns = self._tokens()
         gaps = tally.gaps_between(self.chunk_ns)
         return Sample(
             target_id=target_id,
@@ -177,9 +177,9 @@ class Measurement:
             tls_us=connection.tls_us,
             ttfb_us=self._since_sent_us(self.first_byte_ns),
             ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
-            ttfat_us=self._since_sent_us(self.first_answer_ns),
+            ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
             e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
-            tokens_per_second=tally.tokens_per_second(self.chunk_ns, tokens),
+            tokens_per_second=tally.tokens_per_second(paced_ns, tokens),
             chunk_gap_p50_us=gaps.p50_us,
             chunk_gap_p99_us=gaps.p99_us,
             chunk_gap_max_us=gaps.max_us,
@@ -190,7 +190,7 @@ class Measurement:
             cached_tokens=self.usage.cached_tokens,
             first_chunk_tokens=tokens.first_chunk,
             chunks=len(self.chunk_ns),
-            output_chars=self.chars,
+            output_chars=self.told.chars,
             token_source=tokens.source,
             rtt_us=connection.rtt_us,
             rtt_min_us=connection.rtt_min_us,
@@ -200,9 +200,9 @@ class Measurement:
             remote_address=connection.remote_address,
             edge=opened.edge,
             request_id=opened.request_id,
-            ratelimit=opened.ratelimit,
+            ratelimit=_ratelimit(opened, failure),
             cost_usd=tally.cost_usd(price, self.usage, tokens),
-            quality=quality | self._quality(tokens, connection),
+            quality=quality | self._quality(tokens, paced_ns, connection),
             http_status=opened.status or None,
             error=failure.error[:ERROR_CHARS] if failure else None,
             timeout_us=failure.timeout_us if failure else None,
@@ -212,32 +212,43 @@ class Measurement:
         if not self.finished:
             return Failed(outcome=Outcome.TRUNCATED, error="the stream ended without its terminal marker")
         if not self.chunk_ns:
-            return Failed(outcome=Outcome.GARBLED, error="the stream finished without a single token")
+            untold = self.summarised or self.usage.reasoning_tokens
+            error = ALL_UNTOLD if untold else "the stream finished without a single token"
+            return Failed(outcome=Outcome.GARBLED, error=error)
         return None
 
-    def _tokens(self) -> tally.Tokens:
-        return tally.count_tokens(
-            self.usage,
-            chunks=len(self.chunk_ns),
-            chars=self.chars,
-            first_chunk_chars=self.first_chunk_chars,
-            first_chunk_tokens=self.first_chunk_tokens,
-            reasoned=self.reasoned,
+    def _tokens(self) -> tuple[tally.Tokens, Sequence[int]]:
+        """The tokens, and the instants of the chunks whose pace is taken."""
+        thoughts = tally.thoughts_told(self.told, self.answer, self.usage, summarised=self.summarised)
+        paced = self.answer if thoughts is Thoughts.SUMMARISED else self.told
+        # What was counted up to the first answer says nothing of a first chunk of reasoning.
+        stated = None if thoughts is Thoughts.ALOUD else self.first_answer_tokens
+        tokens = tally.count_tokens(
+            self.usage, told=self.told, paced=paced, thoughts=thoughts, first_chunk_tokens=stated
         )
+        return tokens, paced.at_ns
 
     def _since_sent_us(self, at_ns: int | None) -> int | None:
         if at_ns is None or self.sent_ns is None:
             return None
         return max(0, round((at_ns - self.sent_ns) / 1000))
 
-    def _quality(self, tokens: tally.Tokens, connection: Connection) -> Quality:
+    def _quality(self, tokens: tally.Tokens, paced_ns: Sequence[int], connection: Connection) -> Quality:
         raised = {
-            Quality.BUFFERED: bool(self.chunk_ns) and not tally.speed_is_defined(self.chunk_ns),
+            Quality.BUFFERED: bool(self.chunk_ns) and not tally.speed_is_defined(paced_ns),
             Quality.CACHED: bool(self.usage.cached_tokens),
             Quality.ESTIMATED_TOKENS: tokens.source is TokenSource.ESTIMATED,
             Quality.REUSED: connection.reused,
         }
         return Quality(sum(flag for flag, up in raised.items() if up))
+
+
+def _ratelimit(opened: Opened, failure: Failed | None) -> RateLimit | None:
+    """What the headers say; how long to wait, when they do not, from the error itself."""
+    told = opened.ratelimit or RateLimit()
+    if failure is None or failure.retry_after_us is None or told.retry_after_us is not None:
+        return opened.ratelimit
+    return replace(told, retry_after_us=failure.retry_after_us)
 
 
 _NOTE: dict[type[Signal], Callable[[Measurement, Any, int], None]] = {

@@ -7,23 +7,29 @@ the spool fills; without a plan there is nothing to do but ask for one.
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine, Iterator
+from functools import partial
 
-import grpc.aio
 import structlog
 
-from isochrone_agent.credentials import load_keyring
-from isochrone_agent.errors import CollectorRefused
+from isochrone_agent.credentials import Keyring, load_keyring
+from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.follower import PlanFollower
 from isochrone_agent.keeper import Keeper
+from isochrone_agent.line import Line
+from isochrone_agent.meter import Meter
 from isochrone_agent.prober import Prober
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.settings import Settings
 from isochrone_agent.trust import tls_context
 from isochrone_agent.uplink import Collector, Uplink
-from isochrone_wire.habits import CLIENT_OPTIONS
+from isochrone_agent.vitals import Conditions
+from isochrone_agent.watch import Watched
+from isochrone_wire.scraping import scraped
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
+WATCH_SECONDS = 2.0
 
 log = structlog.get_logger()
 
@@ -31,22 +37,26 @@ log = structlog.get_logger()
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Measure until `stop` is set; then let probes in flight end, deliver what can be delivered, and return.
 
-    Raises `AgentError` when the spool cannot be opened or the collector refuses this agent.
+    Raises `AgentError` when the settings do not hold or the spool cannot be opened; a collector that refuses this agent
+    only stops the pushing.
     """
     keyring = load_keyring(settings.credentials)
     tls = tls_context(settings.ca_file)
     async with (
-        Keeper(settings.data_dir / "spool.sqlite3") as keeper,
-        grpc.aio.insecure_channel(str(settings.collector), options=CLIENT_OPTIONS) as channel,
+        _opened_spool(settings) as keeper,
+        Line(settings) as line,
+        contextlib.AsyncExitStack() as doors,
     ):
-        collector = Collector(channel=channel, vantage=settings.vantage)
+        meter = Meter(line.channel)
+        collector = Collector(channel=meter.channel if settings.metrics else line.channel, vantage=settings.vantage)
         prober = Prober(vantage=settings.vantage.name, tls=tls, dialling=settings.dialling)
         rounds = Rounds(prober, keeper, keyring, concurrency=settings.concurrency)
         plans = PlanFollower(collector, keeper, keyring, rounds)
-        uplink = Uplink(collector, keeper, on_plan_version=plans.follow)
+        uplink = Uplink(collector, keeper, on_plan_version=plans.follow, conditions=partial(_conditions, rounds, plans))
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
+        doors.enter_context(_scraped(settings, meter, rounds))
         try:
-            await _work_until(stop, plans, rounds, uplink)
+            await _work_until(stop, plans, rounds, uplink, _watch(settings, line, keyring, plans))
         finally:
             log.info("agent.stopping", in_flight=rounds.in_flight)
             await rounds.finish(GRACE_SECONDS)
@@ -54,15 +64,65 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             log.info("agent.stopped", spooled=(await keeper.depth()).waiting)
 
 
-async def _work_until(stop: asyncio.Event, plans: PlanFollower, rounds: Rounds, uplink: Uplink) -> None:
-    try:
-        async with asyncio.TaskGroup() as group:
-            working = [group.create_task(work) for work in (plans.obtain(), rounds.run(), uplink.run())]
-            await stop.wait()
-            for task in working:
-                task.cancel()
-    except* CollectorRefused as refused:
-        raise refused.exceptions[0] from None
+def _opened_spool(settings: Settings) -> Keeper:
+    path = settings.data_dir / "spool.sqlite3"
+    return Keeper(path, limit_bytes=settings.spool_limit_bytes, drain=settings.drain)
+
+
+def _conditions(rounds: Rounds, plans: PlanFollower) -> Conditions:
+    return Conditions(plan_version=rounds.plan_version, rounds_missed=rounds.missed, refused_plan=plans.refused)
+
+
+@contextlib.contextmanager
+def _scraped(settings: Settings, meter: Meter, rounds: Rounds) -> Iterator[None]:
+    """Metrics, if they are wanted; that nobody can read them is no reason not to measure."""
+    if settings.metrics is None:
+        yield
+        return
+    from isochrone_agent import metrics  # noqa: PLC0415  # brings a library that an agent without metrics need not carry
+
+    families = partial(
+        metrics.families,
+        settings.vantage,
+        vitals=lambda: meter.vitals,
+        probes=rounds.outcomes,
+        pushes=meter.pushes,
+        missed=lambda: rounds.missed,
+        spool=settings.data_dir / "spool.sqlite3",
+    )
+    with contextlib.ExitStack() as stack:
+        try:
+            address = stack.enter_context(scraped(settings.metrics, families))
+            log.info("metrics.started", listen=str(address))
+        except OSError as error:
+            log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
+        yield
+
+
+async def _watch(settings: Settings, line: Line, keyring: Keyring, plans: PlanFollower) -> None:
+    """Take up the identity and the credentials file when they change."""
+    keys = Watched([settings.credentials] if settings.credentials else [])
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        line.refresh()
+        if keys.changed():
+            try:
+                keyring.renew(load_keyring(settings.credentials))
+                # What a plan was refused for may be allowed now; the next push asks again.
+                plans.refused = None
+                log.info("credentials.renewed", known=sorted(keyring.credentials))
+            except CredentialError as error:
+                log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+
+
+async def _work_until(
+    stop: asyncio.Event, plans: PlanFollower, rounds: Rounds, uplink: Uplink, watching: Coroutine[None, None, None]
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        working = [group.create_task(work) for work in (plans.obtain(), rounds.run(), uplink.run(), watching)]
+        await stop.wait()
+        for task in working:
+            task.cancel()
     await rounds.finish(GRACE_SECONDS)
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, SpoolError):
         await asyncio.wait_for(uplink.drain(), DRAIN_SECONDS)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from isochrone_agent.burst import Burst
+from isochrone_agent.measurement import ALL_UNTOLD
 from isochrone_agent.sweep import Line
 from isochrone_wire.model import Outcome, Quality, Sample
 
@@ -25,6 +26,8 @@ _SENTENCES = {
     Outcome.TRUNCATED: "The stream broke off before its end.",
     Outcome.GARBLED: "What came was not the stream this dialect speaks; check --base-url (it mostly ends in /v1).",
 }
+_UNTOLD = "The model thought in silence until its limit was reached: raise --max-tokens, or pin a lower --effort."
+_NOT_FOUND = "The model or the address is not known there (404); check both: --base-url mostly ends in /v1."
 
 
 def heading() -> str:
@@ -52,12 +55,17 @@ def summary(samples: Sequence[Sample]) -> list[str]:
             f"first token after {ms(ttft)} ms ({ms(cold)} ms on a new connection), "
             f"{_rate(median(rates) if rates else None)} tokens/s: median of {len(succeeded)} of {len(samples)} runs"
         )
-    lines += [
-        _SENTENCES[outcome]
-        for outcome in Outcome
-        if any(s.outcome is outcome for s in samples) and outcome in _SENTENCES
-    ]
-    return lines
+    by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
+    return [*lines, *dict.fromkeys(filter(None, map(_sentence, by_outcome)))]
+
+
+def _sentence(sample: Sample) -> str:
+    """What it means that a run ended as it did; empty for a success."""
+    if sample.error == ALL_UNTOLD:
+        return _UNTOLD
+    if sample.http_status == 404:  # noqa: PLR2004  # Not Found
+        return _NOT_FOUND
+    return _SENTENCES.get(sample.outcome, "")
 
 
 def conclusion(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> list[str]:

@@ -5,8 +5,10 @@ Every check is a sentence with a verdict; none raises.
 
 import asyncio
 import socket
+import sqlite3
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,12 +16,13 @@ from pathlib import Path
 import grpc.aio
 
 from isochrone_agent.errors import AgentError
+from isochrone_agent.line import open_once
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool import Spool
+from isochrone_agent.spoolfile import connect_read_only
 from isochrone_agent.stamps import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_agent.uplink import Collector
-from isochrone_wire.habits import CLIENT_OPTIONS
-from isochrone_wire.model import Plan
+from isochrone_wire.model import Plan, Spend
 
 _REACH_SECONDS = 5.0
 _CLOCK_READS = 1000
@@ -72,9 +75,24 @@ def check_spool(settings: Settings) -> Finding:
     return Finding(subject="spool", verdict="ok", sentence=f"{settings.data_dir} takes a new spool in {took_ms:.0f} ms")
 
 
+def spend_on_disk(settings: Settings, day_at: int) -> tuple[Spend, ...]:
+    """What the spool says was spent in the day (UTC) that began at `day_at`; nothing where it cannot be read."""
+    query = "select provider, day_at, usd, tokens, requests from spend where day_at = ? order by provider"
+    try:
+        # An agent may be running on it.
+        with closing(connect_read_only(settings.data_dir / "spool.sqlite3")) as db:
+            rows = db.execute(query, (day_at,)).fetchall()
+    except sqlite3.Error:
+        return ()
+    return tuple(
+        Spend(provider=name, day_at=day, usd=usd, tokens=tokens, requests=requests)
+        for name, day, usd, tokens, requests in rows
+    )
+
+
 async def check_collector(settings: Settings) -> tuple[Finding, Plan | None]:
     """Whether the collector answers, and the plan it has."""
-    async with grpc.aio.insecure_channel(str(settings.collector), options=CLIENT_OPTIONS) as channel:
+    async with open_once(settings) as channel:
         try:
             async with asyncio.timeout(_REACH_SECONDS):
                 plan = await Collector(channel=channel, vantage=settings.vantage).fetch_plan(None)

@@ -1,6 +1,7 @@
 """What `isochrone-agent run` needs to know. Flags come first, then `ISOCHRONE_*` variables, then the settings file."""
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,14 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SettingsError
+from isochrone_agent.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_agent.transport import ANYWHERE, Dialling
-from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
+from isochrone_wire import passport, scraping
+from isochrone_wire.address import Address, parse_address
 from isochrone_wire.model import Vantage
+from isochrone_wire.operations import Role
+from isochrone_wire.passport import Passport
+
+METRICS_PORT = 4691
+
+_SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything `run` is told. `concurrency` bounds the probes in flight, because contention falsifies latency."""
+    """Everything `run` is told. `concurrency` bounds the probes in flight, because contention falsifies latency.
+    Without a `passport` the collector is one of this machine, in plain text.
+    """
 
     vantage: Vantage
     collector: Address
@@ -25,29 +36,38 @@ class Settings:
     dialling: Dialling = ANYWHERE
     concurrency: int = 8
     ca_file: Path | None = None
+    metrics: Address | None = None
+    passport: Passport | None = None
+    spool_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    drain: Drain = Drain.NEWEST
+
+    @property
+    def identity(self) -> Path:
+        """Where joining wrote, or would have written, who this agent is."""
+        return self.data_dir / passport.FILE_NAME
 
 
 def gather_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     """One set of settings out of flags and variables (`options`) and a settings file. Raises `SettingsError`."""
     filed = read_settings_file(path, options) if path else {}
     told = filed | {name: value for name, value in options.items() if value not in (None, (), "any")}
-    missing = [name for name in ("vantage", "region") if not told.get(name)]
-    if missing:
-        flags = " and ".join(f"--{name}" for name in missing)
-        raise SettingsError(
-            f"{flags} must be said", hint="isochrone-agent run --vantage sg-1 --region ap-southeast-1 …"
-        )
+    data_dir = Path(told.get("data_dir") or default_data_dir(told.get("vantage")))
+    joined = read_passport(data_dir / passport.FILE_NAME)
     family = str(told.get("family", "any"))
     return Settings(
-        vantage=Vantage(name=str(told["vantage"]), region=str(told["region"])),
-        collector=checked_collector(str(told.get("collector", f"127.0.0.1:{DEFAULT_PORT}"))),
-        data_dir=Path(told.get("data_dir") or _default_data_dir(str(told["vantage"]))),
+        vantage=_vantage(told, joined, data_dir),
+        collector=checked_collector(told.get("collector"), joined),
+        data_dir=data_dir,
+        passport=joined,
         credentials=Path(told["credentials"]) if told.get("credentials") else None,
         dialling=Dialling(
             family=0 if family == "any" else int(family), connect_to=parse_connect_to(told.get("connect_to", ()))
         ),
         concurrency=int(told.get("concurrency", 8)),
         ca_file=Path(told["ca_file"]) if told.get("ca_file") else None,
+        metrics=_metrics_address(str(told.get("metrics_listen", "off"))),
+        spool_limit_bytes=parse_size(str(told.get("spool_limit", DEFAULT_LIMIT_BYTES))),
+        drain=_drain(str(told.get("drain", Drain.NEWEST))),
     )
 
 
@@ -74,21 +94,79 @@ def parse_connect_to(texts: Iterable[str]) -> Mapping[tuple[str, int], tuple[str
     return dict(_connect_to(text) for text in texts)
 
 
-def checked_collector(text: str) -> Address:
-    """The collector's address; only this machine may be spoken to in plain text. Raises `SettingsError`."""
+def parse_size(text: str) -> int:
+    """`100MB`, `2GB` or plain bytes, in bytes, at least 1 MB. Raises `SettingsError`."""
+    found = re.fullmatch(r"(\d+)\s*([kKMG]?)B?", text.strip())
+    size = int(found[1]) * _SIZES[found[2].upper()] if found else 0
+    if size < _SIZES["M"]:
+        raise SettingsError(f"{text!r} is no size of at least 1 MB", hint="for example --spool-limit 100MB")
+    return size
+
+
+def checked_collector(text: str | None, joined: Passport | None) -> Address:
+    """The collector's address; without a passport only this machine may be spoken to. Raises `SettingsError`."""
     try:
-        address = parse_address(text)
+        address, _ = passport.heading_for(parse_address(text) if text else None, given=joined, own=None)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent run --collector 127.0.0.1:4600 …") from error
-    if not address.is_loopback:
-        hint = "reach a collector on another machine through a tunnel (ssh -L 4600:127.0.0.1:4600 …) for now"
+    if joined is None and not address.is_loopback:
+        hint = f"join first: isochrone-agent join {address} --token …, with a token of isochrone-collector vantage add"
         raise SettingsError(f"{address} is another machine, and plain text is only spoken on loopback", hint=hint)
     return address
 
 
-def _default_data_dir(vantage: str) -> Path:
+def read_passport(path: Path) -> Passport | None:
+    """What joining wrote, if it was an agent that joined. Raises `SettingsError`."""
+    try:
+        joined = passport.read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        hint = "run the agent as the user who joined"
+        raise SettingsError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except ValueError as error:
+        raise SettingsError(str(error), hint="join again: isochrone-agent join") from error
+    if joined.role is not Role.VANTAGE or joined.region is None:
+        hint = "join with a token of isochrone-collector vantage add"
+        raise SettingsError(f"{path} is a {joined.role.value}'s, not a vantage's", hint=hint)
+    return joined
+
+
+def default_data_dir(vantage: str | None) -> Path:
+    """Where an agent keeps what it has, unless told: a folder of the vantage's name, or `default` for the one agent
+    of a machine that was not given a name.
+    """
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "isochrone" / "agent" / vantage
+    return Path(home) / "isochrone" / "agent" / (vantage or "default")
+
+
+def _metrics_address(text: str) -> Address | None:
+    try:
+        return scraping.parse_listen(text, default_port=METRICS_PORT)
+    except ValueError as error:
+        raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
+
+
+def _vantage(told: Mapping[str, Any], joined: Passport | None, data_dir: Path) -> Vantage:
+    known = {"vantage": joined.name, "region": joined.region} if joined else {}
+    both = {name: str(told.get(name) or known.get(name) or "") for name in ("vantage", "region")}
+    missing = " and ".join(f"--{name}" for name, value in both.items() if not value)
+    if missing:
+        hint = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 …, or isochrone-agent join first"
+        raise SettingsError(f"{missing} must be said", hint=hint)
+    differing = " and ".join(f"--{name} {both[name]}" for name, value in known.items() if value != both[name])
+    if differing:
+        hint = "leave it out, or take another --data-dir"
+        raise SettingsError(
+            f"{data_dir} is of vantage {known['vantage']} in {known['region']}, not {differing}", hint=hint
+        )
+    return Vantage(name=both["vantage"], region=both["region"])
+
+
+def _drain(text: str) -> Drain:
+    if text not in set(Drain):
+        raise SettingsError(f"{text!r} is no order to drain in", hint="drain is newest or oldest")
+    return Drain(text)
 
 
 def _unknown(key: str, text: str, known: list[str]) -> str:

@@ -23,9 +23,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of reasoning said aloud, `chars` characters long."""
+    """A piece of reasoning said aloud, `chars` characters long; 0 when the stream says no more than that there is some.
+
+    `summarised` when what is said is not the reasoning but a digest of it: the tokens the provider counts as reasoning
+    are not in the chunks.
+    """
 
     chars: int
+    summarised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The probe cannot succeed any more. `timeout_us` is the limit it ran into, if that is why."""
+    """The probe cannot succeed any more. `timeout_us` is the limit it ran into, if that is why; `retry_after_us` how
+    long to wait, where the error itself says so.
+    """
 
     outcome: Outcome
     error: str
     timeout_us: int | None = None
+    retry_after_us: int | None = None
 
 
 Signal = Sent | Opened | Reasoning | Answer | Usage | Finished | Failed

@@ -3,184 +3,422 @@
 The laws:
 
 1. A sample counts as recorded when its insert is committed and fsynced (WAL, synchronous=FULL).
-2. Sealing gives the next sequence number to the oldest unsealed samples in one transaction. A sealed batch never
-   changes, so that a retry carries the same samples under the same number.
-3. A batch is deleted only when the collector has acknowledged it.
-4. The epoch is random and made with the spool: another spool of the same vantage never reuses a number.
+2. Sealing gives the next number to the oldest unsealed samples in one transaction. A sealed batch never changes, so
+   that a retry carries the same samples under the same number.
+3. A batch is forgotten only when the collector has acknowledged it, when it was split into batches under new numbers,
+   or when the size limit takes it, counted. A number that was given up is never used again.
+4. The epoch is random and made with the file: another spool of the same vantage never reuses a number.
+5. At every instant finished = stored + spooled + dropped by reason (`account`), because every change of one of them
+   is a transaction that changes the other.
 
-Every method blocks; the runner calls them in one thread of their own, in order.
+Where the disk is full, a reserve is given up, and then the oldest batch; where even that cannot be written, what is
+lost is counted in memory and written with whatever can be written next. Where the file is damaged, it is salvaged
+(`isochrone_agent.salvage`) and the change is made in the new one.
+
+Every method blocks; the keeper calls them in one thread of their own, in order.
 """
 
-import secrets
 import sqlite3
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from isochrone_agent.errors import SpoolError
+import structlog
+
+from isochrone_agent import salvage, spending, spoolfile
+from isochrone_agent.depth import Depth, read_depth, with_unwritten
+from isochrone_agent.errors import SpoolDamaged, SpoolError
+from isochrone_agent.padlock import Padlock
+from isochrone_agent.reserve import Reserve
+from isochrone_agent.spoolfile import MAX_BATCH_BYTES, MAX_BATCH_SAMPLES, PAGE_BYTES, SealedBatch, Transaction
 from isochrone_wire import codec
-from isochrone_wire.model import Plan, Sample
-from isochrone_wire.v1 import plan_pb2, sample_pb2
+from isochrone_wire.conservation import Account
+from isochrone_wire.model import Plan, Sample, Spend
+from isochrone_wire.v1 import plan_pb2
 
-MAX_BATCH_BYTES = 1 << 20
-MAX_BATCH_SAMPLES = 500
-_SCHEMA = """
-create table if not exists spool (
-    epoch integer not null, next_seq integer not null, recorded integer not null default 0
-);
-create table if not exists waiting (
-    id integer primary key, recorded_at integer not null, seq integer, size integer not null, body blob not null
-);
-create index if not exists waiting_seq on waiting (seq, id);
-create table if not exists aside (
-    seq integer not null, reason text not null, size integer not null, body blob not null
-);
-create table if not exists plan (only_one integer primary key check (only_one = 1), body blob not null);
-"""
+DEFAULT_LIMIT_BYTES = 100_000_000
+FULL = "spool_full"
+DISK_FULL = "disk_full"
+DISK_FAILED = "disk_failed"
 
+# The write-ahead log and the reserve lie beside the file, and count.
+_BESIDE_BYTES = 5_000_000
+_SPARE_PAGES = 256
+_MOST_PAGES = 4_294_967_294
+# Less than half of the reserve; the rest is for the log.
+_TIGHT_PAGES = 200
+_SHRINK_PAGES = 64
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedBatch:
-    """Samples that travel together under one sequence number."""
+Result = TypeVar("Result")
 
-    epoch: int
-    seq: int
-    samples: tuple[Sample, ...]
+log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
-    """How many samples wait, since when (microseconds since the epoch, 0 for none), how many lie aside because the
-    collector would not take them, and how many were ever recorded.
-    """
+class Drain(StrEnum):
+    """What leaves first after an outage: the newest, with the backlog in every other batch, or the oldest."""
 
-    waiting: int
-    oldest_at: int
-    aside: int
-    recorded: int
+    NEWEST = "newest"
+    OLDEST = "oldest"
 
 
 class Spool:
-    """Samples waiting in one SQLite file, which is made when missing."""
+    """Samples waiting in one SQLite file of at most `limit_bytes`, which is made when missing, and salvaged when
+    damaged. Raises `SpoolError` when it cannot be opened, or is open elsewhere.
+    """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, drain: Drain = Drain.NEWEST) -> None:
+        self._path = path
+        self._pages = max(limit_bytes - min(_BESIDE_BYTES, limit_bytes // 4), 0) // PAGE_BYTES
+        self._drain = drain
+        self._newest_next = drain is Drain.NEWEST
+        self._leased: set[int] = set()
+        # Leased at some time, so that the collector may have them.
+        self._tried: set[int] = set()
+        self._unwritten: Counter[str] = Counter()
+        self._reserve = Reserve(path)
+        self._tight = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-            self._prepare()
+            self._padlock = Padlock(path)
+            try:
+                self._open_anyhow()
+                self._reserve.keep()
+            except BaseException:
+                self._padlock.release()
+                raise
         except (OSError, sqlite3.Error) as error:
-            hint = "check that the folder is on a local disk, writable, with space left; see --data-dir"
-            raise SpoolError(f"the spool {path} cannot be opened: {error}", hint=hint) from error
-        self.epoch: int = self._value("select epoch from spool")
+            raise _unusable(path, error) from error
 
-    def record(self, sample: Sample) -> None:
-        """Keep `sample`; on return it survives a crash. Raises `SpoolError`."""
+    def __repr__(self) -> str:
+        return f"<Spool {self._path} epoch={self.epoch}>"
+
+    def record(self, sample: Sample, provider: str | None = None) -> None:
+        """Keep `sample`, and with a `provider` what it cost there; on return both survive a crash.
+
+        Raises `SpoolError` when it could not be written. The sample is lost then, and counted.
+        """
         body = codec.encode(sample).SerializeToString()
+        recorded_at = time.time_ns() // 1000
+
+        def change() -> None:
+            self._insert(recorded_at, body)
+            if provider is not None:
+                spending.add(self._db, sample, provider)
+            self._keep_within_limit()
+
         try:
-            with self._transaction():
-                self._db.execute(
-                    "insert into waiting (recorded_at, size, body) values (?, ?, ?)",
-                    (time.time_ns() // 1000, len(body), body),
-                )
-                self._db.execute("update spool set recorded = recorded + 1")
-        except sqlite3.Error as error:
-            raise SpoolError(f"the spool cannot be written: {error}", hint="free some space on its disk") from error
+            self._change(change)
+        except (sqlite3.Error, OSError, SpoolDamaged) as error:
+            self._unwritten[DISK_FULL if _is_full(error) else DISK_FAILED] += 1
+            raise SpoolError(
+                f"the spool cannot be written: {error}", hint="free some space on its disk, or look whether it is gone"
+            ) from error
 
-    def next_batch(self) -> SealedBatch | None:
-        """The oldest sealed batch, sealing a new one when there is none; `None` when nothing waits."""
-        seq = self._value("select min(seq) from waiting") or self._seal()
-        if seq is None:
-            return None
-        rows = self._db.execute("select body from waiting where seq = ? order by id", (seq,)).fetchall()
-        samples = tuple(codec.decode(Sample, sample_pb2.Sample.FromString(body)) for (body,) in rows)
-        return SealedBatch(epoch=self.epoch, seq=seq, samples=samples)
+    def lease(self, *, seal: bool = True) -> SealedBatch | None:
+        """A sealed batch that nobody has leased, or `None`. With `seal` what waits may be sealed for it; without, only
+        when nothing else is there.
+        """
+        newest, self._newest_next = self._newest_next, self._drain is Drain.NEWEST and not self._newest_next
+        if seal and newest:
+            self._seal_waiting()
+        batch = self._unleased(newest=newest)
+        if batch is None and self._seal_waiting():
+            batch = self._unleased(newest=newest)
+        if batch is not None:
+            self._leased.add(batch.id)
+            self._tried.add(batch.id)
+        return batch
 
-    def acknowledge(self, seq: int) -> None:
-        """Forget the batch `seq`, which the collector has committed."""
-        with self._transaction():
-            self._db.execute("delete from waiting where seq = ?", (seq,))
+    def release(self, batch: SealedBatch) -> None:
+        """Let a leased batch be leased again: it was not delivered."""
+        self._leased.discard(batch.id)
 
-    def set_aside(self, seq: int, reason: str) -> None:
-        """Keep the batch `seq`, which the collector will never take, out of the way but on disk."""
-        with self._transaction():
-            self._db.execute(
-                "insert into aside select seq, ?, size, body from waiting where seq = ? order by id", (reason, seq)
-            )
-            self._db.execute("delete from waiting where seq = ?", (seq,))
+    def acknowledge(self, batch: SealedBatch, *, rejected: Mapping[str, int] | None = None) -> None:
+        """Forget a batch that the collector has committed, but for the samples it `rejected`, by reason: those count as
+        dropped.
+        """
+        reasons = dict(rejected or {})
+        stored = batch.samples - sum(reasons.values())
+
+        def change() -> None:
+            if self._forget(batch):
+                earlier = 0 if batch.epoch == self.epoch else stored
+                self._db.execute("update spool set stored = stored + ?, earlier = earlier + ?", (stored, earlier))
+                self._count_dropped(reasons)
+
+        self._change(change)
+        self._leased.discard(batch.id)
+        self._tried.discard(batch.id)
+        self._shrink()
+
+    def split(self, batch: SealedBatch, reason: str) -> None:
+        """Two batches under new numbers in the place of one that the collector would not take; a single sample goes
+        into quarantine. Only right when the collector has stored nothing of it.
+        """
+
+        def change() -> None:
+            if not self._forget(batch):
+                return
+            bodies = batch.bodies
+            if len(bodies) == 1:
+                row = (batch.id, batch.oldest_at, reason[:500], spoolfile.sample_checksum(bodies[0]), bodies[0])
+                self._db.execute("insert or replace into quarantine values (?, ?, ?, ?, ?)", row)
+                return
+            half = len(bodies) // 2
+            for offset, part in ((0, bodies[:half]), (half, bodies[half:])):
+                self._insert_sealed(number=batch.id + offset, oldest_at=batch.oldest_at, bodies=part)
+
+        self._change(change)
+        self._leased.discard(batch.id)
+        self._tried.discard(batch.id)
+
+    def retry_quarantine(self) -> int:
+        """Put what lies in quarantine back, each sample sealed by itself; how many there were."""
+
+        def change() -> int:
+            rows = self._db.execute("select id, recorded_at, checksum, body from quarantine order by id").fetchall()
+            for number, recorded_at, checksum, body in rows:
+                bodies = [spoolfile.read_sample(checksum, body)]
+                self._insert_sealed(number=number, oldest_at=recorded_at, bodies=bodies)
+            self._db.execute("delete from quarantine")
+            return len(rows)
+
+        return self._change(change)
 
     def depth(self) -> Depth:
-        """What waits, sealed or not."""
-        waiting, oldest_at = self._db.execute("select count(*), min(recorded_at) from waiting").fetchone()
-        return Depth(
-            waiting=waiting,
-            oldest_at=oldest_at or 0,
-            aside=self._value("select count(*) from aside"),
-            recorded=self._value("select recorded from spool"),
-        )
+        """What lies here, sealed or not, and the counters."""
+        return with_unwritten(read_depth(self._db), self._unwritten)
+
+    def account(self) -> Account:
+        """Where every sample is that was ever given to this spool. Holds at every instant."""
+        return self.depth().account
+
+    def spend(self, day_at: int) -> tuple[Spend, ...]:
+        """What the day (UTC) that began at `day_at` has cost so far, by provider."""
+        return spending.read(self._db, day_at)
 
     def keep_plan(self, plan: Plan) -> None:
         """Remember the plan, for a start without a collector."""
-        with self._transaction():
-            self._db.execute("insert or replace into plan values (1, ?)", (codec.encode(plan).SerializeToString(),))
+        body = codec.encode(plan).SerializeToString()
+        self._change(lambda: self._db.execute("insert or replace into plan values (1, ?)", (body,)))
 
     def last_plan(self) -> Plan | None:
         """The plan remembered last, if any."""
-        body = self._value("select body from plan")
+        body = spoolfile.value(self._db, "select body from plan")
         return codec.decode(Plan, plan_pb2.Plan.FromString(body)) if body else None
 
     def close(self) -> None:
         """Close the file; what is recorded stays."""
         self._db.close()
+        self._padlock.release()
 
-    def _prepare(self) -> None:
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = full")
-        self._db.executescript(_SCHEMA)
-        with self._transaction():
-            if self._value("select count(*) from spool") == 0:
-                self._db.execute("insert into spool (epoch, next_seq) values (?, 1)", (secrets.randbits(62) + 1,))
+    def _open_anyhow(self) -> None:
+        try:
+            self._open()
+        except sqlite3.OperationalError:
+            if not self._reserve.is_needed:
+                raise
+            self._reserve.give()
+            self._open()
 
-    def _seal(self) -> int | None:
-        with self._transaction():
-            rows = self._db.execute(
-                "select id, size from waiting where seq is null order by id limit ?", (MAX_BATCH_SAMPLES,)
-            ).fetchall()
-            last_id = _last_that_fits(rows)
-            if last_id is None:
-                return None
-            seq: int = self._value("select next_seq from spool")
-            self._db.execute("update waiting set seq = ? where seq is null and id <= ?", (seq, last_id))
-            self._db.execute("update spool set next_seq = ?", (seq + 1,))
-            return seq
+    def _open(self) -> None:
+        salvage.finish(self._path)
+        try:
+            self._db = spoolfile.connect(self._path)
+        except (sqlite3.DatabaseError, SpoolDamaged) as error:
+            if not salvage.is_damage(error):
+                raise
+            salvage.salvage(self._path, str(error))
+            self._db = spoolfile.connect(self._path)
+        self.epoch: int = spoolfile.value(self._db, "select epoch from spool")
 
-    def _transaction(self) -> "_Transaction":
-        return _Transaction(self._db)
+    def _change(self, change: Callable[[], Result]) -> Result:
+        """Make a change in a transaction, and again after a full disk or a damaged file has been seen to."""
+        try:
+            return self._attempt(change)
+        except (sqlite3.DatabaseError, SpoolDamaged) as error:
+            if salvage.is_damage(error):
+                self._renew(error)
+                return self._attempt(change)
+            if not _is_full(error):
+                raise
+            self._tighten()
 
-    def _value(self, query: str) -> Any:  # noqa: ANN401  # a column's value
-        row = self._db.execute(query).fetchone()
-        return row[0] if row else None
+        def at_a_price() -> Result:
+            self._drop_oldest(DISK_FULL)
+            return change()
+
+        try:
+            return self._attempt(change)
+        except sqlite3.DatabaseError as error:
+            if not _is_full(error):
+                raise
+            return self._attempt(at_a_price)
+
+    def _tighten(self) -> None:
+        """Make do with the pages there are and the place of the reserve: as long as the file does not outgrow them, the
+        log can be written into it and begun anew, and everything can be changed on a full disk.
+        """
+        self._reserve.give()
+        try:
+            self._db.execute("pragma wal_checkpoint(restart)").fetchall()
+            if not self._tight:
+                log.error("spool.disk_full", path=str(self._path))
+                self._tight = True
+                pages = spoolfile.value(self._db, "pragma page_count") + _TIGHT_PAGES
+                self._db.execute(f"pragma max_page_count = {pages}").fetchall()
+        except sqlite3.Error as error:
+            log.warning("spool.checkpoint_failed", reason=str(error))
+
+    def _relax(self) -> None:
+        if self._reserve.keep() and self._tight:
+            self._tight = False
+            self._db.execute(f"pragma max_page_count = {_MOST_PAGES}").fetchall()
+            log.info("spool.disk_has_room", path=str(self._path))
+
+    def _attempt(self, change: Callable[[], Result]) -> Result:
+        with Transaction(self._db):
+            self._book_unwritten()
+            result = change()
+        self._unwritten.clear()
+        self._relax()
+        return result
+
+    def _renew(self, error: Exception) -> None:
+        log.error("spool.damaged", path=str(self._path), reason=str(error))
+        self._db.close()
+        salvage.salvage(self._path, str(error))
+        self._open()
+
+    def _book_unwritten(self) -> None:
+        if self._unwritten:
+            self._db.execute("update spool set finished = finished + ?", (self._unwritten.total(),))
+            self._count_dropped(self._unwritten)
+
+    def _insert(self, recorded_at: int, body: bytes) -> None:
+        self._db.execute("update spool set finished = finished + 1, last_id = last_id + 1")
+        self._db.execute(
+            "insert into waiting select last_id, ?, ?, ? from spool",
+            (recorded_at, spoolfile.sample_checksum(body), body),
+        )
+        waiting, size = self._db.execute("select count(*), sum(length(body)) from waiting").fetchone()
+        if waiting >= MAX_BATCH_SAMPLES or size >= MAX_BATCH_BYTES:
+            self._seal()
+
+    def _seal_waiting(self) -> bool:
+        """Whether anything waited, and is sealed now."""
+        if spoolfile.value(self._db, "select 1 from waiting limit 1") is None:
+            return False
+        self._change(self._seal)
+        return True
+
+    def _seal(self) -> None:
+        rows = self._db.execute("select id, recorded_at, checksum, body from waiting order by id").fetchall()
+        if not rows:
+            return
+        bodies = [spoolfile.read_sample(checksum, body) for _, _, checksum, body in rows]
+        fitting = _how_many_fit(bodies)
+        first_id, oldest_at = rows[0][:2]
+        last_id = rows[fitting - 1][0]
+        # In this order, because the pages of the ones become the pages of the others.
+        self._db.execute("delete from waiting where id <= ?", (last_id,))
+        self._insert_sealed(number=first_id, oldest_at=oldest_at, bodies=bodies[:fitting])
+        self._db.execute("update spool set sealed_to = ?", (last_id,))
+
+    def _insert_sealed(self, *, number: int, oldest_at: int, bodies: list[bytes]) -> None:
+        batch = SealedBatch(
+            id=number,
+            epoch=self.epoch,
+            seq=spoolfile.value(self._db, "select next_seq from spool"),
+            samples=len(bodies),
+            oldest_at=oldest_at,
+            content=spoolfile.join_content(bodies),
+        )
+        spoolfile.insert_sealed(self._db, batch)
+        self._db.execute("update spool set next_seq = next_seq + 1")
+
+    def _unleased(self, *, newest: bool) -> SealedBatch | None:
+        leased = ",".join(map(str, self._leased))
+        query = f"select * from sealed where id not in ({leased}) order by id {'desc' if newest else 'asc'} limit 1"  # noqa: S608  # our own numbers
+        try:
+            row = self._db.execute(query).fetchone()
+            return spoolfile.read_sealed(row) if row else None
+        except (sqlite3.DatabaseError, SpoolDamaged) as error:
+            if not salvage.is_damage(error):
+                raise
+            self._renew(error)
+            row = self._db.execute(query).fetchone()
+            return spoolfile.read_sealed(row) if row else None
+
+    def _forget(self, batch: SealedBatch) -> bool:
+        """Whether it was still there."""
+        key = (batch.id, batch.epoch, batch.seq)
+        return self._db.execute("delete from sealed where id = ? and epoch = ? and seq = ?", key).rowcount == 1
+
+    def _count_dropped(self, reasons: Mapping[str, int]) -> None:
+        self._db.executemany(
+            "insert into dropped values (?, ?) on conflict (reason) do update set samples = samples + excluded.samples",
+            [(reason, samples) for reason, samples in reasons.items() if samples],
+        )
+
+    def _keep_within_limit(self) -> None:
+        while self._used_pages() > self._pages and self._drop_oldest(FULL):
+            pass
+
+    def _used_pages(self) -> int:
+        total: int = spoolfile.value(self._db, "pragma page_count")
+        free: int = spoolfile.value(self._db, "pragma freelist_count")
+        return total - free
+
+    def _drop_oldest(self, reason: str) -> bool:
+        """Give up the oldest batch that is not on its way, one that was never tried if there is any, else the older
+        half of what waits; whether there was any.
+        """
+        leased, tried = ",".join(map(str, self._leased)), ",".join(map(str, self._tried))
+        oldest = f"select id from sealed where id not in ({leased}) order by id in ({tried}), id limit 1"  # noqa: S608  # our own numbers
+        row = self._db.execute(f"delete from sealed where id = ({oldest}) returning samples").fetchall()  # noqa: S608  # as above
+        samples = row[0][0] if row else self._drop_waiting()
+        if samples:
+            self._count_dropped({reason: samples})
+            log.warning("samples.dropped", reason=reason, samples=samples)
+        return bool(samples)
+
+    def _drop_waiting(self) -> int:
+        """Never the newest: it is what is being recorded."""
+        rows = self._db.execute("select id from waiting order by id").fetchall()
+        given_up = rows[: len(rows) // 2]
+        if given_up:
+            self._db.execute("delete from waiting where id <= ?", given_up[-1])
+        return len(given_up)
+
+    def _shrink(self) -> None:
+        """Give pages back to the file system, a few at a time, so that no probe's sample waits for it."""
+        if spoolfile.value(self._db, "pragma freelist_count") > _SPARE_PAGES:
+            # As a script, because `execute` would stop after one page.
+            self._db.executescript(f"pragma incremental_vacuum({_SHRINK_PAGES})")
 
 
-class _Transaction:
-    """`begin immediate` … `commit`, or `rollback` when the block raises."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("begin immediate")
-
-    def __exit__(self, failed: type[BaseException] | None, *_rest: object) -> None:
-        self._db.execute("rollback" if failed else "commit")
+def _is_full(error: BaseException) -> bool:
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF == sqlite3.SQLITE_FULL
 
 
-def _last_that_fits(rows: list[tuple[int, int]]) -> int | None:
-    """The id of the last row that still fits into one batch; the first always does. Rows are (id, size in bytes)."""
-    total, last_id = 0, None
-    for row_id, size in rows:
-        total += size
-        if last_id is not None and total > MAX_BATCH_BYTES:
-            break
-        last_id = row_id
-    return last_id
+def _how_many_fit(bodies: list[bytes]) -> int:
+    """How many fit into one batch; the first always does."""
+    total = 0
+    for count, body in enumerate(bodies[:MAX_BATCH_SAMPLES]):
+        total += len(body)
+        if count and total > MAX_BATCH_BYTES:
+            return count
+    return min(len(bodies), MAX_BATCH_SAMPLES)
+
+
+def _unusable(path: Path, error: OSError | sqlite3.Error) -> SpoolError:
+    """The error of a spool that cannot be opened, as a sentence and what to do."""
+    hint = "check that the folder is on a local disk, writable, with space left; see --data-dir"
+    if _is_full(error) or getattr(error, "errno", None) == 28:  # noqa: PLR2004  # ENOSPC
+        return SpoolError(f"the spool {path} cannot be opened: its disk is full", hint="free some space on that disk")
+    return SpoolError(f"the spool {path} cannot be opened: {error}", hint=hint)

@@ -1,8 +1,10 @@
 """What the instants and counts of a stream amount to: tokens, pace and gaps."""
 
 import math
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from itertools import pairwise
 
 from isochrone_agent.signals import Usage
@@ -15,10 +17,35 @@ STALL_FLOOR_NS = 1_000_000_000
 STALL_FACTOR = 10
 
 
+class Thoughts(Enum):
+    """What became of the reasoning, if there was any: nothing of it was said, it was said as it went, or in digest."""
+
+    UNTOLD = "untold"
+    ALOUD = "aloud"
+    SUMMARISED = "summarised"
+
+
+@dataclass(slots=True)
+class Strand:
+    """Chunks of one kind as they came: their instants in nanoseconds, their characters, and those of the first."""
+
+    at_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    chars: int = 0
+    first_chars: int = 0
+
+    def add(self, chars: int, at_ns: int) -> None:
+        """Another chunk."""
+        if not self.at_ns:
+            self.first_chars = chars
+        self.chars += chars
+        self.at_ns.append(at_ns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """The tokens of one stream. `output` is the provider's count or, with `source` ESTIMATED, ours; `streamed` is what
-    came in chunks (hidden reasoning did not); `first_chunk` of those came in the first one.
+    came in the chunks whose pace is taken (hidden reasoning did not), `None` when that cannot be known; `first_chunk`
+    of those came in the first one.
     """
 
     output: int | None
@@ -27,34 +54,55 @@ class Tokens:
     source: TokenSource | None
 
 
+def thoughts_told(told: Strand, answer: Strand, usage: Usage, *, summarised: bool) -> Thoughts:
+    """What became of the reasoning. `summarised` is what the dialect knows of it."""
+    reasoning_chars = told.chars - answer.chars
+    # Gateways pass a digest on as if it were the reasoning, but tokens have more than a character each. Where that is
+    # wrong it does no harm: the answer by itself has a pace too.
+    if summarised or 0 < reasoning_chars < (usage.reasoning_tokens or 0):
+        return Thoughts.SUMMARISED
+    return Thoughts.ALOUD if reasoning_chars else Thoughts.UNTOLD
+
+
 def count_tokens(
-    usage: Usage,
-    *,
-    chunks: int,
-    chars: int,
-    first_chunk_chars: int,
-    reasoned: bool,
-    first_chunk_tokens: int | None = None,
+    usage: Usage, *, told: Strand, paced: Strand, thoughts: Thoughts, first_chunk_tokens: int | None = None
 ) -> Tokens:
-    """Usage first; else an estimate of one token per four characters, labelled so. `reasoned` says that reasoning was
-    said aloud, so that the provider's reasoning tokens are among the chunks; `first_chunk_tokens` is what the provider
-    counted up to and with the first chunk, if it did.
+    """Usage first; else an estimate of one token per four characters of what was `told`, labelled so. `paced` are the
+    chunks whose pace is taken; `first_chunk_tokens` is what the provider counted up to and with the first of them, if
+    it did.
     """
-    if usage.output_tokens is None:
-        if not chunks:
-            return Tokens(output=None, streamed=None, first_chunk=None, source=None)
-        output, source = math.ceil(chars / CHARS_PER_TOKEN), TokenSource.ESTIMATED
+    if usage.output_tokens is not None:
+        output, streamed, source = usage.output_tokens, _streamed(usage, thoughts), TokenSource.USAGE
+    elif told.at_ns:
+        output, streamed, source = _estimate(told.chars), _estimate(paced.chars), TokenSource.ESTIMATED
     else:
-        output, source = usage.output_tokens, TokenSource.USAGE
-    hidden = 0 if reasoned else usage.reasoning_tokens or 0
-    streamed = max(0, output - hidden)
-    if not chunks:
-        return Tokens(output=output, streamed=streamed, first_chunk=None, source=source)
+        return Tokens(output=None, streamed=None, first_chunk=None, source=None)
+    first_chunk = _first_chunk(streamed, paced, first_chunk_tokens)
+    return Tokens(output=output, streamed=streamed, first_chunk=first_chunk, source=source)
+
+
+def _estimate(chars: int) -> int:
+    return math.ceil(chars / CHARS_PER_TOKEN)
+
+
+def _streamed(usage: Usage, thoughts: Thoughts) -> int | None:
+    """How many of the provider's output tokens came in the chunks whose pace is taken."""
+    output, reasoning = usage.output_tokens or 0, usage.reasoning_tokens or 0
+    if thoughts is Thoughts.ALOUD:
+        return output
+    if thoughts is Thoughts.SUMMARISED and not reasoning:
+        # There was reasoning, and nobody says how much of the output it was.
+        return None
+    return max(0, output - reasoning)
+
+
+def _first_chunk(streamed: int | None, paced: Strand, stated: int | None) -> int | None:
+    chunks = len(paced.at_ns)
+    if streamed is None or not chunks:
+        return None
     # With one token per chunk this share is exactly one; see the confession at the head of measurement.py.
-    share = 1 if streamed == chunks else max(1, round(streamed * first_chunk_chars / max(chars, 1)))
-    if first_chunk_tokens and chunks > 1:
-        share = first_chunk_tokens
-    return Tokens(output=output, streamed=streamed, first_chunk=min(share, streamed), source=source)
+    share = 1 if streamed == chunks else max(1, round(streamed * paced.first_chars / max(paced.chars, 1)))
+    return min(stated if stated and chunks > 1 else share, streamed)
 
 
 def cost_usd(price: Price | None, usage: Usage, tokens: Tokens) -> float | None:

@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _TCP_INFO_BYTES = 192
 _COUNT = struct.Struct("@I")
@@ -17,6 +17,12 @@ class TcpInfo:
     rtt_us: int | None = None
     rtt_min_us: int | None = None
     retransmits: int | None = None
+
+    def since(self, earlier: "TcpInfo") -> "TcpInfo":
+        """These figures with only the retransmits after `earlier`: the kernel counts over a connection's whole life."""
+        if self.retransmits is None or earlier.retransmits is None:
+            return self
+        return replace(self, retransmits=max(0, self.retransmits - earlier.retransmits))
 
 
 NOTHING_KNOWN = TcpInfo()

@@ -21,20 +21,22 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any
 
 import httpcore
 
+from isochrone_agent.resolver import resolve
 from isochrone_agent.stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 from isochrone_agent.tap import Tap
-from isochrone_agent.tcpinfo import TcpInfo, read_tcp_info
+from isochrone_agent.tcpinfo import NOTHING_KNOWN, TcpInfo, read_tcp_info
 
 PATIENCE_SECONDS = 0.05
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 Address = tuple[str, int]
 
@@ -64,16 +66,20 @@ class Line:
         backend = StampingBackend(self, dialling)
         self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
 
-    def use(self) -> Tap:
-        """A new probe uses this line from now on; its tap."""
+    @contextmanager
+    def use(self) -> Iterator[Tap]:
+        """A probe uses this line for the length of the block; its tap, which in the end knows what the kernel knows of
+        the connection that the request went out on.
+        """
         self.tap = Tap()
         self.patient = False
-        return self.tap
-
-    def note_tcp_info(self) -> None:
-        """Have the tap keep what the kernel knows of the connection that its request went out on."""
-        if self.stream is not None and self.tap.sent_ns is not None:
-            self.tap.tcp_info = self.stream.tcp_info()
+        kept, before = self.stream, self.stream.tcp_info() if self.stream else NOTHING_KNOWN
+        try:
+            yield self.tap
+        finally:
+            used = self.stream if self.tap.sent_ns is not None else None
+            found = used.tcp_info() if used else NOTHING_KNOWN
+            self.tap.end(found.since(before) if used is kept else found)
 
     async def aclose(self) -> None:
         """Hang up."""
@@ -95,13 +101,17 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve, connect to the first address, or raise `httpcore.ConnectError` / `ConnectTimeout`."""
+        """Resolve, connect to the first address, or raise `httpcore.ConnectError` / `ConnectTimeout`.
+
+        `timeout` is for the whole connection: what is left of it is the handshake's.
+        """
         del local_address, socket_options  # never asked for by this agent
         host, port = self._dialling.connect_to.get((host, port), (host, port))
         try:
-            async with asyncio.timeout(timeout):
-                family, address = await self._resolve(host, port)
-                return await self._connect(family, address)
+            async with asyncio.timeout(timeout) as limit:
+                found = await resolve(host, port, family=_FAMILIES.get(self._dialling.family, socket.AF_UNSPEC))
+                self._line.tap.dns_us = found.dns_us
+                return await self._connect(found.family, found.address, limit.when())
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"connecting to {host} took longer than {timeout:g} s") from error
         except OSError as error:
@@ -115,21 +125,17 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         """Only httpcore's own retries sleep, and there are none."""
         await asyncio.sleep(seconds)
 
-    async def _resolve(self, host: str, port: int) -> tuple[int, Any]:
-        started_ns = time.monotonic_ns()
-        family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(self._dialling.family, socket.AF_UNSPEC)
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
-        if not _is_literal(host):
-            self._line.tap.dns_us = _since_us(started_ns)
-        return found[0][0], found[0][4]
-
-    async def _connect(self, family: int, address: Any) -> "StampingStream":  # noqa: ANN401  # a socket address
+    async def _connect(
+        self,
+        family: int,
+        address: Any,  # noqa: ANN401  # a socket address
+        connect_by: float | None,
+    ) -> "StampingStream":
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            enable_receive_stamps(sock)
+            stamped = enable_receive_stamps(sock)
             self._line.tap.remote_address = address[0]
             started_ns = time.monotonic_ns()
             await asyncio.get_running_loop().sock_connect(sock, address)
@@ -137,15 +143,19 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
             sock.close()
             raise
         self._line.tap.tcp_us = _since_us(started_ns)
-        self._line.stream = StampingStream(sock, self._line)
+        self._line.stream = StampingStream(sock, self._line, stamped=stamped, connect_by=connect_by)
         return self._line.stream
 
 
 class StampingStream(httpcore.AsyncNetworkStream):
-    """A TCP connection whose reads carry stamps."""
+    """A TCP connection whose reads carry stamps; the kernel's, if `stamped`. TLS must stand by `connect_by`, an instant
+    of the loop's clock, if at all.
+    """
 
-    def __init__(self, sock: socket.socket, line: Line) -> None:
+    def __init__(self, sock: socket.socket, line: Line, *, stamped: bool, connect_by: float | None = None) -> None:
         self._sock = sock
+        self._stamped = stamped
+        self._connect_by = connect_by
         self._line = line
         self._remote_address: str = sock.getpeername()[0]
         self._last_info = TcpInfo()
@@ -169,6 +179,8 @@ class StampingStream(httpcore.AsyncNetworkStream):
         if not buffer:  # the end of a message has no bytes, and no instant either
             return
         self._line.tap.sent(await self.send(buffer, timeout), self._remote_address)
+        if not self._stamped:
+            self._line.tap.watch_loop()
 
     async def send(self, buffer: bytes, timeout: float | None = None) -> int:  # noqa: ASYNC109  # as `write`
         """Write all of `buffer`; the instant, in monotonic nanoseconds, at which its last piece went to the kernel.
@@ -206,18 +218,22 @@ class StampingStream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
     ) -> httpcore.AsyncNetworkStream:
-        """Shake hands; raises `httpcore.ConnectError` with the reason the certificate was refused for."""
+        """Shake hands in what is left of the time to connect; raises `httpcore.ConnectError` with the reason, such as
+        what the certificate was refused for, or `ConnectTimeout`.
+        """
         stream = TlsStream(self, self._line, ssl_context, server_hostname)
         started_ns = time.monotonic_ns()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(self._connect_by):
                 await stream.shake_hands()
         except BaseException as error:
             await self.aclose()
             if isinstance(error, TimeoutError):
-                raise httpcore.ConnectTimeout(f"the TLS handshake took longer than {timeout:g} s") from error
+                raise httpcore.ConnectTimeout(f"not connected in {timeout:g} s: TLS was not through") from error
             if isinstance(error, ssl.SSLError):
                 raise httpcore.ConnectError(f"TLS: {_tls_reason(error)}") from error
+            if isinstance(error, httpcore.ReadError | httpcore.WriteError):
+                raise httpcore.ConnectError(f"TLS: {error}") from error
             raise
         self._line.tap.tls_us = _since_us(started_ns)
         return stream
@@ -233,7 +249,8 @@ class StampingStream(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
         """What httpcore asks of a stream before it is used again."""
-        return {"socket": self._sock, "is_readable": bool(self._arrived)}.get(info)
+        # A connection that broke while it was idle has nothing to read, and is as finished as one that was closed.
+        return {"socket": self._sock, "is_readable": bool(self._arrived) or self._broken is not None}.get(info)
 
     def tcp_info(self) -> TcpInfo:
         """The kernel's figures now, or the last ones of a connection that is closed."""
@@ -370,14 +387,6 @@ class TlsStream(httpcore.AsyncNetworkStream):
 def _tell(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _since_us(started_ns: int) -> int:

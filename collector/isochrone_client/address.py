@@ -1,25 +1,67 @@
-"""Which collectors may be asked, given that nothing is encrypted yet."""
+"""Which collector is asked, and as whom: what was said, what joining left, or this machine in plain text."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from isochrone_client.errors import AddressError
-from isochrone_wire.address import DEFAULT_PORT, parse_address
+from isochrone_wire import passport
+from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
+from isochrone_wire.passport import Passport
 
 DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
 
 
-def loopback_address(text: str) -> str:
-    """`host:port` of a collector on this machine; the port may be left out.
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """A collector's address, and the passport to show there; without one, plain text to this machine."""
 
-    Raises `AddressError` for what is no address, and for an address of another machine: without TLS nothing said to it
-    would be private or genuine.
+    address: Address
+    passport: Passport | None = None
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+
+def whom(collector: str | None, identity: Path | None = None, environment: Mapping[str, str] = os.environ) -> Whom:
+    """The collector at `HOST:PORT`, the port of which may be left out, with the passport in the file `identity`.
+
+    Without `identity` it is what `isochrone join` wrote, where that is of this address; without `collector` it is the
+    passport's. Raises `AddressError` for what is no address or no passport, and for another machine without one:
+    nothing said to it would be private or genuine.
     """
+    given = _read(identity) if identity else None
+    own = None if given else _own(environment)
     try:
-        address = parse_address(text)
+        address, who = passport.heading_for(parse_address(collector) if collector else None, given=given, own=own)
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example --collector {DEFAULT_COLLECTOR}") from error
-    if not address.is_loopback:
+    if who is None and not address.is_loopback:
         there = f"127.0.0.1:{address.port}"
         raise AddressError(
             f"{address} is not on this machine, and without TLS nothing said to it would be private or genuine",
-            hint=f"forward the port, `ssh -L {address.port}:{there} {address.host}`, and ask {there}",
+            hint=f"join it, `isochrone join {address} --token …`; or, where it speaks plain text, forward the port, "
+            f"`ssh -L {address.port}:{there} {address.host}`, and ask {there}",
         )
-    return str(address)
+    return Whom(address, who)
+
+
+def identity_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where `isochrone join` writes, unless told."""
+    base = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  # Path.home() raises
+    return Path(base) / "isochrone" / passport.FILE_NAME
+
+
+def _own(environment: Mapping[str, str]) -> Passport | None:
+    path = identity_file(environment)
+    return _read(path) if path.exists() else None
+
+
+def _read(path: Path) -> Passport:
+    try:
+        return passport.read(path)
+    except OSError as error:
+        raise AddressError(f"{path} cannot be read: {error.strerror}", hint="see --identity") from error
+    except ValueError as error:
+        raise AddressError(str(error), hint="`isochrone join` writes such a file") from error

@@ -33,6 +33,10 @@ COMMANDS: dict[str, Entry] = {
         "isochrone_client.commands.leaderboard:leaderboard",
         "Rank targets by median time to first token, per region.",
     ),
+    "regions": Entry(
+        "isochrone_client.commands.regions:regions",
+        "Show which vantages are online, their clocks, spools and plans.",
+    ),
     "targets": Entry("isochrone_client.commands.targets:targets", "List the targets that are being measured."),
     "samples": Entry(
         "isochrone_client.commands.samples:samples", "Show single probes, failed ones too, the newest last."
@@ -41,6 +45,7 @@ COMMANDS: dict[str, Entry] = {
         "isochrone_client.commands.coverage:coverage",
         "Show how many planned rounds left a sample, and with which outcomes.",
     ),
+    "join": Entry("isochrone_client.commands.join:join", "Trade a join token for access to a collector."),
     "demo": Entry(
         "isochrone_client.commands.demo:demo",
         "Run the whole system on this machine, in a simulated world, and show what it finds.",

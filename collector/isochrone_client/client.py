@@ -10,19 +10,29 @@ from typing import Self, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from isochrone_client.address import loopback_address
-from isochrone_client.errors import ClientError, CollectorError, RefusedError, SlowError, UnreachableError
+from isochrone_client.address import Whom, whom
+from isochrone_client.errors import (
+    AccessError,
+    AddressError,
+    ClientError,
+    CollectorError,
+    RefusedError,
+    SlowError,
+    UnreachableError,
+)
 from isochrone_wire.answers import (
     CoverageList,
     DifferentialList,
     Leaderboard,
     Metric,
     Selection,
+    SpendList,
     StoredSample,
     TargetList,
+    VantageList,
 )
+from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.codec import CodecError, decode, encode
-from isochrone_wire.habits import MAX_MESSAGE_BYTES
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.v1 import observatory_pb2 as messages
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryStub
@@ -31,7 +41,7 @@ CONNECT_TIMEOUT_US = 3 * SECOND_US
 ANSWER_TIMEOUT_US = 30 * SECOND_US
 _US_PER_MS = 1000
 
-_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES))
+_NO_PROXY = ("grpc.enable_http_proxy", 0)
 
 _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     grpc.StatusCode.INVALID_ARGUMENT: (RefusedError, "see --help for what can be asked"),
@@ -43,12 +53,16 @@ _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
         UnreachableError,
         "is it running? start one with `isochrone-collector serve`, or say where it is with --collector HOST:PORT",
     ),
+    grpc.StatusCode.UNAUTHENTICATED: (AccessError, "an operator lets you in: isochrone-collector access add"),
+    grpc.StatusCode.PERMISSION_DENIED: (AccessError, "an operator gives roles: isochrone-collector access add"),
     grpc.StatusCode.DEADLINE_EXCEEDED: (SlowError, "ask for a shorter --window, or wait longer with --timeout"),
     grpc.StatusCode.UNIMPLEMENTED: (CollectorError, "is it an Isochrone collector, and as new as this command?"),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (CollectorError, "ask for less: a shorter --window, fewer --target"),
 }
 # How gRPC begins when nobody was there; anything else is said by whoever was.
 _NOT_CONNECTED = "failed to connect"
+# How it tells that the certificate is not one that was to be believed.
+_NOT_BELIEVED = "CERTIFICATE_VERIFY_FAILED"
 _ELSE = (CollectorError, "its log says more")
 
 Request = TypeVar("Request", bound=Message)
@@ -57,7 +71,7 @@ Value = TypeVar("Value")
 
 
 class ObservatoryClient:
-    """A connection to the collector at `HOST:PORT` on this machine, made with the first question.
+    """A connection to a collector, made with the first question: at `HOST:PORT` on this machine, or where one joined.
 
     Every method waits at most `timeout_us` microseconds for the answer, and `connect_timeout_us` of them for the
     connection. All raise `RefusedError`, `UnreachableError`, `SlowError` or `CollectorError`; the constructor raises
@@ -65,13 +79,18 @@ class ObservatoryClient:
     """
 
     def __init__(
-        self, collector: str, *, timeout_us: int = ANSWER_TIMEOUT_US, connect_timeout_us: int = CONNECT_TIMEOUT_US
+        self,
+        collector: str | Whom,
+        *,
+        timeout_us: int = ANSWER_TIMEOUT_US,
+        connect_timeout_us: int = CONNECT_TIMEOUT_US,
     ) -> None:
-        self._address = loopback_address(collector)
+        where = whom(collector) if isinstance(collector, str) else collector
+        self._address = str(where)
         self._timeout_us = timeout_us
         # gRPC knows no connect timeout by name: an attempt may last as long as the shortest pause between two attempts.
         connecting = ("grpc.min_reconnect_backoff_ms", connect_timeout_us // _US_PER_MS)
-        self._channel = grpc.insecure_channel(self._address, options=(*_OPTIONS, connecting))
+        self._channel = _opened(where, (_NO_PROXY, connecting))
         self._stub = ObservatoryStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -116,6 +135,15 @@ class ObservatoryClient:
         request = messages.GetCoverageRequest(selection=encode(selection))
         return self._value(CoverageList, self._ask(self._stub.GetCoverage, request))
 
+    def list_vantages(self) -> VantageList:
+        """Every vantage the collector ever heard of, and how it is doing."""
+        return self._value(VantageList, self._ask(self._stub.ListVantages, messages.ListVantagesRequest()))
+
+    def get_spend(self, selection: Selection) -> SpendList:
+        """What each vantage of the selection has spent today (UTC), per provider; its window does not apply."""
+        request = messages.GetSpendRequest(selection=encode(selection))
+        return self._value(SpendList, self._ask(self._stub.GetSpend, request))
+
     # In quotes, because the class has parameters for a type checker only.
     def _ask(self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request) -> Response:
         try:
@@ -125,6 +153,9 @@ class ObservatoryClient:
 
     def _translated(self, error: grpc.RpcError) -> ClientError:
         call = cast(grpc.Call, error)  # what a call raises is that call
+        if _NOT_BELIEVED in (call.details() or ""):
+            sentence = f"the collector at {self._address} is not the one that was joined: its certificate is another"
+            return AccessError(sentence, hint="if its operator has changed the certificate, join again")
         kind, hint = _ERROR_OF.get(call.code(), _ELSE)
         return kind(_sentence(kind, self._address, call.details() or call.code().name.lower()), hint=hint)
 
@@ -138,8 +169,18 @@ class ObservatoryClient:
             ) from error
 
 
+def _opened(where: Whom, options: tuple[tuple[str, int], ...]) -> grpc.Channel:
+    who = where.passport
+    try:
+        if who is None:
+            return open_channel(where.address, PLAIN, more=options)
+        return open_channel(where.address, who.trust, who.credential, more=options)
+    except ValueError as error:
+        raise AddressError(str(error), hint="join the collector first: isochrone join") from error
+
+
 def _sentence(kind: type[ClientError], address: str, details: str) -> str:
-    if kind is RefusedError:
+    if kind in (RefusedError, AccessError):
         return details
     if kind is UnreachableError and details.startswith(_NOT_CONNECTED):
         return f"no collector answers at {address}: {details.rpartition(': ')[2]}"

@@ -2,7 +2,8 @@
 
     ClientError                1  base: a sentence, perhaps a hint, and the exit code of the command
     ├── WindowError            2  the reader: the time range cannot be read
-    ├── AddressError           2  the reader: the collector's address is malformed, or would need TLS
+    ├── AddressError           2  the reader: the collector's address is malformed, or takes joining first
+    ├── AccessError            1  the reader: they are not let in, any more or yet, or the collector is not theirs
     ├── RefusedError           2  the reader: the collector does not know the target, region or metric asked for
     ├── UnreachableError       3  whoever runs the collector: nothing answers there
     ├── InsufficientError      4  time, or whoever runs the agents: too few data to say anything
@@ -33,9 +34,13 @@ class WindowError(ClientError):
 
 
 class AddressError(ClientError):
-    """A collector address that is malformed or would need TLS. Act: the reader."""
+    """A collector address that is malformed or takes joining first. Act: the reader."""
 
     exit_code = 2
+
+
+class AccessError(ClientError):
+    """The reader is not let in, or what answers is not the collector they joined. Act: the reader, by joining."""
 
 
 class RefusedError(ClientError):

@@ -50,6 +50,14 @@ def interval(low: float | None, high: float | None, *, signed: bool = False) -> 
     return f"{number(low, signed=signed, decimals=decimals)} … {number(high, signed=signed, decimals=decimals)}"
 
 
+def interval_around(value: float | None, margin: float | None) -> str:
+    """`+1.20 ± 0.35` with the digits that the margin deserves; `UNKNOWN` when the value is not known."""
+    if value is None or margin is None:
+        return number(value, signed=True)
+    decimals = fitting_decimals(margin)
+    return f"{number(value, signed=True, decimals=decimals)} ± {number(margin, decimals=decimals)}"
+
+
 def milliseconds(us: float | None) -> float | None:
     """Microseconds as milliseconds; the unknown stays unknown."""
     return None if us is None else us * _MS_PER_US

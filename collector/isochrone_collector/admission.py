@@ -1,73 +1,55 @@
 """What may come in: every sample of a push is admitted, set aside as late, or rejected with a named reason.
 
+Nearly all samples are beyond suspicion, which `screening` finds out for a whole push at once; only a suspect is made a
+value and judged here, by name.
+
 The laws:
 
 1. fresh + late + rejected = samples pushed.
 2. A reason starts with its name, `out_of_bounds: ttft_us = -5 (0 to 86400000000)`, so that reasons can be counted.
 3. Whatever is admitted fits the columns it goes to: the database never has to refuse a row.
 
-A batch that is broken as a whole is a `BadRequest`; vitals that are nonsense are trimmed, because no sample should be
-lost over them.
+A batch that is broken as a whole is a `BadRequest`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from math import isfinite
 from operator import attrgetter
 
+import numpy as np
+
+from isochrone_collector import screening
+from isochrone_collector.bounds import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_NAME_CHARS, is_name
 from isochrone_collector.errors import BadRequest
+from isochrone_collector.sheet import COLUMN, Numbers, Sheet
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, RateLimit, Rejection, Sample, Vantage, Vitals
 
 MAX_SAMPLES = 10_000
-MAX_NAME_CHARS = 100
-# A clock this far off tells nothing about rounds; less is merely late.
-MAX_DISTANCE_US = 400 * DAY_US
 
-_MAX_COUNT = 2**31 - 1
-_MAX_INT64 = 2**63 - 1
-_MAX_DROP_REASONS = 50
-# The end of the year 9999, well inside what PostgreSQL's timestamptz holds.
-_MAX_INSTANT_AT = 253_402_300_799_000_000
-
-_MEASURED_FIELDS = {field.name for field in fields(Sample)}
-_DURATIONS = {name for name in _MEASURED_FIELDS if name.endswith("_us")}
-_COUNTS = (_MEASURED_FIELDS & {"chunks", "output_chars", "stalls", "retransmits", "quality"}) | {
-    name for name in _MEASURED_FIELDS if name.endswith("_tokens")
-}
-_NUMBERS: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(sorted(_DURATIONS), (0, DAY_US)),
-    **dict.fromkeys(sorted(_COUNTS), (0, _MAX_COUNT)),
-    "late_us": (-DAY_US, DAY_US),
-    "clock_offset_us": (-MAX_DISTANCE_US, MAX_DISTANCE_US),
-    "http_status": (100, 999),
-    "tokens_per_second": (0, 1e6),
-    "cost_usd": (0, 1e6),
-}
-_TEXTS: Mapping[str, int] = {"remote_address": 100, "edge": 200, "request_id": 200, "error": 500}
-_LIMITS: Mapping[str, tuple[float, float]] = {
-    "limit_requests": (0, _MAX_INT64),
-    "remaining_requests": (0, _MAX_INT64),
-    "reset_requests_us": (0, MAX_DISTANCE_US),
-    "limit_tokens": (0, _MAX_INT64),
-    "remaining_tokens": (0, _MAX_INT64),
-    "reset_tokens_us": (0, MAX_DISTANCE_US),
-    "retry_after_us": (0, MAX_DISTANCE_US),
-}
-_numbers = attrgetter(*_NUMBERS)
-_texts = attrgetter(*_TEXTS)
-_limits = attrgetter(*_LIMITS)
+_numbers = attrgetter(*BOUNDS)
+_texts = attrgetter(*LENGTHS)
+_limits = attrgetter(*LIMIT_BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A push as it arrived. A sample that this version cannot read is the sentence that says why."""
+    """A push as it arrived, at `received_at` of the collector's clock.
+
+    `sheet` lays its samples out in columns. `read` makes one of them, by its place, a value; or, when this version
+    cannot read it, the sentence that says why.
+    """
 
     vantage: Vantage
     epoch: int
     seq: int
-    samples: tuple[Sample | str, ...]
+    samples: int
+    sheet: Callable[[], Sheet]
+    read: Callable[[int], Sample | str]
     vitals: Vitals
+    received_at: int
 
     @property
     def is_heartbeat(self) -> bool:
@@ -77,11 +59,11 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """The samples of a parcel by where they go, each with its place in the parcel; late ones with the reason."""
+    """The samples of a parcel by where they go, as places in the parcel; late ones with the reason."""
 
-    fresh: tuple[tuple[int, Sample], ...] = ()
-    late: tuple[tuple[int, Sample, str], ...] = ()
-    rejections: tuple[Rejection, ...] = ()
+    fresh: Numbers
+    late: tuple[tuple[int, str], ...]
+    rejections: tuple[Rejection, ...]
 
 
 def check_parcel(parcel: Parcel) -> None:
@@ -92,9 +74,9 @@ def check_parcel(parcel: Parcel) -> None:
 
 
 def _parcel_faults(parcel: Parcel) -> Iterator[tuple[bool, str]]:
-    samples = len(parcel.samples)
-    yield not _is_name(parcel.vantage.name), f"vantage.name must be printable, 1 to {MAX_NAME_CHARS} characters"
-    yield not _is_name(parcel.vantage.region), f"vantage.region must be printable, 1 to {MAX_NAME_CHARS} characters"
+    samples = parcel.samples
+    yield not is_name(parcel.vantage.name), f"vantage.name must be printable, 1 to {MAX_NAME_CHARS} characters"
+    yield not is_name(parcel.vantage.region), f"vantage.region must be printable, 1 to {MAX_NAME_CHARS} characters"
     yield parcel.seq < 0, f"seq is {parcel.seq}; sealed batches count from 1, and 0 is a heartbeat"
     yield parcel.seq == 0 and samples > 0, f"seq 0 is a heartbeat, and this one carries {samples} samples"
     yield parcel.seq > 0 and samples == 0, f"batch {parcel.seq} carries no samples"
@@ -102,21 +84,29 @@ def _parcel_faults(parcel: Parcel) -> Iterator[tuple[bool, str]]:
     yield samples > MAX_SAMPLES, f"{samples} samples in one batch; at most {MAX_SAMPLES}, so split it"
 
 
-def admit(parcel: Parcel, *, now_at: int, known_targets: Collection[int], window: Window) -> Admitted:
-    """Judge every sample. `window` is the span of rounds that can be stored; `now_at` the collector's clock."""
-    fresh: list[tuple[int, Sample]] = []
-    late: list[tuple[int, Sample, str]] = []
-    rejections: list[Rejection] = []
-    for index, sample in enumerate(parcel.samples):
+def admit(parcel: Parcel, sheet: Sheet, *, known_targets: AbstractSet[int], window: Window) -> Admitted:
+    """Judge every sample of a parcel and its sheet. `window` is the span of rounds that can be stored."""
+    suspects = screening.suspects(sheet, now_at=parcel.received_at, known_targets=known_targets)
+    rejections = tuple(_rejections(parcel, np.flatnonzero(suspects).tolist(), known_targets))
+    welcome = np.ones(len(sheet), np.bool_)
+    welcome[[rejection.index for rejection in rejections]] = False
+    rounds = sheet.numbers[:, COLUMN["round_at"]]
+    on_time = (rounds >= window.from_at) & (rounds < window.until_at)
+    late = np.flatnonzero(welcome & ~on_time).tolist()
+    return Admitted(
+        fresh=np.flatnonzero(welcome & on_time),
+        late=tuple((index, why_late(int(rounds[index]), window) or "") for index in late),
+        rejections=rejections,
+    )
+
+
+def _rejections(parcel: Parcel, suspects: Iterable[int], known_targets: Collection[int]) -> Iterator[Rejection]:
+    for index in suspects:
+        sample = parcel.read(index)
         if isinstance(sample, str):
-            rejections.append(Rejection(index=index, reason=f"unreadable: {sample}"))
-        elif reason := why_rejected(sample, now_at=now_at, known_targets=known_targets):
-            rejections.append(Rejection(index=index, reason=reason))
-        elif reason := why_late(sample.round_at, window):
-            late.append((index, sample, reason))
-        else:
-            fresh.append((index, sample))
-    return Admitted(fresh=tuple(fresh), late=tuple(late), rejections=tuple(rejections))
+            yield Rejection(index=index, reason=f"unreadable: {sample}")
+        elif reason := why_rejected(sample, now_at=parcel.received_at, known_targets=known_targets):
+            yield Rejection(index=index, reason=reason)
 
 
 def why_rejected(sample: Sample, *, now_at: int, known_targets: Collection[int]) -> str | None:
@@ -126,7 +116,7 @@ def why_rejected(sample: Sample, *, now_at: int, known_targets: Collection[int])
     for field, instant in (("round_at", sample.round_at), ("dispatched_at", sample.dispatched_at)):
         if abs(instant - now_at) > MAX_DISTANCE_US:
             return f"absurd_time: {field} = {instant} is more than {MAX_DISTANCE_US // DAY_US} days from now"
-    return _bad_number(_NUMBERS, _numbers(sample)) or _bad_text(sample) or _bad_limit(sample.ratelimit)
+    return _bad_number(BOUNDS, _numbers(sample)) or _bad_text(sample) or _bad_limit(sample.ratelimit)
 
 
 def why_late(round_at: int, window: Window) -> str | None:
@@ -134,18 +124,6 @@ def why_late(round_at: int, window: Window) -> str | None:
     if round_at < window.from_at:
         return "too_old"
     return "in_the_future" if round_at >= window.until_at else None
-
-
-def trimmed(vitals: Vitals) -> Vitals:
-    """Vitals that fit their columns."""
-    return Vitals(
-        agent_version="".join(filter(str.isprintable, vitals.agent_version))[:MAX_NAME_CHARS],
-        plan_version=_count(vitals.plan_version),
-        spool_depth=_count(vitals.spool_depth),
-        spool_oldest_at=vitals.spool_oldest_at if 0 <= vitals.spool_oldest_at <= _MAX_INSTANT_AT else 0,
-        dropped={name: _count(n) for name, n in list(vitals.dropped.items())[:_MAX_DROP_REASONS] if _is_name(name)},
-        next_heartbeat_us=min(_count(vitals.next_heartbeat_us), MAX_DISTANCE_US),
-    )
 
 
 def _bad_number(bounds: Mapping[str, tuple[float, float]], values: Iterable[float | None]) -> str | None:
@@ -157,7 +135,7 @@ def _bad_number(bounds: Mapping[str, tuple[float, float]], values: Iterable[floa
 
 
 def _bad_text(sample: Sample) -> str | None:
-    for (field, longest), text in zip(_TEXTS.items(), _texts(sample), strict=True):
+    for (field, longest), text in zip(LENGTHS.items(), _texts(sample), strict=True):
         if text is not None and len(text) > longest:
             return f"too_long: {field} has {len(text)} characters, at most {longest}"
         if text is not None and "\0" in text:
@@ -166,12 +144,4 @@ def _bad_text(sample: Sample) -> str | None:
 
 
 def _bad_limit(ratelimit: RateLimit | None) -> str | None:
-    return _bad_number(_LIMITS, _limits(ratelimit)) if ratelimit else None
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= MAX_NAME_CHARS and text.isprintable()
-
-
-def _count(number: int) -> int:
-    return min(max(number, 0), _MAX_INT64)
+    return _bad_number(LIMIT_BOUNDS, _limits(ratelimit)) if ratelimit else None

@@ -4,9 +4,13 @@ from typing import IO
 
 import click
 
+from isochrone_collector.commands.access import access
 from isochrone_collector.commands.apply import apply
+from isochrone_collector.commands.doctor import doctor
 from isochrone_collector.commands.migrate import migrate
+from isochrone_collector.commands.plan import plan
 from isochrone_collector.commands.serve import serve
+from isochrone_collector.commands.vantage import vantage
 from isochrone_collector.errors import CollectorError
 
 
@@ -47,5 +51,5 @@ def main() -> None:
     """
 
 
-for _command in (serve, migrate, apply):
+for _command in (serve, migrate, vantage, access, apply, plan, doctor):
     main.add_command(_command)

@@ -6,7 +6,10 @@ A base install (what an agent needs) has this command too, but not the libraries
 import sys
 from importlib.util import find_spec
 
-_NEEDED = ("alembic", "grpc_health", "grpc_reflection", "numpy", "psycopg", "psycopg_pool", "pydantic", "scipy", "yaml")
+_NEEDED = (
+    *("alembic", "cryptography", "grpc_health", "grpc_reflection", "numpy", "psycopg", "psycopg_pool", "pydantic"),
+    *("scipy", "yaml"),
+)
 _EXIT_FAILED = 1
 
 

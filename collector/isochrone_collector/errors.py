@@ -9,7 +9,10 @@
     ├── RequestError             whoever asked
     │   ├── BadRequest           ... must ask differently; the same request never succeeds
     │   ├── UnknownName          ... named a target, region or metric that is not there
-    │   └── Conflict             ... must first settle what it claims, e.g. a vantage that changed its region
+    │   ├── Conflict             ... must first settle what it claims, e.g. a vantage that changed its region
+    │   ├── NotAdmitted          ... must say who it is, with a credential or a join token that is good
+    │   ├── Forbidden            ... may not do this as who it is
+    │   └── TooMany              ... must wait a moment: more asked at once than is taken
     ├── CollectorUnreachable     the operator: no collector answers where a command looked for it (exit 3)
     └── DatabaseUnavailable      nobody: try again, the database is away or asked for a retry
 
@@ -66,8 +69,31 @@ class Conflict(RequestError):  # noqa: N818  # named for the state
     """The request contradicts what is recorded. Act: the operator of the vantage that sent it."""
 
 
+class NotAdmitted(RequestError):  # noqa: N818  # named for what is wrong
+    """Nobody known: no credential or token, or one that is not good. Act: whoever asked, by joining."""
+
+
+class Forbidden(RequestError):  # noqa: N818  # named for the answer, as HTTP and gRPC do
+    """Somebody known who may not do this. Act: whoever asked, or the operator who gave the credential."""
+
+
+class TooMany(RequestError):  # noqa: N818  # named for what is wrong
+    """More of these at once than this collector looks at. Act: whoever asked, by waiting `delay_us` (microseconds)."""
+
+    def __init__(self, message: str, *, delay_us: int = 1_000_000) -> None:
+        super().__init__(message)
+        self.delay_us = delay_us
+
+
 class DatabaseUnavailable(CollectorError):  # noqa: N818  # a state that passes
-    """The database is away, restarting, or asked for a retry. Act: nobody; the same request again will do."""
+    """The database is away, restarting, or asked for a retry. Act: nobody; the same request again will do.
+
+    `at_once` when there is no need to wait: a transaction gave way to another, or only the connection was lost.
+    """
+
+    def __init__(self, message: str, *, at_once: bool = False) -> None:
+        super().__init__(message)
+        self.at_once = at_once
 
 
 class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the name the operator's message uses

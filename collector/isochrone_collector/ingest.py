@@ -1,20 +1,50 @@
 """A push, from the parcel to the receipt. The receipt leaves after the commit and never before."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+import numpy as np
 import structlog
 
-from isochrone_collector.admission import Admitted, Parcel, admit, check_parcel, trimmed
-from isochrone_collector.errors import BadRequest, Conflict
+from isochrone_collector.admission import Parcel, admit, check_parcel
+from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable
+from isochrone_collector.groups import BUSY_DELAY_US, Groups
 from isochrone_collector.plans import Plans
+from isochrone_collector.sheet import Sheet
 from isochrone_collector.store import batches, vantages
-from isochrone_collector.store.batches import SealedBatch
+from isochrone_collector.store.batches import MAX_ROWS_PER_COPY, SealedBatch
+from isochrone_collector.store.pgcopy import pack
 from isochrone_collector.store.pool import Database
-from isochrone_collector.store.rows import LedgerRow, Origin, sample_row
+from isochrone_collector.store.rows import LedgerRow, Origin
+from isochrone_collector.store.vantages import Sign
+from isochrone_collector.vitals import trimmed
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Receipt, Rejection, Vantage
 
+Made = TypeVar("Made")
+
 _log = structlog.get_logger()
+
+# A hundred megabytes of packed rows, and seconds of work for the database.
+_MAX_WAITING_ROWS = 200_000
+# Enough for what a commit costs to be little beside what its rows cost.
+_WORTH_ROWS = 2_000
+_ATTEMPTS = 3
+# Pushes of an agent that keeps up. They go past the backlogs of others: not in line with them for a commit, and not
+# worth a way to another thread.
+_SMALL_SAMPLES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Push:
+    """What one push leaves in the database: a sign of life, and unless it is a heartbeat a batch."""
+
+    sign: Sign
+    batch: SealedBatch | None
 
 
 class Ingest:
@@ -26,13 +56,25 @@ class Ingest:
         self._plans = plans
         self._clock = clock
         self._regions: dict[str, str] = {}
+        self._large: Groups[_Push, LedgerRow | None] = Groups(
+            self._commit,
+            group_rows=MAX_ROWS_PER_COPY,
+            waiting_rows=_MAX_WAITING_ROWS,
+            worth_rows=_WORTH_ROWS,
+        )
+        self._small: Groups[_Push, LedgerRow | None] = Groups(
+            self._commit, group_rows=MAX_ROWS_PER_COPY, waiting_rows=_MAX_WAITING_ROWS
+        )
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="packing")
 
     async def push(self, parcel: Parcel) -> Receipt:
-        """Store a parcel once, however often it comes. Raises `BadRequest`, `Conflict` and `DatabaseUnavailable`."""
-        received_at = self._clock()
+        """Store a parcel once, however often it comes.
+
+        Raises `BadRequest`, `Conflict`, `TooMany` and `DatabaseUnavailable`.
+        """
         check_parcel(parcel)
-        await self._recognise(parcel.vantage, received_at)
-        receipt = await (self._heartbeat if parcel.is_heartbeat else self._batch)(parcel, received_at)
+        await self._recognise(parcel.vantage, parcel.received_at)
+        receipt = await (self._heartbeat if parcel.is_heartbeat else self._batch)(parcel)
         _log.info(
             "batch.ingested",
             vantage=parcel.vantage.name,
@@ -41,7 +83,7 @@ class Ingest:
             duplicate=receipt.duplicate,
             rejected=receipt.rejected,
             reasons=sorted({rejection.reason.partition(":")[0] for rejection in receipt.rejections}),
-            took_us=self._clock() - received_at,
+            took_us=receipt.server_at - parcel.received_at,
         )
         return receipt
 
@@ -56,39 +98,86 @@ class Ingest:
                 "a vantage keeps its region, so give the agent another name"
             )
 
-    async def _heartbeat(self, parcel: Parcel, received_at: int) -> Receipt:
-        async with self._database.connection() as connection:
-            await vantages.note_vitals(connection, parcel.vantage, trimmed(parcel.vitals), seen_at=received_at)
-        return self._receipt()
+    async def _heartbeat(self, parcel: Parcel) -> Receipt:
+        if self._small.is_full:
+            # It may be late with the next one; how the agent is matters less than samples that wait.
+            return self._receipt(parcel, delay_us=BUSY_DELAY_US)
+        await self._small.submit(_Push(sign=_sign(parcel), batch=None), rows=0)
+        return self._receipt(parcel)
 
-    async def _batch(self, parcel: Parcel, received_at: int) -> Receipt:
-        admitted = await self._admit(parcel, received_at)
-        batch = _seal(parcel, admitted, received_at)
-        async with self._database.transaction() as connection:
-            earlier = await batches.store(connection, batch)
-            await vantages.note_vitals(connection, parcel.vantage, trimmed(parcel.vitals), seen_at=received_at)
+    async def _batch(self, parcel: Parcel) -> Receipt:
+        groups = self._small if parcel.samples <= _SMALL_SAMPLES else self._large
+        with groups.coming(parcel.samples):
+            sheet = await self._work(parcel, parcel.sheet)
+            if not sheet.targets() <= self._plans.known_targets:
+                # Another collector may have applied the plan that names them.
+                await self._plans.refresh()
+            batch = await self._work(parcel, partial(self._seal, parcel, sheet))
+        earlier = await groups.submit(_Push(sign=_sign(parcel), batch=batch), rows=batch.stored)
         if earlier is not None:
             return self._repeated(parcel, earlier)
-        return self._receipt(stored=len(batch.rows) + len(batch.late_rows), rejections=admitted.rejections)
+        return self._receipt(parcel, stored=batch.stored, rejections=_rejections(batch.rejections))
 
-    async def _admit(self, parcel: Parcel, received_at: int) -> Admitted:
-        named = {sample.target_id for sample in parcel.samples if not isinstance(sample, str)}
-        if not named <= self._plans.known_targets:
-            # Another collector may have applied the plan that names them.
-            await self._plans.refresh()
-        return admit(parcel, now_at=received_at, known_targets=self._plans.known_targets, window=self.window)
+    async def _work(self, parcel: Parcel, work: Callable[[], Made]) -> Made:
+        """What `work` makes of a parcel; of a large one in the other thread, so that small ones need not wait."""
+        if parcel.samples <= _SMALL_SAMPLES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+
+    def _seal(self, parcel: Parcel, sheet: Sheet) -> SealedBatch:
+        admitted = admit(parcel, sheet, known_targets=self._plans.known_targets, window=self.window)
+        origin = Origin(
+            vantage_id=parcel.vantage.id,
+            region=parcel.vantage.region,
+            epoch=parcel.epoch,
+            seq=parcel.seq,
+            received_at=parcel.received_at,
+        )
+        late = np.array([index for index, _ in admitted.late], np.int64)
+        return SealedBatch(
+            origin=origin,
+            samples=parcel.samples,
+            rows=pack(sheet, admitted.fresh, origin),
+            late_rows=pack(sheet, late, origin, [reason for _, reason in admitted.late]),
+            rejections=[(rejection.index, rejection.reason) for rejection in admitted.rejections],
+        )
+
+    async def _commit(self, pushes: Sequence[_Push]) -> list[LedgerRow | None]:
+        """Store a group of pushes in one transaction; again when it failed for a reason that may be gone already."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._commit_once(pushes)
+            except DatabaseUnavailable as error:
+                if not error.at_once:
+                    raise
+                _log.warning("group.again", pushes=len(pushes), reason=str(error))
+        return await self._commit_once(pushes)
+
+    async def _commit_once(self, pushes: Sequence[_Push]) -> list[LedgerRow | None]:
+        async with self._database.transaction() as connection:
+            earlier = iter(await batches.store(connection, [push.batch for push in pushes if push.batch]))
+            found = [next(earlier) if push.batch else None for push in pushes]
+            await vantages.note_vitals(connection, map(_as_seen, pushes, found))
+        return found
 
     def _repeated(self, parcel: Parcel, earlier: LedgerRow) -> Receipt:
         """What the ledger says of this batch, whatever we would say of it today."""
-        if earlier.samples != len(parcel.samples):
+        if earlier.samples != parcel.samples:
             raise BadRequest(
                 f"batch {parcel.seq} of this epoch was stored with {earlier.samples} samples and now has "
-                f"{len(parcel.samples)}; a sealed batch never changes"
+                f"{parcel.samples}; a sealed batch never changes"
             )
-        rejections = tuple(Rejection(index=index, reason=reason) for index, reason in earlier.rejections or ())
-        return self._receipt(duplicate=earlier.stored, rejections=rejections)
+        return self._receipt(parcel, duplicate=earlier.stored, rejections=_rejections(earlier.rejections or ()))
 
-    def _receipt(self, *, stored: int = 0, duplicate: int = 0, rejections: tuple[Rejection, ...] = ()) -> Receipt:
+    def _receipt(
+        self,
+        parcel: Parcel,
+        *,
+        stored: int = 0,
+        duplicate: int = 0,
+        rejections: tuple[Rejection, ...] = (),
+        delay_us: int | None = None,
+    ) -> Receipt:
         return Receipt(
             stored=stored,
             duplicate=duplicate,
@@ -96,21 +185,23 @@ class Ingest:
             rejections=rejections,
             plan_version=self._plans.version,
             server_at=self._clock(),
+            delay_us=delay_us,
+            received_at=parcel.received_at,
         )
 
 
-def _seal(parcel: Parcel, admitted: Admitted, received_at: int) -> SealedBatch:
-    origin = Origin(
+def _sign(parcel: Parcel) -> Sign:
+    return Sign(
         vantage_id=parcel.vantage.id,
-        region=parcel.vantage.region,
         epoch=parcel.epoch,
-        seq=parcel.seq,
-        received_at=received_at,
+        seen_at=parcel.received_at,
+        vitals=trimmed(parcel.vitals),
     )
-    return SealedBatch(
-        origin=origin,
-        samples=len(parcel.samples),
-        rows=[sample_row(sample, index, origin) for index, sample in admitted.fresh],
-        late_rows=[(*sample_row(sample, index, origin), reason) for index, sample, reason in admitted.late],
-        rejections=[(rejection.index, rejection.reason) for rejection in admitted.rejections],
-    )
+
+
+def _as_seen(push: _Push, earlier: LedgerRow | None) -> Sign:
+    return replace(push.sign, stored_samples=push.batch is not None and earlier is None and push.batch.stored > 0)
+
+
+def _rejections(recorded: Iterable[tuple[int, str]]) -> tuple[Rejection, ...]:
+    return tuple(Rejection(index=index, reason=reason) for index, reason in recorded)

@@ -2,19 +2,29 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 from isochrone_collector.coverage import PlanSpan, planned_rounds, seen_part
 from isochrone_collector.differential import Series, Subject, differential
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.leaderboard import Entry, standings
+from isochrone_collector.liveness import Signs, judge
 from isochrone_collector.names import display_names, matching, unknown
 from isochrone_collector.plans import Plans
+from isochrone_collector.spend import Spender, reported, spend_lines
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store import readers, vantages
 from isochrone_collector.store.pool import Connection, Database
 from isochrone_collector.store.readers import Scope
-from isochrone_collector.store.rows import RecordedRow, SeriesRow, StandingRow, TargetRow, VantageRow, stored_sample
+from isochrone_collector.store.rows import (
+    RecordedRow,
+    SeriesRow,
+    StandingRow,
+    TargetRow,
+    VantageRow,
+    VantageStateRow,
+    stored_sample,
+)
 from isochrone_wire.answers import (
     Coverage,
     CoverageList,
@@ -22,15 +32,20 @@ from isochrone_wire.answers import (
     Leaderboard,
     Metric,
     Selection,
+    SpendList,
     StoredSample,
     TargetList,
+    VantageList,
+    VantageStatus,
     Window,
 )
-from isochrone_wire.model import DAY_US
+from isochrone_wire.model import DAY_US, Plan
 
 MAX_SAMPLES = 10_000
 DEFAULT_SAMPLES = 1_000
 MAX_WINDOW_US = 400 * DAY_US
+_SIGNS = [field.name for field in fields(Signs)]
+_VITALS = {field.name for field in fields(VantageStatus)}
 # Instants a reader may speak of: from 1970 to the year 9999.
 _LAST_AT = 253_402_300_799_000_000
 
@@ -141,9 +156,34 @@ class Observatory:
         ]
         return CoverageList(window=selection.window, coverage=tuple(lines))
 
+    async def vantages(self) -> VantageList:
+        """Every vantage ever heard of, and how it is doing."""
+        async with self._database.connection() as connection:
+            rows = await vantages.states(connection)
+        now_at, plan = self._clock(), self._plans.current
+        statuses = tuple(_status(row, now_at=now_at, plan=plan) for row in rows)
+        return VantageList(plan_version=self._plans.version, answered_at=now_at, vantages=statuses)
+
+    async def spend(self, selection: Selection) -> SpendList:
+        """What each vantage of the selection has spent today (UTC) with each provider; the window is not looked at."""
+        async with self._database.connection() as connection:
+            question = await _find(connection, selection)
+            rows = await vantages.spenders(connection)
+        regions = question.scope.regions
+        providers = {row.provider for row in question.targets.values()} if selection.targets else None
+        present = [row for row in rows if regions is None or row.region in regions]
+        spenders = [Spender(vantage=row.name, region=row.region, reported=reported(row.spend)) for row in present]
+        plan, now_at = self._plans.current or Plan(version=0, baseline=""), self._clock()
+        lines = (spend_lines(spender, plan=plan, now_at=now_at, providers=providers) for spender in spenders)
+        return SpendList(spend=tuple(line for of_one in lines for line in of_one))
+
 
 async def _look_up(connection: Connection, selection: Selection) -> _Question:
     _check_window(selection.window)
+    return await _find(connection, selection)
+
+
+async def _find(connection: Connection, selection: Selection) -> _Question:
     regions = await vantages.regions(connection)
     _check_regions(selection.regions, regions)
     known = await plan_table.targets(connection)
@@ -227,3 +267,10 @@ def _coverage(
                 outcomes=row.outcomes if row else {},
                 newest_at=row.newest_at if row else None,
             )
+
+
+def _status(row: VantageStateRow, *, now_at: int, plan: Plan | None) -> VantageStatus:
+    said = asdict(row)
+    liveness, reason = judge(Signs(**{name: said[name] for name in _SIGNS}), now_at=now_at, plan=plan)
+    kept = {name: part for name, part in said.items() if name in _VITALS}
+    return VantageStatus(liveness=liveness, reason=reason, **kept)

@@ -1,20 +1,49 @@
-"""What changes from one plan to the next, and what a plan costs one vantage in a day."""
+"""What changes from one plan to the next, and what a plan costs in a day: each vantage, and all of them.
 
-from dataclasses import fields, replace
+The forecast takes every answer to use its whole `max_output_tokens`, and a prompt to have one token in four bytes. The
+rounds of paused targets send nothing.
+"""
 
-from isochrone_wire.model import DAY_US, Plan, Target
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+
+from isochrone_collector import durations
+from isochrone_wire.model import DAY_US, Budget, Plan, Target
 from isochrone_wire.operations import PlanChange
 
-_CHARS_PER_TOKEN = 4
+PER_DAY = "per day: "
+"""How the lines of `PlanChange.altered` begin that forecast a day instead of telling what was altered."""
+
+_BYTES_PER_TOKEN = 4
+_LIMITS = ("usd_per_day", "tokens_per_day", "requests_per_day")
+# Exhausted from this share on, "all" is truer than a number.
+_ALL = 0.995
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Day:
+    """What one vantage sends to one provider in a day, under the names of the limits; `usd_per_day` is `None` when no
+    target has a price.
+    """
+
+    provider: str
+    requests_per_day: int
+    tokens_per_day: int
+    usd_per_day: float | None
 
 
 def same_meaning(one: Plan | None, other: Plan) -> bool:
-    """Whether two plans ask for the same measurements; the order of targets means nothing."""
-    return one is not None and one.baseline == other.baseline and _by_name(one) == _by_name(other)
+    """Whether two plans ask for the same measurements; the order of targets and budgets means nothing."""
+    return (
+        one is not None
+        and one.baseline == other.baseline
+        and _by_name(one) == _by_name(other)
+        and set(one.budgets) == set(other.budgets)
+    )
 
 
-def compare(old: Plan | None, new: Plan) -> PlanChange:
-    """What applying `new` over `old` changes, with the daily figures of `new`."""
+def compare(old: Plan | None, new: Plan, *, vantages: int = 0) -> PlanChange:
+    """What applying `new` over `old` changes, with the daily figures of `new`; `vantages` counts those known."""
     before, after = _by_name(old) if old else {}, _by_name(new)
     altered = [
         f"{name}: {', '.join(_differences(before[name], after[name]))}"
@@ -23,12 +52,13 @@ def compare(old: Plan | None, new: Plan) -> PlanChange:
     ]
     if old and old.baseline != new.baseline:
         altered.insert(0, f"baseline: {old.baseline} → {new.baseline}")
+    altered += _budget_changes(old.budgets if old else (), new.budgets)
     return PlanChange(
         version=new.version,
         changed=not same_meaning(old, new),
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
-        altered=tuple(altered),
+        altered=(*altered, *_forecast(new, vantages)),
         usd_per_day=usd_per_day(new),
         requests_per_day=requests_per_day(new),
     )
@@ -36,7 +66,7 @@ def compare(old: Plan | None, new: Plan) -> PlanChange:
 
 def unchanged(plan: Plan) -> PlanChange:
     """The answer to a document that means what the plan in force already says."""
-    return replace(compare(plan, plan), changed=False)
+    return replace(compare(plan, plan), changed=False, altered=())
 
 
 def requests_per_day(plan: Plan) -> int:
@@ -45,21 +75,23 @@ def requests_per_day(plan: Plan) -> int:
 
 
 def usd_per_day(plan: Plan) -> float | None:
-    """What one vantage spends in 24 hours at most, in US dollars; `None` when no target has a price.
+    """What one vantage spends in 24 hours at most, in US dollars; `None` when no target has a price."""
+    return _usd(plan.targets)
 
-    Every answer is taken to use its whole `max_output_tokens`, and a prompt to have one token in four characters.
-    """
-    costs = [_requests(t) * t.price.cost_usd(**_tokens(t)) for t in plan.targets if t.price is not None]
-    return sum(costs) if costs else None
+
+def tokens_of_request(target: Target) -> dict[str, int]:
+    """The estimate of one request, as `Price.cost_usd` takes it: prompt and output tokens, the latter at most."""
+    prompt_tokens = -(-len(target.workload.prompt.encode()) // _BYTES_PER_TOKEN)
+    return {"prompt_tokens": prompt_tokens, "output_tokens": target.workload.max_output_tokens}
 
 
 def _requests(target: Target) -> int:
-    return DAY_US // target.every_us * target.workload.concurrency
+    return 0 if target.paused else DAY_US // target.every_us * target.workload.concurrency
 
 
-def _tokens(target: Target) -> dict[str, int]:
-    prompt_tokens = -(-len(target.workload.prompt) // _CHARS_PER_TOKEN)
-    return {"prompt_tokens": prompt_tokens, "output_tokens": target.workload.max_output_tokens}
+def _usd(targets: Iterable[Target]) -> float | None:
+    costs = [_requests(t) * t.price.cost_usd(**tokens_of_request(t)) for t in targets if t.price is not None]
+    return sum(costs) if costs else None
 
 
 def _by_name(plan: Plan) -> dict[str, Target]:
@@ -67,5 +99,92 @@ def _by_name(plan: Plan) -> dict[str, Target]:
 
 
 def _differences(old: Target, new: Target) -> list[str]:
-    changed = [f.name.removesuffix("_us") for f in fields(Target) if getattr(old, f.name) != getattr(new, f.name)]
-    return ["new series" if name == "id" else name for name in changed]
+    changed = (f.name for f in fields(Target) if getattr(old, f.name) != getattr(new, f.name))
+    return [_difference(name, getattr(old, name), getattr(new, name)) for name in changed]
+
+
+def _difference(name: str, old: object, new: object) -> str:
+    if name == "id":
+        return "new series"
+    if name == "paused":
+        return "paused" if new else "no longer paused"
+    if isinstance(old, int) and isinstance(new, int) and name.endswith("_us"):
+        return f"{name.removesuffix('_us')} {durations.write(old)} → {durations.write(new)}"
+    return name
+
+
+def _budget_changes(old: Iterable[Budget], new: Iterable[Budget]) -> list[str]:
+    before, after = ({(b.provider, b.vantage or ""): b for b in budgets} for budgets in (old, new))
+    lines = []
+    for whose in sorted(before.keys() | after.keys()):
+        was, becomes = before.get(whose), after.get(whose)
+        if was is None and becomes is not None:
+            lines.append(f"budget of {_owner(becomes)}: {_limits(becomes)}")
+        elif was is not None and becomes is None:
+            lines.append(f"budget of {_owner(was)}: none any more, was {_limits(was)}")
+        elif was is not None and becomes is not None and was != becomes:
+            lines.append(f"budget of {_owner(becomes)}: {_limits(was)} → {_limits(becomes)}")
+    return lines
+
+
+def _owner(budget: Budget) -> str:
+    return f"{budget.provider} at {budget.vantage}" if budget.vantage else budget.provider
+
+
+def _limits(budget: Budget) -> str:
+    said = [_amount(name, limit) for name in _LIMITS if (limit := getattr(budget, name)) is not None]
+    return f"{', '.join(said)} a day"
+
+
+def _amount(name: str, amount: float) -> str:
+    """An amount with its unit: `4.20 USD`, `5000 tokens`."""
+    unit = name.removesuffix("_per_day")
+    return f"{amount:.2f} USD" if unit == "usd" else f"{amount:.0f} {unit}"
+
+
+def _forecast(plan: Plan, vantages: int) -> Iterator[str]:
+    days = list(_days(plan))
+    for day in days if len(days) > 1 else []:
+        yield f"{PER_DAY}{day.provider}: {_whole(day, 1)} per vantage"
+    if vantages > 1:
+        whole = _Day(
+            provider="",
+            requests_per_day=sum(day.requests_per_day for day in days),
+            tokens_per_day=sum(day.tokens_per_day for day in days),
+            usd_per_day=usd_per_day(plan),
+        )
+        yield f"{PER_DAY}{_whole(whole, vantages)} for {vantages} known vantages"
+    for budget in sorted(plan.budgets, key=_owner):
+        yield from (
+            f"{PER_DAY}{line}" for day in days if day.provider == budget.provider for line in _bound(day, budget)
+        )
+
+
+def _whole(day: _Day, vantages: int) -> str:
+    requests = f"{day.requests_per_day * vantages} requests"
+    return requests if day.usd_per_day is None else f"{requests}, at most {day.usd_per_day * vantages:.2f} USD"
+
+
+def _days(plan: Plan) -> Iterator[_Day]:
+    for provider in sorted({target.provider for target in plan.targets}):
+        targets = [target for target in plan.targets if target.provider == provider]
+        yield _Day(
+            provider=provider,
+            requests_per_day=sum(_requests(target) for target in targets),
+            tokens_per_day=sum(_requests(target) * sum(tokens_of_request(target).values()) for target in targets),
+            usd_per_day=_usd(targets),
+        )
+
+
+def _bound(day: _Day, budget: Budget) -> Iterator[str]:
+    """The limit that is used up first, if any is before the day ends."""
+    planned = {name: getattr(day, name) or 0 for name in _LIMITS}
+    limits = {name: limit for name in _LIMITS if (limit := getattr(budget, name)) is not None}
+    left_over = {name: 1 - limit / planned[name] for name, limit in limits.items() if planned[name] > limit}
+    if left_over:
+        name = max(left_over, key=lambda name: left_over[name])
+        skipped = "all" if left_over[name] >= _ALL else f"about {max(left_over[name], 0.01):.0%} of"
+        yield (
+            f"{_owner(budget)}: at most {_amount(name, planned[name])} planned, "
+            f"budget {_amount(name, limits[name])}: {skipped} rounds may be skipped_budget"
+        )

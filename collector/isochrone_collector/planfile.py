@@ -4,20 +4,29 @@ How it goes: the text becomes plain data with lines (`yamltext`); each part is c
 (`planshapes`); what passed is put together into targets, where names are looked up and must be unique.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from isochrone_collector import planshapes, yamltext
+from isochrone_collector import durations, planshapes, yamltext
 from isochrone_collector.names import did_you_mean, unknown
-from isochrone_collector.planshapes import DocumentShape, ProviderShape, Shape, TargetShape, WorkloadShape
+from isochrone_collector.planshapes import (
+    BudgetShape,
+    DocumentShape,
+    LimitsShape,
+    ProviderShape,
+    Shape,
+    TargetShape,
+    WorkloadShape,
+)
 from isochrone_collector.yamltext import Path, Problem, YamlText
-from isochrone_wire.model import Plan, Price, Target, Workload, target_id
+from isochrone_wire.model import Budget, Plan, Price, Target, Workload, target_id
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
+Value = TypeVar("Value", int, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +62,16 @@ class _Reader:
         complete = {i: target for i, target in enumerate(targets) if target is not None}
         self.refuse_twins(complete)
         self.refuse_bulk(complete)
-        return Plan(version=version, baseline=document.baseline, targets=tuple(complete.values()))
+        self.refuse_wide_spreads(complete)
+        budgets = self.budgets(document.budgets)
+        if len(complete) == len(targets):
+            self.refuse_idle_budgets(budgets, targets=tuple(complete.values()))
+        return Plan(
+            version=version,
+            baseline=document.baseline,
+            targets=tuple(complete.values()),
+            budgets=tuple(budgets.values()),
+        )
 
     def document(self) -> DocumentShape | None:
         """The document; what is wrong at its top is reported and left out, so that the rest is still looked at."""
@@ -119,6 +137,44 @@ class _Reader:
             message = f"the prompts of all targets have {size} bytes together, at most {planshapes.MAX_PROMPTS_BYTES}"
             self.report(("targets",), message)
 
+    def refuse_wide_spreads(self, targets: Mapping[int, Target]) -> None:
+        """A vantage begins its round before the next one comes."""
+        for index, target in targets.items():
+            if target.spread_us >= target.every_us:
+                spread, every = durations.write(target.spread_us), durations.write(target.every_us)
+                self.report(("targets", index, "spread"), f"spread: {spread} is not shorter than the interval, {every}")
+
+    def budgets(self, items: list[object] | dict[str, object]) -> dict[Path, Budget]:
+        """The budgets by where they stand; each provider and vantage has one."""
+        found = self.listed_budgets(items) if isinstance(items, list) else self.mapped_budgets(items)
+        held: dict[tuple[str, str | None], int] = {}
+        for path, budget in found.items():
+            line, whose = self.source.line_of(path), (budget.provider, budget.vantage)
+            if whose in held:
+                self.report(path, f"the budget of {budget.provider!r} is already given in line {held[whose]}")
+            held.setdefault(whose, line)
+        return found
+
+    def listed_budgets(self, items: list[object]) -> dict[Path, Budget]:
+        shapes = {("budgets", i): self.shaped(BudgetShape, item, ("budgets", i)) for i, item in enumerate(items)}
+        return {path: shape.value(shape.provider) for path, shape in shapes.items() if shape}
+
+    def mapped_budgets(self, items: dict[str, object]) -> dict[Path, Budget]:
+        shapes = {name: self.shaped(LimitsShape, item, ("budgets", name)) for name, item in items.items()}
+        return {("budgets", name): shape.value(name) for name, shape in shapes.items() if shape}
+
+    def refuse_idle_budgets(self, budgets: Mapping[Path, Budget], *, targets: Sequence[Target]) -> None:
+        """A budget that could bind nothing is a mistake: of a provider without targets, without limits or prices."""
+        providers = {target.provider for target in targets}
+        for path, budget in budgets.items():
+            unpriced = [t.name for t in targets if t.provider == budget.provider and t.price is None]
+            if budget.provider not in providers:
+                self.report(path, unknown("provider of any target", budget.provider, providers))
+            elif (budget.usd_per_day, budget.tokens_per_day, budget.requests_per_day) == (None, None, None):
+                self.report(path, "a budget needs usd_per_day, tokens_per_day or requests_per_day")
+            elif budget.usd_per_day is not None and unpriced:
+                self.report(path, f"usd_per_day cannot be kept: {unpriced[0]} has no price")
+
     def shaped(self, shape: type[AnyShape], item: object, path: Path) -> AnyShape | None:
         try:
             return shape.model_validate(item)
@@ -151,7 +207,14 @@ def _target(
         credential=shape.credential or common.credential,
         price=Price(**shape.price.model_dump()) if shape.price else None,
         region=shape.region,
+        spread_us=_first(shape.spread, common.spread, document.spread),
+        paused=_first(shape.paused, common.paused, document.paused),
     )
+
+
+def _first(*said: Value | None) -> Value:
+    """What is said nearest to the target; the document always says something."""
+    return next(value for value in said if value is not None)
 
 
 def _stands_alone(key: object, item: object) -> bool:

@@ -8,16 +8,20 @@ import structlog
 
 from isochrone_collector import planchange, planfile
 from isochrone_collector.coverage import PlanSpan
-from isochrone_collector.errors import BadRequest, SchemaError
+from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
 from isochrone_collector.store import plans as table
+from isochrone_collector.store import vantages
+from isochrone_collector.store.plans import Origin
 from isochrone_collector.store.pool import Connection, Database
-from isochrone_collector.store.rows import PlanRow
+from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan
-from isochrone_wire.operations import PlanChange
+from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
 
 _log = structlog.get_logger()
 
+MAX_HISTORY = 1_000
+_USUAL_HISTORY = 20
 _MAX_NAME_CHARS = 200
 
 
@@ -53,18 +57,45 @@ class Plans:
 
         Raises `BadRequest` when `applied_by` is no name, and `DatabaseUnavailable`.
         """
-        applied_by = applied_by or "unknown"
-        if len(applied_by) > _MAX_NAME_CHARS or not applied_by.isprintable():
-            raise BadRequest(f"applied_by must be printable, at most {_MAX_NAME_CHARS} characters")
+        applied_by = _checked_name(applied_by)
         async with self._database.transaction() as connection:
             await table.lock(connection)
             change = await self._apply(connection, document, dry_run=dry_run, applied_by=applied_by)
+        await self._announce(change, dry_run=dry_run, applied_by=applied_by)
+        return change
+
+    async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str) -> PlanChange:
+        """Put the document of an earlier version into force again, as a new version, or say what that would change.
+
+        Raises `UnknownName` when there is no such version, `BadRequest` when `applied_by` is no name, and
+        `DatabaseUnavailable`.
+        """
+        applied_by = _checked_name(applied_by)
+        async with self._database.transaction() as connection:
+            await table.lock(connection)
+            document = await table.document_of(connection, to_version)
+            if document is None:
+                raise UnknownName(f"there is no plan {to_version}; `isochrone-collector plan history` lists them")
+            change = await self._apply(
+                connection, document, dry_run=dry_run, applied_by=applied_by, restores=to_version
+            )
+        await self._announce(change, dry_run=dry_run, applied_by=applied_by)
+        return change
+
+    async def history(self, limit: int) -> PlanHistory:
+        """The newest plans, at most `limit` of them; for 0 as many as are usual. Raises `DatabaseUnavailable`."""
+        async with self._database.connection() as connection:
+            rows = await table.history(connection, limit=min(limit or _USUAL_HISTORY, MAX_HISTORY))
+        return PlanHistory(plans=tuple(_version(row) for row in rows))
+
+    async def _announce(self, change: PlanChange, *, dry_run: bool, applied_by: str) -> None:
         if change.changed and not dry_run:
             _log.info("plan.applied", version=change.version, applied_by=applied_by)
             await self.refresh()
-        return change
 
-    async def _apply(self, connection: Connection, document: str, *, dry_run: bool, applied_by: str) -> PlanChange:
+    async def _apply(
+        self, connection: Connection, document: str, *, dry_run: bool, applied_by: str, restores: int | None = None
+    ) -> PlanChange:
         newest = await table.newest(connection)
         old = _plan_of(newest.version, newest.document) if newest else None
         version = old.version if old else 0
@@ -76,14 +107,37 @@ class Plans:
         if not dry_run:
             # Two plans never share an instant, whatever the clocks of two collectors say.
             applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
-            await table.insert(
-                connection, reading.plan, document=document, applied_at=applied_at, applied_by=applied_by
-            )
-        return planchange.compare(old, reading.plan)
+            origin = Origin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
+            await table.insert(connection, reading.plan, origin)
+        return planchange.compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
         """Which plan was in force when, over a window."""
         return [_span(row) for row in await table.of_window(connection, window)]
+
+
+def _checked_name(applied_by: str) -> str:
+    if len(applied_by) > _MAX_NAME_CHARS or not applied_by.isprintable():
+        raise BadRequest(f"applied_by must be printable, at most {_MAX_NAME_CHARS} characters")
+    return applied_by or "unknown"
+
+
+def _version(row: PlanHistoryRow) -> PlanVersion:
+    return PlanVersion(
+        version=row.version,
+        applied_at=row.applied_at,
+        applied_by=row.applied_by,
+        targets=_targets_in(row),
+        restores=row.restores,
+    )
+
+
+def _targets_in(row: PlanHistoryRow) -> int:
+    try:
+        return len(_plan_of(row.version, row.document).targets)
+    except SchemaError:
+        # Of a newer collector; its history is told all the same.
+        return 0
 
 
 def _span(row: PlanRow) -> PlanSpan:

@@ -11,12 +11,22 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isochrone_collector import durations
 from isochrone_collector.names import unknown
-from isochrone_wire.model import DAY_US, DEFAULT_PROMPT, SECOND_US, ConnectionUse, Overlap, Timeouts, Workload
+from isochrone_wire.model import (
+    DAY_US,
+    DEFAULT_PROMPT,
+    SECOND_US,
+    Budget,
+    ConnectionUse,
+    Overlap,
+    Timeouts,
+    Workload,
+)
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"
 MIN_EVERY_US = 200_000
 MAX_EVERY_US = 7 * DAY_US
+MAX_BUDGETS = 1_000
 MAX_PROMPT_BYTES = 100_000
 MAX_TARGETS = 1_000
 # A plan travels in one message of at most 8 MiB, prompts and all; what is left over is ample for the other fields.
@@ -77,8 +87,10 @@ def _overlap(text: object) -> Overlap:
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean)]
 Url = Annotated[str, Field(max_length=2_000), AfterValidator(_clean), AfterValidator(_url)]
 Every = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_EVERY_US, MAX_EVERY_US)]
+Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, 3600 * SECOND_US)]
 Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(1_000, 3600 * SECOND_US)]
 Dollars = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Amount = Annotated[int, Field(ge=0, le=10**15)]
 DialectName = Annotated[str, AfterValidator(_dialect)]
 OverlapName = Annotated[Overlap, BeforeValidator(_overlap)]
 
@@ -113,7 +125,7 @@ class WorkloadShape(Shape):
 
     prompt: Annotated[str, Field(min_length=1), AfterValidator(_short_enough)] = DEFAULT_PROMPT
     max_output_tokens: Annotated[int, Field(ge=1, le=100_000)] = 200
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     reasoning_effort: Annotated[Name, Field(max_length=40)] | None = None
     timeouts: TimeoutsShape = TimeoutsShape()
     concurrency: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -145,6 +157,8 @@ class ProviderShape(Shape):
     base_url: Url | None = None
     dialect: DialectName | None = None
     credential: Name | None = None
+    spread: Spread | None = None
+    paused: bool | None = None
 
 
 class TargetShape(ProviderShape):
@@ -160,12 +174,48 @@ class TargetShape(ProviderShape):
     price: PriceShape | None = None
 
 
+class LimitsShape(Shape):
+    """What one vantage may spend with one provider in a day; without `vantage` this holds for each by itself."""
+
+    vantage: Name | None = None
+    usd_per_day: Dollars | None = None
+    tokens_per_day: Amount | None = None
+    requests_per_day: Amount | None = None
+
+    def value(self, provider: str) -> Budget:
+        """The wire's value of it."""
+        return Budget(
+            provider=provider,
+            vantage=self.vantage,
+            usd_per_day=self.usd_per_day,
+            tokens_per_day=self.tokens_per_day,
+            requests_per_day=self.requests_per_day,
+        )
+
+
+class BudgetShape(LimitsShape):
+    """A budget in a list, which says whose it is."""
+
+    provider: Name
+
+
+def _list_or_mapping(item: object) -> object:
+    if not isinstance(item, list | dict):
+        raise ValueError("expected a list of budgets, or a mapping of providers to their limits")  # noqa: TRY004  # pydantic takes it as a problem
+    if len(item) > MAX_BUDGETS:
+        raise ValueError(f"{len(item)} are more than {MAX_BUDGETS}")
+    return item
+
+
 class DocumentShape(Shape):
     """The document; the parts of its lists and mappings are checked one by one."""
 
     baseline: Name
     every: Every = 60 * SECOND_US
     overlap: OverlapName = Overlap.SKIP
+    spread: Spread = 0
+    paused: bool = False
+    budgets: Annotated[Any, BeforeValidator(_list_or_mapping)] = []
     workloads: dict[Name, Any] = {}
     providers: dict[Name, Any] = {}
     targets: Annotated[list[Any], Field(max_length=MAX_TARGETS)]

@@ -7,6 +7,8 @@ server's tolerance stands beside the client's habit and a test keeps it the smal
 MAX_MESSAGE_BYTES = 8 << 20
 CLIENT_PING_EVERY_MS = 30_000
 SERVER_PING_TOLERANCE_MS = 20_000
+MAX_CONNECTION_AGE_MS = 600_000
+CONNECTION_GRACE_MS = 60_000
 
 _LIMITS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -27,6 +29,11 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     *_LIMITS,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", SERVER_PING_TOLERANCE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
+    # A connection ends after ten minutes, give or take a tenth that gRPC draws for each, so that a fleet that came at
+    # once does not come back at once; calls in flight have longer to end than any call may last. New ones see new
+    # certificates, and find collectors that were added.
+    ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_MS),
+    ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_MS),
     # Two collectors on one port would each get half of the pushes, and nobody would notice.
     ("grpc.so_reuseport", 0),
 ]

@@ -92,11 +92,13 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The fixed request. `concurrency` 1 is a single probe, N a burst of N at once."""
+    """The fixed request. `concurrency` 1 is a single probe, N a burst of N at once. `temperature` and
+    `reasoning_effort` are only sent when they are said: many models refuse every temperature but their own.
+    """
 
     prompt: str = DEFAULT_PROMPT
     max_output_tokens: int = 200
-    temperature: float | None = 0.0
+    temperature: float | None = None
     reasoning_effort: str | None = None
     concurrency: int = 1
     timeouts: Timeouts = Timeouts()
@@ -214,11 +216,11 @@ class RateLimit:
 class Sample:
     """The record of one probe, successful or not.
 
-    `late_us` is dispatch minus round. `ttfb_us`, `ttft_us`, `ttfat_us` and `e2e_us` run from the request fully written
-    to the first byte, the first token of any channel, the first token of the answer and the last token; setting up the
-    connection is in none of them. `rtt_us` is the kernel's of this connection and reaches the provider's edge, no
-    further. `error` is one bounded sentence without keys, prompts or answers. `timeout_us` is the limit that a
-    timed-out or stalled probe hit.
+    `late_us` is dispatch minus the instant this vantage was to begin at: the round, plus its place in the target's
+    spread. `ttfb_us`, `ttft_us`, `ttfat_us` and `e2e_us` run from the request fully written to the first byte, the
+    first token of any channel, the first token of the answer and the last token; setting up the connection is in none
+    of them. `rtt_us` is the kernel's of this connection and reaches the provider's edge, no further. `error` is one
+    bounded sentence without keys, prompts or answers. `timeout_us` is the limit that a timed-out or stalled probe hit.
     """
 
     target_id: int

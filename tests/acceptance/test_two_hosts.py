@@ -2,8 +2,11 @@
 
 import json
 import statistics
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from fix_network import HUB_ADDRESS, HUB_NAME, ROUND_TRIPS_US, WideArea, started_telling
 from fix_simulator import certificate_for
+from material.waiting import eventually
 
 PORT = 8443
 MODEL = "steady"
@@ -83,3 +87,111 @@ def test_every_phase_is_as_long_as_the_cable(wide_area: WideArea, provider: str,
         assert medians["far"] - medians["near"] == pytest.approx(apart_us, rel=TOLERANCE), (phase, medians)
     server_us = {place: median(samples, "ttft_us") - ROUND_TRIPS_US[place] for place, samples in found.items()}
     assert server_us == {place: pytest.approx(TTFT_US, rel=TOLERANCE) for place in ROUND_TRIPS_US}
+
+
+PLAN = f"""
+baseline: near
+every: 2s
+targets:
+  - provider: sim
+    model: {MODEL}
+    base_url: {{base_url}}
+    workload: {{{{max_output_tokens: 30, timeouts: {{{{connect: 3s, first_token: 5s, gap: 3s, total: 10s}}}}}}}}
+"""
+COLLECTOR = f"{HUB_ADDRESS}:4600"
+ROUNDS = 12
+PARTITION_SECONDS = 125.0
+JSON = ("--output", "json")
+
+
+@pytest.fixture
+def collector(wide_area: WideArea, tmp_path: Path) -> Iterator[Path]:
+    """A collector in the hub, over TLS, as the folder of its data."""
+    folder = tmp_path / "collector"
+    command = ["isochrone_collector", "serve", "--listen", COLLECTOR, "--data-dir", str(folder)]
+    with started_telling(wide_area.command("hub", [sys.executable, "-m", *command, "--metrics-listen", "off"])):
+        yield folder
+
+
+def operate(area: WideArea, folder: Path, *words: str) -> str:
+    """What an operator's command in the hub prints."""
+    return area.run("hub", "isochrone_collector", *words, "--identity", str(folder / "operator.json"))
+
+
+def ask(area: WideArea, folder: Path, *words: str) -> dict[str, Any]:
+    """What `isochrone` answers in the hub; exit code 4 says that there is too little to answer with yet."""
+    identity = ["--identity", str(folder / "operator.json")]
+    answer: dict[str, Any] = json.loads(area.run("hub", "isochrone_client", *words, *identity, *JSON, fine=(0, 4)))
+    return answer
+
+
+def data_dir(folder: Path) -> list[str]:
+    """The option that says where an agent keeps what it keeps."""
+    return ["--data-dir", str(folder)]
+
+
+@contextmanager
+def vantage(area: WideArea, collector: Path, place: str, ca: Path, folder: Path) -> Iterator[None]:
+    """An agent that joins from its region with a one-time token, and runs."""
+    invitation = json.loads(operate(area, collector, "vantage", "add", f"{place}-1", "--region", place, *JSON))
+    data = data_dir(folder)
+    area.run(place, "isochrone_agent", "join", COLLECTOR, "--token", invitation["token"], *data)
+    command = [sys.executable, "-m", "isochrone_agent", "run", *data, "--ca-file", str(ca), "--log-format", "json"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(area.command(place, command), stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.slow
+def test_regions_a_known_distance_apart(
+    wide_area: WideArea, provider: str, certificate: Path, collector: Path, tmp_path: Path
+) -> None:
+    """Two agents join over TLS and probe in the same rounds; the differentials of their round trips, connections and
+    first tokens are the cable's. Then one region is cut off for minutes, and nothing that was recorded is lost.
+    """
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN.format(base_url=provider))
+    operate(wide_area, collector, "apply", str(plan), "--yes")
+    with ExitStack() as agents:
+        for place in ROUND_TRIPS_US:
+            agents.enter_context(vantage(wide_area, collector, place, certificate, tmp_path / place))
+        apart = differentials_apart(wide_area, collector)
+        assert apart["rtt"] == pytest.approx(1.0, abs=TOLERANCE), apart
+        assert apart["connect"] == pytest.approx(3.0, abs=3 * TOLERANCE), apart
+        assert apart["ttft"] == pytest.approx(1.0, abs=TOLERANCE), apart
+        wide_area.cut("near")
+        time.sleep(PARTITION_SECONDS)
+        wide_area.mend("near")
+        # A push tells how many wait as it leaves, and so counts its own.
+        eventually(60, lambda: vantage_line(wide_area, collector, "near-1")["spool_depth"] <= 2, "the spool is empty")
+    kept = json.loads(wide_area.run("near", "isochrone_agent", "spool", "inspect", *data_dir(tmp_path / "near"), *JSON))
+    assert kept["depth"]["finished"] >= ROUNDS + PARTITION_SECONDS / 2 - 2
+    assert (kept["depth"]["stored"], kept["depth"]["dropped"]) == (kept["depth"]["finished"], {})
+    assert vantage_line(wide_area, collector, "near-1")["ledgered"] == kept["depth"]["finished"]
+
+
+def differentials_apart(area: WideArea, collector: Path) -> dict[str, float]:
+    """The differential of far against near, by metric, in units of the difference of their round trips."""
+    apart_us = ROUND_TRIPS_US["far"] - ROUND_TRIPS_US["near"]
+
+    def found(metric: str) -> dict[str, Any]:
+        words = ["diff", "--baseline", "near", "--against", "far", "--metric", metric, "--window", "10m"]
+        lines: list[dict[str, Any]] = ask(area, collector, *words)["rows"]
+        return lines[0] if lines else {"n": 0}
+
+    def heard(place: str) -> bool:
+        vantages = ask(area, collector, "regions")["rows"]
+        return any(line["region"] == place and line["newest_sample_at"] for line in vantages)
+
+    eventually(60, lambda: all(heard(place) for place in ROUND_TRIPS_US), "samples from both regions")
+    eventually(90, lambda: found("ttft")["n"] >= ROUNDS, f"{ROUNDS} rounds seen from both regions")
+    return {metric: found(metric)["shift"] / apart_us for metric in ("rtt", "connect", "ttft")}
+
+
+def vantage_line(area: WideArea, collector: Path, name: str) -> dict[str, Any]:
+    """What `isochrone regions` says of one vantage."""
+    return next(line for line in ask(area, collector, "regions")["rows"] if line["name"] == name)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.accuracy import TOKENS, WORLD
+from bench.truth import TOKENS, WORLD
 
 GOALS = {"rss_mb": 60.0, "cpu_pct": 3.0}
 SETTLE_SECONDS = 10

@@ -1,14 +1,16 @@
 """Feed a recorded transcript to the pure core the way the prober does, cut into reads at will."""
 
+import re
 from collections.abc import Iterable
 
 from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.measurement import IllegalSignal, Measurement
 from isochrone_agent.signals import Failed, Opened, Sent
 from isochrone_agent.sse import SseDecoder, SseOverflow
-from isochrone_wire.model import Outcome, Sample
+from isochrone_wire.model import Outcome, Price, Sample
 
 MS = 1_000_000
+PRICE = Price(usd_per_m_input=1.0, usd_per_m_output=10.0)
 
 
 def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
@@ -25,7 +27,15 @@ def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
                     measurement.observe(signal, at_ns)
     except (IllegalSignal, SseOverflow, ValueError) as error:
         measurement.observe(Failed(outcome=Outcome.GARBLED, error=str(error)), at_ns)
-    return measurement.sample(target_id=1, round_at=0, dispatched_at=0)
+    return measurement.sample(target_id=1, round_at=0, dispatched_at=0, price=PRICE)
+
+
+def arrivals(transcript: bytes, every_ms: int) -> list[tuple[int, bytes]]:
+    """One read for all, 100 ms after the request; or one for every event, so many milliseconds apart."""
+    if not every_ms:
+        return [(100, transcript)]
+    events = re.findall(rb".+?(?:\r\n\r\n|\n\n)", transcript, re.DOTALL)
+    return [(100 + every_ms * number, event) for number, event in enumerate(events)]
 
 
 def whole(dialect: str, transcript: bytes) -> Sample:

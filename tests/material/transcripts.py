@@ -1,5 +1,6 @@
 """Streams in the shapes real servers send them, shortened, with what each must come to."""
 
+import json
 from dataclasses import dataclass
 
 from isochrone_wire.model import Outcome
@@ -7,7 +8,10 @@ from isochrone_wire.model import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """The bytes of a response body, and the outcome, chunks and tokens that must come of them."""
+    """The bytes of a response body, and the outcome, chunks and tokens that must come of them.
+
+    With `every_ms` the events come so many milliseconds apart, and there are a speed, a first chunk and a cost to them.
+    """
 
     name: str
     body: bytes
@@ -17,6 +21,10 @@ class Transcript:
     output_tokens: int | None = 3
     reasoning_tokens: int | None = None
     error: str = ""
+    every_ms: int = 0
+    tokens_per_second: float | None = None
+    first_chunk_tokens: int | None = None
+    cost_usd: float | None = None
 
 
 def sse(*datas: str, end: str = "\n", between: str = "") -> bytes:
@@ -337,4 +345,268 @@ COHERE = [
     ),
 ]
 
-EVERY = [*OPENAI_CHAT, *ANTHROPIC, *OPENAI_RESPONSES, *GEMINI, *COHERE]
+
+def chat_chunk(**delta: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+def chat_usage(*, prompt: int, completion: int, reasoning: int, total: int) -> str:
+    details = {"reasoning_tokens": reasoning}
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+    return json.dumps({"choices": [], "usage": usage | {"completion_tokens_details": details}})
+
+
+def counted(chunk: str, *, completion: int) -> str:
+    """A chunk with the counts so far, as vLLM sends it with `continuous_usage_stats`."""
+    usage = {"prompt_tokens": 9, "completion_tokens": completion, "total_tokens": 9 + completion}
+    return json.dumps(json.loads(chunk) | {"usage": usage})
+
+
+def anthropic_end(**usage: object) -> tuple[str, str]:
+    message = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    return "message_delta", json.dumps(message)
+
+
+def gemini_counted(text: str, *, said: int, thought: int, more: str = "") -> str:
+    """A chunk with the counts so far: what is not yet there has no count, as with Gemini."""
+    usage = {"promptTokenCount": 9, "totalTokenCount": 9 + said + thought}
+    usage |= {"candidatesTokenCount": said} if said else {}
+    usage |= {"thoughtsTokenCount": thought} if thought else {}
+    chunk = json.loads(gemini_chunk(text, thought=not said, more=more))
+    return json.dumps(chunk | {"usageMetadata": usage})
+
+
+# Eleven pieces of the answer, a tenth of a second from first to last.
+EVERY_MS = 10
+WORD = chat_chunk(content="word ")
+MUSED = chat_chunk(reasoning_content="hmm, ")
+A_WORD = (
+    "content_block_delta",
+    '{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"word "}}',
+)
+A_THINKING = (
+    "content_block_start",
+    '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}',
+)
+A_REDACTED = (
+    "content_block_start",
+    '{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"RXF1"}}',
+)
+A_WITH_THOUGHTS = anthropic_end(output_tokens=1011, output_tokens_details={"thinking_tokens": 1000})
+A_ALL_TOGETHER = anthropic_end(output_tokens=1011)
+R_WORD = ("response.output_text.delta", '{"type":"response.output_text.delta","delta":"word "}')
+R_DIGEST = (
+    "response.reasoning_summary_text.delta",
+    json.dumps({"type": "response.reasoning_summary_text.delta", "delta": "I think. " * 80}),
+)
+R_REASONED = (
+    "response.completed",
+    (
+        '{"type":"response.completed","response":{"usage":{"input_tokens":9,'
+        '"output_tokens":1011,"output_tokens_details":{"reasoning_tokens":1000}}}}'
+    ),
+)
+G_END = ',"finishReason":"STOP"'
+DIGEST = chat_chunk(
+    reasoning="I think. " * 200, reasoning_details=[{"type": "reasoning.summary", "summary": "I think. " * 200}]
+)
+
+REASONERS = [
+    Transcript(
+        dialect="openai-responses",
+        name="responses-digest-paced",
+        body=typed(R_CREATED, R_DIGEST, R_DIGEST, *[R_WORD] * 11, R_REASONED),
+        chunks=13,
+        output_tokens=1011,
+        reasoning_tokens=1000,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.010119,
+    ),
+    Transcript(
+        dialect="anthropic",
+        name="anthropic-digest-counted-apart",
+        body=typed(
+            A_START, A_THINKING, A_THOUGHT, A_SIGNATURE, A_STOP, A_BLOCK, *[A_WORD] * 11, A_WITH_THOUGHTS, A_END
+        ),
+        chunks=12,
+        output_tokens=1011,
+        reasoning_tokens=1000,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.010124,
+    ),
+    Transcript(
+        dialect="anthropic",
+        name="anthropic-digest-not-counted-apart",
+        body=typed(A_START, A_THOUGHT, A_SIGNATURE, A_STOP, A_BLOCK, *[A_WORD] * 11, A_ALL_TOGETHER, A_END),
+        chunks=12,
+        output_tokens=1011,
+        every_ms=EVERY_MS,
+        cost_usd=0.010124,
+    ),
+    Transcript(
+        dialect="anthropic",
+        name="anthropic-thoughts-omitted",
+        body=typed(A_START, A_THINKING, A_SIGNATURE, A_STOP, A_BLOCK, *[A_WORD] * 11, A_ALL_TOGETHER, A_END),
+        chunks=11,
+        output_tokens=1011,
+        every_ms=EVERY_MS,
+        cost_usd=0.010124,
+    ),
+    Transcript(
+        dialect="anthropic",
+        name="anthropic-thoughts-redacted",
+        body=typed(A_START, A_REDACTED, A_STOP, A_BLOCK, *[A_WORD] * 11, A_ALL_TOGETHER, A_END),
+        chunks=11,
+        output_tokens=1011,
+        every_ms=EVERY_MS,
+        cost_usd=0.010124,
+    ),
+    Transcript(
+        dialect="gemini",
+        name="gemini-thoughts-hidden-usage-everywhere",
+        body=sse(
+            *[gemini_counted("ten words ", said=10 * n, thought=500) for n in range(1, 11)],
+            gemini_counted("ten words ", said=110, thought=500, more=G_END),
+            end="\r\n",
+        ),
+        chunks=11,
+        output_tokens=610,
+        reasoning_tokens=500,
+        every_ms=EVERY_MS,
+        tokens_per_second=1000.0,
+        first_chunk_tokens=10,
+        cost_usd=0.006109,
+    ),
+    Transcript(
+        dialect="gemini",
+        name="gemini-thoughts-in-digest-usage-everywhere",
+        body=sse(
+            *[gemini_counted("**Looking** at it from afar. " * 20, said=0, thought=250 * n) for n in (1, 2)],
+            *[gemini_counted("ten words ", said=4 + 10 * n, thought=500) for n in range(1, 11)],
+            gemini_counted("ten words ", said=114, thought=500, more=G_END),
+            end="\r\n",
+        ),
+        chunks=13,
+        output_tokens=614,
+        reasoning_tokens=500,
+        every_ms=EVERY_MS,
+        tokens_per_second=1000.0,
+        first_chunk_tokens=14,
+        cost_usd=0.006149,
+    ),
+    Transcript(
+        dialect="gemini",
+        name="gemini-cut-in-thought",
+        body=sse(*[gemini_counted("**Looking** at it.", said=0, thought=100 * n) for n in (1, 2, 3)]),
+        outcome=Outcome.TRUNCATED,
+        output_tokens=300,
+        reasoning_tokens=300,
+    ),
+    Transcript(
+        dialect="gemini",
+        name="gemini-nothing-but-thoughts",
+        body=sse('{"candidates":[{"finishReason":"MAX_TOKENS"}],"usageMetadata":{"thoughtsTokenCount":200}}'),
+        outcome=Outcome.GARBLED,
+        chunks=0,
+        reasoning_tokens=200,
+        error="every token went into reasoning",
+    ),
+    Transcript(
+        name="xai-hidden",
+        body=sse(ROLE, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=11, reasoning=94, total=114), DONE),
+        chunks=11,
+        output_tokens=105,
+        reasoning_tokens=94,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.001059,
+    ),
+    Transcript(
+        name="xai-aloud",
+        body=sse(*[MUSED] * 9, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=11, reasoning=9, total=29), DONE),
+        chunks=20,
+        output_tokens=20,
+        reasoning_tokens=9,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.000209,
+    ),
+    Transcript(
+        name="deepseek-aloud",
+        body=sse(*[MUSED] * 9, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=20, reasoning=9, total=29), DONE),
+        chunks=20,
+        output_tokens=20,
+        reasoning_tokens=9,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.000209,
+    ),
+    Transcript(
+        name="vllm-aloud-usage-everywhere",
+        body=sse(
+            *[counted(MUSED, completion=n) for n in range(1, 10)],
+            *[counted(WORD, completion=9 + n) for n in range(1, 12)],
+            STOP,
+            DONE,
+        ),
+        chunks=20,
+        output_tokens=20,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.000209,
+    ),
+    Transcript(
+        name="openrouter-digest",
+        body=sse(DIGEST, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=1011, reasoning=1000, total=1020), DONE),
+        chunks=12,
+        output_tokens=1011,
+        reasoning_tokens=1000,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.010119,
+    ),
+    Transcript(
+        name="a-digest-that-does-not-say-so",
+        body=sse(MUSED, *[WORD] * 11, STOP, chat_usage(prompt=9, completion=1011, reasoning=1000, total=1020), DONE),
+        chunks=12,
+        output_tokens=1011,
+        reasoning_tokens=1000,
+        every_ms=EVERY_MS,
+        tokens_per_second=100.0,
+        first_chunk_tokens=1,
+        cost_usd=0.010119,
+    ),
+    Transcript(
+        name="openai-nothing-but-reasoning",
+        body=sse(ROLE, STOP, chat_usage(prompt=9, completion=200, reasoning=200, total=209), DONE),
+        outcome=Outcome.GARBLED,
+        chunks=0,
+        reasoning_tokens=200,
+        error="every token went into reasoning",
+    ),
+    Transcript(
+        dialect="anthropic",
+        name="anthropic-nothing-but-thinking",
+        body=typed(A_START, A_THINKING, A_SIGNATURE, A_STOP, anthropic_end(output_tokens=200), A_END),
+        outcome=Outcome.GARBLED,
+        chunks=0,
+        error="every token went into reasoning",
+    ),
+    Transcript(
+        name="deepseek-out-of-resources",
+        body=sse(ONE, '{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}', DONE),
+        outcome=Outcome.HTTP_ERROR,
+        chunks=1,
+        error="the provider gave up: insufficient_system_resource",
+    ),
+]
+EVERY = [*OPENAI_CHAT, *ANTHROPIC, *OPENAI_RESPONSES, *GEMINI, *COHERE, *REASONERS]

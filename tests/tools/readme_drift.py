@@ -10,6 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# How click's usage line of a command with subcommands ends.
+_A_GROUP = "COMMAND [ARGS]..."
 PROGRAMS = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
 
 
@@ -50,16 +52,19 @@ def command_lines(text: str) -> list[str]:
 
 def check_command(line: str) -> list[str]:
     """What is wrong with one command line: an unknown subcommand or option."""
-    words = line.split()
-    program, subcommand = words[0].rpartition("/")[2], words[1] if len(words) > 1 else ""
-    if not re.fullmatch(r"[a-z-]+", subcommand) or subcommand.startswith("-"):
-        return []
-    executable = Path(sys.executable).parent / program
-    shown = subprocess.run([executable, subcommand, "--help"], capture_output=True, text=True, check=False)
-    if shown.returncode:
-        return [f"`{program} {subcommand}` is no command"]
-    options = set(re.findall(r"\s(--[a-z][a-z-]*)", line))
-    return [f"`{program} {subcommand}` has no {option}" for option in sorted(options) if option not in shown.stdout]
+    first, *words = line.split()
+    program, path, text = first.rpartition("/")[2], "", ""
+    for word in words:
+        if not re.fullmatch(r"[a-z][a-z-]*", word) or (path and _A_GROUP not in text):
+            break
+        path = f"{path} {word}".lstrip()
+        executable = Path(sys.executable).parent / program
+        shown = subprocess.run([executable, *path.split(), "--help"], capture_output=True, text=True, check=False)
+        if shown.returncode:
+            return [f"`{program} {path}` is no command"]
+        text = shown.stdout
+    options = set(re.findall(r"\s(--[a-z][a-z-]*)", line)) if path else ()
+    return [f"`{program} {path}` has no {option}" for option in sorted(options) if option not in text]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """`isochrone-agent check`: would `run` with these options work here, and how well can this machine measure?"""
 
 import asyncio
-import heapq
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,26 +9,36 @@ from typing import Any
 
 import click
 
+from isochrone_agent.budget import budget_of, day_of
 from isochrone_agent.clock import now_at
 from isochrone_agent.commands import options
 from isochrone_agent.credentials import load_keyring
 from isochrone_agent.errors import AgentError
 from isochrone_agent.follower import check_plan
-from isochrone_agent.selfcheck import Finding, check_clock, check_collector, check_spool, check_stamps
+from isochrone_agent.schedule import Due, next_rounds
+from isochrone_agent.selfcheck import (
+    Finding,
+    check_clock,
+    check_collector,
+    check_spool,
+    check_stamps,
+    spend_on_disk,
+)
 from isochrone_agent.settings import Settings, gather_settings
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.plain import rfc3339
-from isochrone_wire.rounds import next_round_at
 
 SCHEMA = "isochrone.check/1"
 _ROUNDS = 5
+_LIMITS = ("usd", "tokens", "requests")
 
 
 @click.command("check")
 @options.running
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five rounds.
+    """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five
+    rounds, and today's spend beside the budgets.
 
     Takes the options of `run`, sends no request to a provider and changes nothing.
 
@@ -39,13 +48,17 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
     """
     settings = gather_settings(settings_file, told)
     findings, plan = asyncio.run(_findings(settings))
-    rounds = _next_rounds(plan) if plan else []
+    rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
     if output == "json":
-        coming = [{"round_at": rfc3339(at), "target": name} for at, name in rounds]
-        document = {"schema": SCHEMA, "findings": [asdict(finding) for finding in findings], "rounds": coming}
+        document = {
+            "schema": SCHEMA,
+            "findings": [asdict(finding) for finding in findings],
+            "rounds": [_plain(due) for due in rounds],
+            "spend": allowances,
+        }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        _show(findings, rounds)
+        _show(findings, rounds, allowances)
     if any(finding.verdict == "fail" for finding in findings):
         raise SystemExit(1)
 
@@ -69,22 +82,50 @@ def _check_credentials(settings: Settings, plan: Plan | None) -> Finding:
     return Finding(subject="credentials", verdict="ok", sentence=known)
 
 
-def _next_rounds(plan: Plan) -> list[tuple[int, str]]:
-    at = now_at()
-    coming = [(next_round_at(at, target_id=t.id, every_us=t.every_us), t.every_us, t.name) for t in plan.targets]
-    heapq.heapify(coming)
-    rounds: list[tuple[int, str]] = []
-    while coming and len(rounds) < _ROUNDS:
-        round_at, every_us, name = coming[0]
-        rounds.append((round_at, name))
-        heapq.heapreplace(coming, (round_at + every_us, every_us, name))
-    return rounds
+def _plain(due: Due) -> dict[str, Any]:
+    return {
+        "round_at": rfc3339(due.round_at),
+        "begins_at": rfc3339(due.begins_at),
+        "target": due.target.name,
+        "paused": due.target.paused,
+    }
 
 
-def _show(findings: Sequence[Finding], rounds: Sequence[tuple[int, str]]) -> None:
+def _next_rounds(plan: Plan | None, settings: Settings) -> list[Due]:
+    targets = plan.targets if plan else ()
+    return next_rounds(targets, now_at=now_at(), vantage=settings.vantage.name, count=_ROUNDS)
+
+
+def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
+    """Per provider with a budget or with spend today: both, as the wire names them."""
+    spent = {spend.provider: spend for spend in spend_on_disk(settings, day_of(now_at()))}
+    budgets, vantage = (plan.budgets if plan else ()), settings.vantage.name
+    held = {b.provider: budget_of(budgets, provider=b.provider, vantage=vantage) for b in budgets}
+    return [
+        {
+            "provider": name,
+            "spent": {limit: getattr(spent.get(name), limit, 0) for limit in _LIMITS},
+            "per_day": {limit: getattr(held.get(name), f"{limit}_per_day", None) for limit in _LIMITS},
+        }
+        for name in sorted(spent.keys() | {name for name, budget in held.items() if budget})
+    ]
+
+
+def _show(findings: Sequence[Finding], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
     for finding in findings:
         click.echo(f"{finding.verdict:4}  {finding.subject:18}  {finding.sentence}")
     if rounds:
         click.echo("\nnext rounds:")
-    for round_at, name in rounds:
-        click.echo(f"  {rfc3339(round_at)}  in {(round_at - now_at()) / SECOND_US:6.1f} s  {name}")
+    for due in rounds:
+        name = due.target.name + (" (paused)" if due.target.paused else "")
+        click.echo(f"  {rfc3339(due.begins_at)}  in {(due.begins_at - now_at()) / SECOND_US:6.1f} s  {name}")
+    if allowances:
+        click.echo("\nspent today (UTC), and the day's budget:")
+    for allowance in allowances:
+        amounts = (_amount(limit, allowance["spent"][limit], allowance["per_day"][limit]) for limit in _LIMITS)
+        click.echo(f"  {allowance['provider']}: {', '.join(amounts)}")
+
+
+def _amount(limit: str, spent: float, per_day: float | None) -> str:
+    written, unit = (".4f", "USD") if limit == "usd" else ("d", limit)
+    return f"{spent:{written}} {unit}" if per_day is None else f"{spent:{written}} of {per_day:{written}} {unit}"

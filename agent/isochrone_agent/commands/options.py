@@ -36,6 +36,11 @@ ca_file = _option(
     metavar="FILE",
     help="Trust these certificate authorities (PEM) beside the system's, for a server of your own.",
 )
+data_dir = _option(
+    "--data-dir",
+    metavar="FOLDER",
+    help="For identity and spool.  [default: ~/.local/share/isochrone/agent/ and the --vantage said, else default]",
+)
 _settings = click.option(
     "--settings",
     "settings_file",
@@ -46,15 +51,26 @@ _settings = click.option(
 )
 _RUNNING = (
     _settings,
-    _option("--vantage", metavar="NAME", help="Name of this vantage, unique in the fleet, like sg-1."),
-    _option("--region", metavar="NAME", help="Region it stands in, like ap-southeast-1."),
-    _option("--collector", metavar="HOST:PORT", help="The collector.  [default: 127.0.0.1:4600]"),
-    _option("--data-dir", metavar="FOLDER", help="For the spool.  [default: ~/.local/share/isochrone/agent/NAME]"),
+    _option("--vantage", metavar="NAME", help="Name of this vantage, like sg-1.  [default: as joined]"),
+    _option("--region", metavar="NAME", help="Region it stands in, like ap-southeast-1.  [default: as joined]"),
+    _option("--collector", metavar="HOST:PORT", help="The collector.  [default: as joined, else 127.0.0.1:4600]"),
+    data_dir,
     _option("--credentials", metavar="FILE", help="TOML file: where keys are, and which hosts may have them."),
     _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Most probes in flight.  [default: 8]"),
     connect_to,
     family,
     ca_file,
+    _option("--spool-limit", metavar="SIZE", help="Most the spool may take on disk; the oldest go.  [default: 100MB]"),
+    _option(
+        "--drain",
+        type=click.Choice(["newest", "oldest"]),
+        help="What leaves first after an outage; with newest the backlog follows beside it.  [default: newest]",
+    ),
+    _option(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="Where Prometheus scrapes /metrics, on this machine only, like 127.0.0.1:4691.  [default: off]",
+    ),
 )
 
 

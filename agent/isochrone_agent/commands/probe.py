@@ -3,9 +3,10 @@
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,7 +14,8 @@ from isochrone_agent import screen
 from isochrone_agent.burst import Burst, summarise
 from isochrone_agent.clock import now_at
 from isochrone_agent.commands import options
-from isochrone_agent.commands.subject import Subject, find_subject
+from isochrone_agent.commands.subject import Subject, check_effort, find_subject
+from isochrone_agent.credentials import checked_key
 from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.prober import Prober
@@ -33,6 +35,8 @@ from isochrone_wire.model import (
 from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.probe/1"
+# What a shell says of a command that Ctrl-C ended.
+_INTERRUPTED = 130
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
 
@@ -49,7 +53,7 @@ def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | N
 @click.command("probe")
 @click.argument("what", metavar="[PROVIDER/MODEL]", required=False)
 @click.option("--base-url", metavar="URL", help="Where the API is; mostly ends in /v1.  [default: the provider's]")
-@click.option("--model", help="The model's name, as the API wants it, when no PROVIDER/MODEL is given.")
+@click.option("--model", help="The model's name, as the API wants it; instead of PROVIDER/MODEL.")
 @click.option(
     "--dialect",
     type=click.Choice(list(DIALECTS)),
@@ -67,6 +71,11 @@ def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | N
 @click.option("--warm", is_flag=True, help="Keep one connection for all runs instead of one per run.")
 @click.option("--prompt", default=DEFAULT_PROMPT, show_default=True, help="What to ask.")
 @click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(1), help="Longest answer to ask for.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="Temperature to pin, such as 0; not sent when left out, as many models refuse any but their own.",
+)
 @click.option("--effort", metavar="WORD", help="Reasoning effort to pin, such as low; not sent when left out.")
 @click.option(
     "--timeout",
@@ -93,6 +102,7 @@ def command(
     warm: bool,
     prompt: str,
     max_tokens: int,
+    temperature: float | None,
     effort: str | None,
     timeout: float,
     connect_to: tuple[str, ...],
@@ -109,14 +119,16 @@ def command(
     Examples:
       isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10
       isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b
-      isochrone-agent probe openai/gpt-5-mini --burst 10
-      isochrone-agent probe openai/gpt-5-mini --sweep 100,1000,4000,16000 --runs 5
+      isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10
+      isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5
     """
     subject = find_subject(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
+    check_effort(subject, effort)
     key = _key_from(subject.key_env)
     workload = Workload(
         prompt=prompt,
         max_output_tokens=max_tokens,
+        temperature=temperature,
         reasoning_effort=effort,
         timeouts=_timeouts(timeout),
         concurrency=burst or 1,
@@ -128,7 +140,8 @@ def command(
     talkative = output == "table"
     if talkative:
         click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{screen.heading()}")
-    batches = asyncio.run(_probe_runs(prober, targets, runs, key=key, talkative=talkative))
+    batches: list[list[Sample]] = []
+    interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, talkative=talkative))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
     line = fit(_points(samples)) if sweep else None
@@ -136,20 +149,36 @@ def command(
         click.echo("\n" + "\n".join(screen.conclusion(samples, bursts, line)))
     else:
         _print_json(samples, bursts, line)
+    if interrupted:
+        click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
+        raise SystemExit(_INTERRUPTED)
     if all(sample.outcome is not Outcome.OK for sample in samples):
         raise SystemExit(1)
 
 
+def _interrupted(work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work; whether Ctrl-C ended it early."""
+    try:
+        asyncio.run(work)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
 async def _probe_runs(
-    prober: Prober, targets: Sequence[Target], runs: int, *, key: str | None, talkative: bool
-) -> list[list[Sample]]:
-    batches: list[list[Sample]] = []
+    prober: Prober,
+    targets: Sequence[Target],
+    runs: int,
+    batches: list[list[Sample]],
+    *,
+    key: str | None,
+    talkative: bool,
+) -> None:
     for target in (target for _ in range(runs) for target in targets):
         batches.append(await prober.burst(target, round_at=now_at(), key=key))
         for sample in batches[-1] if talkative else ():
             click.echo(screen.run_line(len(batches), sample))
     await prober.aclose()
-    return batches
 
 
 def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> None:
@@ -199,4 +228,4 @@ def _key_from(variable: str | None) -> str | None:
     if not key:
         hint = f"export {variable}=…, or name another variable with --key-env"
         raise CredentialError(f"the environment variable {variable} is not set", hint=hint)
-    return key
+    return checked_key(key, f"the environment variable {variable}")

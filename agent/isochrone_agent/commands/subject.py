@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isochrone_agent.catalogue import CATALOGUE, Provider
+from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.errors import SettingsError
 
 
@@ -25,6 +26,11 @@ def find_subject(
 
     Raises `SettingsError` when that does not come to a model and an address.
     """
+    if what and model:
+        raise SettingsError(
+            f"two models are named: {what} and {model}",
+            hint="say PROVIDER/MODEL (with --base-url for another address), or --model with --base-url",
+        )
     provider = _provider_of(what) if what else None
     found_model = what.partition("/")[2] if what else model or ""
     found_url = base_url or (provider.base_url if provider else "")
@@ -43,6 +49,15 @@ def find_subject(
         dialect=dialect or (provider.dialect if provider else "openai-chat"),
         key_env=key_env or (provider.key_env if provider else None),
     )
+
+
+def check_effort(subject: Subject, effort: str | None) -> None:
+    """Raises `SettingsError` for a word of reasoning effort that the subject's API has no way to ask its model for."""
+    efforts = DIALECTS[subject.dialect].efforts(subject.model)
+    if effort is not None and efforts is not None and effort not in efforts:
+        raise SettingsError(
+            f"{subject.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(efforts)}"
+        )
 
 
 def _provider_of(what: str) -> Provider:

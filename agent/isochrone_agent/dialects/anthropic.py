@@ -1,11 +1,14 @@
 """Anthropic's messages.
 
 Usage comes in two parts: the prompt's with `message_start`, the output's, cumulative, with `message_delta`. Input
-tokens are stated without those read from or written to the cache; a prompt's tokens are all three. Thinking is not
-counted apart.
+tokens are stated without those read from or written to the cache; a prompt's tokens are all three. Output tokens
+include thinking, of which at most a digest is told, and which newer responses count apart as well.
+
+Claude until 4.5 is given a budget to think with; since 4.6 it finds its own measure, and is told how hard to try.
 """
 
 import json
+import re
 from typing import Any
 
 from isochrone_agent.dialects.base import (
@@ -23,11 +26,12 @@ from isochrone_wire.model import Target
 
 VERSION = "2023-06-01"
 THINKING_BUDGET = {"low": 1024, "medium": 4096, "high": 16_384}
-_SAID: dict[str, tuple[str, type[Answer] | type[Reasoning]]] = {
-    "text_delta": ("text", Answer),
-    "input_json_delta": ("partial_json", Answer),
-    "thinking_delta": ("thinking", Reasoning),
-}
+# How much longer than the answer a response may be: without a budget, as much as there is reason to expect.
+_ROOM_TO_THINK = {**THINKING_BUDGET, "xhigh": 32_768, "max": 32_768}
+_MODEL = re.compile(r"claude-(?:(\d)|[a-z]+-(\d+)(?:[-.](\d{1,2}))?)(?!\d)")
+_ADAPTIVE_SINCE = (4, 6)
+_THINKING_BLOCKS = ("thinking", "redacted_thinking")
+_SAID = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
 
 class Anthropic:
@@ -45,17 +49,18 @@ class Anthropic:
             "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
             "stream": True,
         }
-        budget = THINKING_BUDGET.get(workload.reasoning_effort or "")
-        if budget:
-            # The limit covers thinking and answer, and thinking forbids a temperature.
-            body |= {
-                "thinking": {"type": "enabled", "budget_tokens": budget},
-                "max_tokens": budget + workload.max_output_tokens,
-            }
-        elif workload.temperature is not None:
+        if workload.reasoning_effort is not None:
+            body |= _thinking(target.model, workload.reasoning_effort)
+            # The limit covers thinking and answer.
+            body["max_tokens"] += _ROOM_TO_THINK.get(workload.reasoning_effort, 0)
+        if workload.temperature is not None:
             body["temperature"] = workload.temperature
         headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
         return Request(url=f"{target.base_url.rstrip('/')}/messages", headers=headers, body=json.dumps(body).encode())
+
+    def efforts(self, model: str) -> tuple[str, ...] | None:
+        """See `Dialect.efforts`."""
+        return ("none", *(_ROOM_TO_THINK if _is_adaptive(model) else THINKING_BUDGET))
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -64,8 +69,7 @@ class Anthropic:
         if kind == "content_block_delta":
             return self._delta(message.get("delta") or {})
         if kind == "content_block_start":
-            # A tool's name is the first thing the model says of its call.
-            return self._said((message.get("content_block") or {}).get("name"))
+            return self._begun(message.get("content_block") or {})
         if kind == "message_start":
             return self._usage((message.get("message") or {}).get("usage"), output=False)
         if kind == "message_delta":
@@ -79,14 +83,21 @@ class Anthropic:
         return error_sentence(body)
 
     @staticmethod
-    def _said(text: object) -> list[Signal]:
-        return [Answer(len(text))] if isinstance(text, str) and text else []
+    def _begun(block: dict[str, Any]) -> list[Signal]:
+        if block.get("type") in _THINKING_BLOCKS:
+            # Its text may stay empty, and its tokens are counted all the same.
+            return [Reasoning(0, summarised=True)]
+        # A tool's name is the first thing the model says of its call.
+        name = block.get("name")
+        return [Answer(len(name))] if isinstance(name, str) and name else []
 
     @staticmethod
     def _delta(delta: dict[str, Any]) -> list[Signal]:
-        field, signal = _SAID.get(delta.get("type", ""), ("", Answer))
-        text = delta.get(field) or ""
-        return [signal(len(text))] if text else []
+        field = _SAID.get(delta.get("type", ""), "")
+        chars = len(delta.get(field) or "")
+        if not chars:
+            return []
+        return [Reasoning(chars, summarised=True) if field == "thinking" else Answer(chars)]
 
     @staticmethod
     def _usage(usage: Any, *, output: bool) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
@@ -99,4 +110,24 @@ class Anthropic:
         prompt = None if fresh is None else fresh + (read or 0) + (written or 0)
         # The output count of `message_start` is only the beginning of a count.
         said = count(usage.get("output_tokens")) if output else None
-        return [Usage(prompt_tokens=prompt, output_tokens=said, cached_tokens=read)]
+        thought = count((usage.get("output_tokens_details") or {}).get("thinking_tokens")) if output else None
+        return [Usage(prompt_tokens=prompt, output_tokens=said, reasoning_tokens=thought, cached_tokens=read)]
+
+
+def _is_adaptive(model: str) -> bool:
+    """Whether the model finds its own measure of thinking. Others than Claude speak the dialect as it was before."""
+    found = _MODEL.search(model)
+    if found is None:
+        return "claude" in model
+    version = (int(found[1] or found[2]), int(found[3] or 0))
+    return version >= _ADAPTIVE_SINCE
+
+
+def _thinking(model: str, effort: str) -> dict[str, Any]:
+    """The effort in the words that the model understands; one that it does not have goes out for it to refuse."""
+    if effort == "none":
+        return {"thinking": {"type": "disabled"}}
+    if effort in THINKING_BUDGET and not _is_adaptive(model):
+        return {"thinking": {"type": "enabled", "budget_tokens": THINKING_BUDGET[effort]}}
+    # Without `display` the newest models think in silence, and the first token would be that of the answer.
+    return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": effort}}

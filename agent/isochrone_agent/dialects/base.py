@@ -9,10 +9,16 @@ from typing import Any, Protocol
 
 from isochrone_agent.signals import Failed, Signal
 from isochrone_agent.sse import Event
-from isochrone_wire.model import Outcome, Target
+from isochrone_wire.model import SECOND_US, Outcome, Target
 
 NONCE_CHARS = 12
 _MAX_COUNT = 10_000_000
+_RETRY_INFO = "google.rpc.RetryInfo"
+# Up to eleven days: nobody asks to be left alone for longer.
+_PROTOBUF_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
+# What OpenAI and Anthropic, Google, Volcengine, DashScope and AWS call a limit that will pass, written in one word.
+_THROTTLED = re.compile(r"(?<!\d)429(?!\d)|ratelimit|resourceexhausted|throttl|toomanyrequests|limit(requests|burst)")
+_MARKS = re.compile(r"[\s._-]+")
 _SECRET_LIKE = re.compile(r"\b(sk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}")
 
 
@@ -29,12 +35,11 @@ class Request:
 class Quirks:
     """What a provider's flavour of a dialect wants otherwise.
 
-    `token_limit` names the field that bounds the answer, `temperature` says whether one may be sent, `usage_option`
-    whether usage has to be asked for (and may be).
+    `token_limit` names the field that bounds the answer, `usage_option` says whether usage has to be asked for (and may
+    be).
     """
 
     token_limit: str = "max_tokens"
-    temperature: bool = True
     usage_option: bool = True
 
 
@@ -48,6 +53,14 @@ class Dialect(Protocol):
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """The request that sends the target's workload; byte-identical everywhere but for the nonce."""
+        ...
+
+    def efforts(self, model: str) -> tuple[str, ...] | None:
+        """The words of reasoning effort there are for `model`; `None` where the API takes any and judges them itself.
+
+        A request with another word says it all the same, for the provider to refuse it: left out, it would be measured
+        as something that it is not.
+        """
         ...
 
     def interpret(self, event: Event) -> list[Signal]:
@@ -90,18 +103,18 @@ def parse_json(data: bytes) -> dict[str, Any]:
 
 def error_sentence(body: bytes) -> str:
     """One sentence from an error body in any of the shapes in use; empty when it has none."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        return ""
-    # Google sends a list of one.
-    parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
-    if not isinstance(parsed, dict):
-        return ""
-    stated = parsed.get("error") or parsed.get("detail") or parsed.get("message") or ""
+    stated = _stated(body)
     if isinstance(stated, dict):
         stated = stated.get("message") or stated.get("code") or ""
     return tidy(str(stated))
+
+
+def stated_wait_us(body: bytes) -> int | None:
+    """How long to wait, in microseconds, as the body of an error response says it; `None` when it does not.
+
+    Google says it there and in no header, in its own dialect and in the one it borrowed: `google.rpc.RetryInfo`.
+    """
+    return _retry_info_us(_stated(body))
 
 
 def tidy(sentence: str) -> str:
@@ -112,8 +125,31 @@ def tidy(sentence: str) -> str:
 def in_band_failure(error: object) -> Failed:
     """The failure that `{"error": …}` inside a stream of status 200 stands for; rate limits are told apart."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
-    words = " ".join(str(fields.get(name) or "") for name in ("code", "type", "status")).lower()
-    throttled = "429" in words or "rate_limit" in words or "resource_exhausted" in words
-    sentence = tidy(str(fields.get("message") or words or "no message"))
+    words = [str(fields.get(name) or "").lower() for name in ("code", "type", "status")]
+    throttled = any(_THROTTLED.search(_MARKS.sub("", word)) for word in words)
+    sentence = tidy(str(fields.get("message") or " ".join(words).strip() or "no message"))
     outcome = Outcome.THROTTLED if throttled else Outcome.HTTP_ERROR
-    return Failed(outcome=outcome, error=f"error inside the stream: {sentence}")
+    wait_us = _retry_info_us(fields)
+    return Failed(outcome=outcome, error=f"error inside the stream: {sentence}", retry_after_us=wait_us)
+
+
+def _stated(body: bytes) -> object:
+    """The error that a body holds, an object or a sentence; empty when it holds none."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return ""
+    # Google sends a list of one.
+    parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
+    if not isinstance(parsed, dict):
+        return ""
+    return parsed.get("error") or parsed.get("detail") or parsed.get("message") or ""
+
+
+def _retry_info_us(error: object) -> int | None:
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and str(detail.get("@type")).endswith(_RETRY_INFO):
+            delay = _PROTOBUF_DURATION.fullmatch(str(detail.get("retryDelay")))
+            return round(float(delay[1]) * SECOND_US) if delay else None
+    return None

@@ -1,10 +1,11 @@
 """Google's Gemini: whole responses as events, each with the parts that are new and the usage so far.
 
-Thoughts are counted apart from the candidate's tokens; the output is both. There is no marker after the last event: the
-`finishReason` is the end.
+Thoughts are told in digest, and counted apart from the candidate's tokens; the output is both. There is no marker after
+the last event: the `finishReason` is the end.
 """
 
 import json
+import re
 from typing import Any
 
 from isochrone_agent.dialects.base import (
@@ -21,6 +22,9 @@ from isochrone_agent.sse import Event
 from isochrone_wire.model import Target
 
 THINKING_BUDGET = {"none": 0, "low": 1024, "medium": 4096, "high": 16_384}
+THINKING_LEVELS = ("minimal", "low", "medium", "high")
+# Until 2.5 thinking had a budget in tokens; since 3 it has a level.
+_BUDGETED = re.compile(r"gemini-[12]\b")
 
 
 class Gemini:
@@ -36,13 +40,16 @@ class Gemini:
         if workload.temperature is not None:
             config["temperature"] = workload.temperature
         if workload.reasoning_effort is not None:
-            budget = THINKING_BUDGET.get(workload.reasoning_effort, -1)
-            config["thinkingConfig"] = {"thinkingBudget": budget, "includeThoughts": True}
+            config["thinkingConfig"] = self._thinking(target.model, workload.reasoning_effort)
         contents = [{"role": "user", "parts": [{"text": with_nonce(workload.prompt, nonce)}]}]
         url = f"{target.base_url.rstrip('/')}/models/{target.model}:streamGenerateContent?alt=sse"
         headers = {"x-goog-api-key": key} if key else {}
         body = json.dumps({"contents": contents, "generationConfig": config}).encode()
         return Request(url=url, headers=headers, body=body)
+
+    def efforts(self, model: str) -> tuple[str, ...] | None:
+        """See `Dialect.efforts`."""
+        return tuple(THINKING_BUDGET) if _BUDGETED.search(model) else THINKING_LEVELS
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -65,13 +72,20 @@ class Gemini:
         return error_sentence(body)
 
     @staticmethod
+    def _thinking(model: str, effort: str) -> dict[str, Any]:
+        if not (_BUDGETED.search(model) and effort in THINKING_BUDGET):
+            return {"thinkingLevel": effort, "includeThoughts": True}
+        budget = THINKING_BUDGET[effort]
+        return {"thinkingBudget": budget} | ({"includeThoughts": True} if budget else {})
+
+    @staticmethod
     def _part(part: dict[str, Any]) -> list[Signal]:
         text = part.get("text") or ""
         if not text and part.get("functionCall"):
             text = json.dumps(part["functionCall"])
         if not text:
             return []
-        return [Reasoning(len(text)) if part.get("thought") else Answer(len(text))]
+        return [Reasoning(len(text), summarised=True) if part.get("thought") else Answer(len(text))]
 
     @staticmethod
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
@@ -81,7 +95,8 @@ class Gemini:
         return [
             Usage(
                 prompt_tokens=count(usage.get("promptTokenCount")),
-                output_tokens=None if said is None else said + (thought or 0),
+                # An answer that has not begun is not counted, though its thoughts are.
+                output_tokens=None if said is None and not thought else (said or 0) + (thought or 0),
                 reasoning_tokens=thought,
                 cached_tokens=count(usage.get("cachedContentTokenCount")),
             )

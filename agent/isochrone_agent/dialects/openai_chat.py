@@ -1,8 +1,9 @@
 """OpenAI's chat completions, the shape most providers and every self-hosted server speak.
 
 Known habits that are all fine: no `[DONE]`; usage in the last choice chunk, in a chunk without choices, or never;
-reasoning as `reasoning_content` (DeepSeek) or `reasoning` (OpenRouter, vLLM); `content: null` and `content: ""` before
-the first token; `refusal` text instead of content; Groq's own times beside its usage, or in `x_groq`.
+reasoning as `reasoning_content` (DeepSeek) or `reasoning` (OpenRouter, vLLM), which may be a digest (OpenRouter says
+so); `content: null` and `content: ""` before the first token; `refusal` text instead of content; Groq's own times
+beside its usage, or in `x_groq`. xAI counts reasoning beside `completion_tokens`, others in it; the total tells.
 """
 
 import json
@@ -23,6 +24,8 @@ from isochrone_wire.model import SECOND_US, Target
 
 _DONE = b"[DONE]"
 _MAX_SECONDS = 3600
+# Ends that are none: DeepSeek, Zhipu and OpenRouter say in this way that the server gave up.
+_GAVE_UP = ("insufficient_system_resource", "network_error", "error")
 
 
 class OpenAIChat:
@@ -41,13 +44,18 @@ class OpenAIChat:
         }
         if quirks.usage_option:
             body["stream_options"] = {"include_usage": True}
-        if workload.temperature is not None and quirks.temperature:
+        if workload.temperature is not None:
             body["temperature"] = workload.temperature
         if workload.reasoning_effort is not None:
             body["reasoning_effort"] = workload.reasoning_effort
         headers = {"authorization": f"Bearer {key}"} if key else {}
         url = f"{target.base_url.rstrip('/')}/chat/completions"
         return Request(url=url, headers=headers, body=json.dumps(body).encode())
+
+    def efforts(self, model: str) -> tuple[str, ...] | None:
+        """See `Dialect.efforts`: each provider has its own."""
+        del model
+        return None
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -73,12 +81,17 @@ class OpenAIChat:
         delta = choice.get("delta") or {}
         signals: list[Signal] = []
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            signals.append(Reasoning(len(thought)))
+            signals.append(Reasoning(len(thought), summarised=self._summarised(delta)))
         if said := (delta.get("content") or delta.get("refusal") or self._tool_text(delta)):
             signals.append(Answer(len(said)))
-        if choice.get("finish_reason"):
-            signals.append(Finished(str(choice["finish_reason"])))
+        if reason := choice.get("finish_reason"):
+            broken = {"message": f"the provider gave up: {reason}"}
+            signals.append(in_band_failure(broken) if reason in _GAVE_UP else Finished(str(reason)))
         return signals
+
+    @staticmethod
+    def _summarised(delta: dict[str, Any]) -> bool:
+        return any(detail.get("type") == "reasoning.summary" for detail in delta.get("reasoning_details") or ())
 
     @staticmethod
     def _tool_text(delta: dict[str, Any]) -> str:
@@ -89,10 +102,14 @@ class OpenAIChat:
     def _usage(usage: dict[str, Any]) -> Usage:
         output_details = usage.get("completion_tokens_details") or {}
         prompt_details = usage.get("prompt_tokens_details") or {}
+        prompt, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        thought = count(output_details.get("reasoning_tokens"))
+        if said is not None and thought and usage.get("total_tokens") == (prompt or 0) + said + thought:
+            said += thought
         return Usage(
-            prompt_tokens=count(usage.get("prompt_tokens")),
-            output_tokens=count(usage.get("completion_tokens")),
-            reasoning_tokens=count(output_details.get("reasoning_tokens")),
+            prompt_tokens=prompt,
+            output_tokens=said,
+            reasoning_tokens=thought,
             cached_tokens=count(prompt_details.get("cached_tokens")),
             provider_us=_stated_us(usage, "queue_time", "prompt_time"),
         )

@@ -5,6 +5,8 @@ ends with `response.incomplete`, which is an end like any other.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from isochrone_agent.dialects.base import (
@@ -20,13 +22,13 @@ from isochrone_agent.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.sse import Event
 from isochrone_wire.model import Target
 
-_SAID: dict[str, type[Answer] | type[Reasoning]] = {
+_SAID: dict[str, Callable[[int], Signal]] = {
     "response.output_text.delta": Answer,
     "response.refusal.delta": Answer,
     "response.function_call_arguments.delta": Answer,
     "response.custom_tool_call_input.delta": Answer,
     "response.reasoning_text.delta": Reasoning,
-    "response.reasoning_summary_text.delta": Reasoning,
+    "response.reasoning_summary_text.delta": partial(Reasoning, summarised=True),
 }
 _ENDS = ("response.completed", "response.incomplete")
 
@@ -38,6 +40,7 @@ class OpenAIResponses:
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """See `Dialect.request`."""
+        del quirks  # there is one Responses API
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -48,10 +51,15 @@ class OpenAIResponses:
         }
         if workload.reasoning_effort is not None:
             body["reasoning"] = {"effort": workload.reasoning_effort, "summary": "auto"}
-        if workload.temperature is not None and quirks.temperature:
+        if workload.temperature is not None:
             body["temperature"] = workload.temperature
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return Request(url=f"{target.base_url.rstrip('/')}/responses", headers=headers, body=json.dumps(body).encode())
+
+    def efforts(self, model: str) -> tuple[str, ...] | None:
+        """See `Dialect.efforts`: they change from model to model, and the API names those it takes."""
+        del model
+        return None
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""

@@ -3,32 +3,49 @@
 import click
 
 from isochrone_client import terminal
+from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import coverage as coverages
+from isochrone_client.pages import spend as spending
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
 
-@click.command("coverage", epilog=options.example("isochrone coverage --window 1h"))
+@click.command("coverage", epilog=options.example("isochrone coverage --window 1h", "isochrone coverage --spend"))
 @options.regions
 @options.targets
 @options.window
+@click.option("--spend", is_flag=True, help="Show instead what today (UTC) has cost, its forecast and the budgets.")
 @options.reading
 def coverage(
     *,
-    collector: str,
+    collector: Whom,
     timeout_us: int,
     output: str,
     window: str,
     regions: tuple[str, ...],
     targets: tuple[str, ...],
+    spend: bool,
 ) -> None:
-    """Show how many planned rounds left a sample, and with which outcomes."""
+    """Show how many planned rounds left a sample, and with which outcomes.
+
+    With --spend: what each vantage has spent with each provider since midnight UTC, what the day comes to when the plan
+    goes on, and how much of the budget that is. The window does not apply to it.
+    """
     now = now_at()
     selection = Selection(window=parse_window(window, now_at=now), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        if spend:
+            _show_spend(client, selection, output)
+            return
         answer = client.get_coverage(selection)
     terminal.write(coverages.page(answer, now_at=now), output)
     coverages.require_rounds(answer)
+
+
+def _show_spend(client: ObservatoryClient, selection: Selection, output: str) -> None:
+    answer = client.get_spend(selection)
+    terminal.write(spending.page(answer), output)
+    spending.require_spend(answer)

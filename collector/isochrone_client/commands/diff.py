@@ -3,6 +3,7 @@
 import click
 
 from isochrone_client import terminal
+from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -40,7 +41,7 @@ from isochrone_wire.answers import Decision, Metric, Selection
 @options.reading
 def diff(
     *,
-    collector: str,
+    collector: Whom,
     timeout_us: int,
     output: str,
     window: str,

@@ -1,11 +1,13 @@
 """What every reading command can be told in the same words."""
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import click
 
-from isochrone_client.address import DEFAULT_COLLECTOR
+from isochrone_client.address import DEFAULT_COLLECTOR, whom
 from isochrone_client.render import OUTPUTS
 from isochrone_wire.model import SECOND_US
 
@@ -20,11 +22,17 @@ def _microseconds(_context: click.Context, _parameter: click.Parameter, seconds:
 _collector = click.option(
     "--collector",
     envvar="ISOCHRONE_COLLECTOR",
-    default=DEFAULT_COLLECTOR,
-    show_default=True,
     show_envvar=True,
     metavar="HOST:PORT",
-    help="The collector to ask.",
+    help=f"The collector to ask.  [default: the one joined, else {DEFAULT_COLLECTOR}]",
+)
+_identity = click.option(
+    "--identity",
+    envvar="ISOCHRONE_IDENTITY",
+    show_envvar=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Who asks, as `isochrone join` wrote it.  [default: ~/.config/isochrone/identity.json, if it is there]",
 )
 _timeout = click.option(
     "--timeout",
@@ -71,5 +79,11 @@ def example(*lines: str) -> str:
 
 
 def reading(function: Function) -> Function:
-    """The options of every reading command: `collector`, `timeout_us` (microseconds) and `output`."""
-    return _collector(_timeout(_output(function)))
+    """The options of every reading command: `collector` (a `Whom`), `timeout_us` (microseconds) and `output`."""
+
+    @functools.wraps(function)
+    def asking(*arguments: Any, collector: str | None, identity: Path | None, **told: Any) -> Any:  # noqa: ANN401  # any command's
+        return function(*arguments, collector=whom(collector, identity), **told)
+
+    # What has the parameters of a command is one, for all that the checker knows.
+    return _collector(_identity(_timeout(_output(cast(Function, asking)))))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import click
 
 from isochrone_client import terminal
+from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -29,7 +30,7 @@ _POLL_LIMIT = 1000
 @options.reading
 def samples(
     *,
-    collector: str,
+    collector: Whom,
     timeout_us: int,
     output: str,
     window: str,

@@ -6,10 +6,13 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from isochrone_collector import logs, settings
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
@@ -27,6 +30,22 @@ from isochrone_collector import logs, settings
     type=click.Path(path_type=Path),
     help="Where the embedded PostgreSQL keeps its files. [default: $XDG_DATA_HOME/isochrone/collector]",
 )
+@click.option("--tls", envvar="ISOCHRONE_TLS", is_flag=True, help="TLS and credentials on loopback too.")
+@click.option("--certificate", envvar="ISOCHRONE_CERTIFICATE", type=_FILE, help="Certificate with its chain, PEM.")
+@click.option("--key", envvar="ISOCHRONE_KEY", type=_FILE, help="Its key, PEM, without a passphrase.")
+@click.option(
+    "--client-ca",
+    envvar="ISOCHRONE_CLIENT_CA",
+    type=_FILE,
+    help="Ask every client for a certificate of these authorities, PEM (mTLS).",
+)
+@click.option(
+    "--metrics-listen",
+    envvar="ISOCHRONE_METRICS_LISTEN",
+    default=f"127.0.0.1:{settings.METRICS_PORT}",
+    show_default=True,
+    help="Where Prometheus scrapes /metrics, on this machine only; port 0 takes a free one, `off` is none.",
+)
 @click.option(
     "--log-format",
     envvar="ISOCHRONE_LOG_FORMAT",
@@ -35,8 +54,11 @@ from isochrone_collector import logs, settings
     show_default=True,
     help="How to log to stderr.",
 )
-def serve(listen: str, database_url: str | None, data_dir: Path | None, log_format: logs.Format) -> None:
+def serve(log_format: logs.Format, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Serve agents, readers and operators until stopped.
+
+    On loopback plain text is spoken and every process of this machine is an operator. On any other address, or with
+    --tls, it is TLS, and everybody needs a credential; without --certificate and --key a certificate is made once.
 
     Once it serves, one line of JSON says so on stdout when that is not a terminal.
 
@@ -44,8 +66,10 @@ def serve(listen: str, database_url: str | None, data_dir: Path | None, log_form
     Example:
       isochrone-collector serve --listen 127.0.0.1:4600 --database-url postgresql://isochrone@db/isochrone
     """
-    chosen = settings.check(listen=listen, database_url=database_url, data_dir=data_dir, environment=os.environ)
+    chosen = settings.check(**told, environment=os.environ)
     logs.set_up(log_format)
+    # Whoever speaks nonsense to the port would else write lines of its own into our log.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from isochrone_collector import server  # noqa: PLC0415  # half a second that no other command should wait
 
     asyncio.run(server.serve(chosen, _announce))

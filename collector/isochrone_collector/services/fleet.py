@@ -1,8 +1,14 @@
 """What agents ask, at the gRPC border."""
 
+from functools import partial
+
 from isochrone_collector.admission import Parcel
+from isochrone_collector.clock import now_at
+from isochrone_collector.gate import Gate
+from isochrone_collector.identity import Identities
 from isochrone_collector.ingest import Ingest
 from isochrone_collector.plans import Plans
+from isochrone_collector.services import sheets
 from isochrone_collector.services.answering import Context, answer
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
@@ -13,16 +19,24 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, sample_pb2
 class FleetService(fleet_pb2_grpc.FleetServicer):
     """What agents ask."""
 
-    def __init__(self, *, ingest: Ingest, plans: Plans) -> None:
+    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Identities, gate: Gate) -> None:
         self._ingest = ingest
         self._plans = plans
+        self._identities = identities
+        self._gate = gate
+
+    async def Join(  # noqa: N802  # the name in the .proto
+        self, request: fleet_pb2.JoinRequest, context: Context
+    ) -> fleet_pb2.JoinResponse:
+        """A one-time token for a credential."""
+        joined = await answer(context, self._identities.join(request.token, version=request.version))
+        return codec.encode(joined)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto
-        self,
-        request: fleet_pb2.FetchPlanRequest,
-        context: Context,  # noqa: ARG002  # the signature is gRPC's
+        self, request: fleet_pb2.FetchPlanRequest, context: Context
     ) -> fleet_pb2.FetchPlanResponse:
         """The plan in force, absent when the agent runs it already."""
+        await answer(context, self._gate.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage)))
         plan = self._plans.fetch(request.if_version if request.HasField("if_version") else None)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
@@ -30,17 +44,23 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self, request: fleet_pb2.PushRequest, context: Context
     ) -> fleet_pb2.PushResponse:
         """One batch; the reply means that it is committed."""
-        receipt = await answer(context, self._ingest.push(_parcel(request)))
+        received_at = now_at()
+        await answer(context, self._gate.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage)))
+        receipt = await answer(context, self._ingest.push(parcel_of(request, received_at)))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
 
-def _parcel(request: fleet_pb2.PushRequest) -> Parcel:
+def parcel_of(request: fleet_pb2.PushRequest, received_at: int) -> Parcel:
+    """A push, not yet looked at, that came at `received_at` of the collector's clock."""
     return Parcel(
         vantage=codec.decode(Vantage, request.vantage),
         epoch=request.epoch,
         seq=request.seq,
-        samples=tuple(_sample(message) for message in request.samples),
+        samples=len(request.samples),
+        sheet=partial(sheets.read, request),
+        read=lambda place: _sample(request.samples[place]),
         vitals=codec.decode(Vitals, request.vitals),
+        received_at=received_at,
     )
 
 

@@ -54,3 +54,18 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
         """Rounds planned and recorded."""
         work = self._observatory.coverage(codec.decode(Selection, request.selection))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def ListVantages(  # noqa: N802  # the name in the .proto
+        self,
+        request: observatory_pb2.ListVantagesRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,
+    ) -> observatory_pb2.ListVantagesResponse:
+        """How every vantage is doing."""
+        return codec.encode(await answer(context, self._observatory.vantages()))  # type: ignore[no-any-return]  # as above
+
+    async def GetSpend(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetSpendRequest, context: Context
+    ) -> observatory_pb2.GetSpendResponse:
+        """What was spent today, and what the day comes to."""
+        work = self._observatory.spend(codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above

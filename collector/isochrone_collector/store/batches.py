@@ -1,79 +1,104 @@
-"""Exactly once: a batch is claimed in the ledger and copied into the samples in one transaction, or neither happens."""
+"""Exactly once: batches are claimed in the ledger and copied to the samples in one transaction, or neither happens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from isochrone_collector.store import pgcopy
 from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
+from isochrone_collector.store.pool import Connection, fetch
 from isochrone_collector.store.queries import query
-from isochrone_collector.store.rows import COLUMNS, LedgerRow, Origin, Row
+from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
 
 MAX_ROWS_PER_COPY = 10_000
-
-_LATE_COLUMNS = {**COLUMNS, "reason": "text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedBatch:
-    """A batch ready to be stored: rows for `sample`, rows with a reason for `sample_late`, and what was rejected."""
+    """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and what was
+    rejected, as (place, reason).
+    """
 
     origin: Origin
     samples: int
-    rows: Sequence[Row]
-    late_rows: Sequence[Row]
+    rows: Sequence[bytes]
+    late_rows: Sequence[bytes]
     rejections: Sequence[tuple[int, str]]
 
+    @property
+    def key(self) -> BatchKey:
+        """What the ledger knows it by."""
+        return BatchKey(vantage_id=self.origin.vantage_id, epoch=self.origin.epoch, seq=self.origin.seq)
 
-async def store(connection: Connection, batch: SealedBatch) -> LedgerRow | None:
-    """Store a batch inside the caller's transaction; or, when it was stored before, say what the ledger has of it."""
-    if not await _claim(connection, batch):
-        return await _claimed(connection, batch.origin)
-    if batch.rows:
-        await _copy(connection, "sample", COLUMNS, batch.rows)
-    if batch.late_rows:
-        await _copy(connection, "sample_late", _LATE_COLUMNS, batch.late_rows)
-    return None
+    @property
+    def stored(self) -> int:
+        """How many of its samples are stored with it."""
+        return len(self.rows) + len(self.late_rows)
 
 
-async def _claim(connection: Connection, batch: SealedBatch) -> bool:
-    return await execute(
+async def store(connection: Connection, batches: Sequence[SealedBatch]) -> list[LedgerRow | None]:
+    """Store batches inside the caller's transaction. Of each: `None` when it was stored now, else what the ledger has.
+
+    A batch that is there twice is stored the first time and a repetition the second time.
+    """
+    first = {batch.key: batch for batch in reversed(batches)}
+    claimed = await _claim(connection, first)
+    stored = [batch for key, batch in first.items() if key in claimed]
+    await copy(connection, "sample", pgcopy.ORDER, chain.from_iterable(batch.rows for batch in stored))
+    await copy(connection, "sample_late", pgcopy.LATE_ORDER, chain.from_iterable(batch.late_rows for batch in stored))
+    ledger = {batch.key: _as_ledger(batch) for batch in stored}
+    ledger |= await _earlier(connection, [key for key in first if key not in claimed])
+    return [None if batch is first[batch.key] and batch.key in claimed else ledger[batch.key] for batch in batches]
+
+
+async def _claim(connection: Connection, batches: Mapping[BatchKey, SealedBatch]) -> set[BatchKey]:
+    # Whoever claims several does so in one order, or two collectors could wait for each other.
+    ordered = [batches[key] for key in sorted(batches)]
+    claimed = await fetch(
         connection,
-        query("claim_batch"),
-        vantage_id=batch.origin.vantage_id,
-        epoch=batch.origin.epoch,
-        seq=batch.origin.seq,
-        samples=batch.samples,
-        stored=len(batch.rows) + len(batch.late_rows),
-        late=len(batch.late_rows),
-        rejections=Jsonb(batch.rejections) if batch.rejections else None,
-        received_at=Instant(batch.origin.received_at),
+        query("claim_batches"),
+        BatchKey,
+        **_arrays(batch.key for batch in ordered),
+        samples=[batch.samples for batch in ordered],
+        stored=[batch.stored for batch in ordered],
+        late=[len(batch.late_rows) for batch in ordered],
+        rejections=[Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
+        received_at=[Instant(batch.origin.received_at) for batch in ordered],
     )
+    return set(claimed)
 
 
-async def _claimed(connection: Connection, origin: Origin) -> LedgerRow:
-    found = await fetch(
-        connection,
-        query("claimed_batch"),
-        LedgerRow,
-        vantage_id=origin.vantage_id,
-        epoch=origin.epoch,
-        seq=origin.seq,
-    )
-    return found[0]
+async def _earlier(connection: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, LedgerRow]:
+    if not keys:
+        return {}
+    found = await fetch(connection, query("claimed_batches"), ClaimedRow, **_arrays(keys))
+    return {row.key: row.ledger for row in found}
 
 
-async def _copy(connection: Connection, table: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
-    types = list(columns.values())
-    ordered = sorted(rows)
-    for start in range(0, len(ordered), MAX_ROWS_PER_COPY):
-        async with connection.cursor() as cursor, cursor.copy(_copy_statement(table, tuple(columns))) as copy:
-            copy.set_types(types)
-            for row in ordered[start : start + MAX_ROWS_PER_COPY]:
-                await copy.write_row(row)
+def _arrays(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
+    listed = list(keys)
+    return {
+        "vantage_id": [key.vantage_id for key in listed],
+        "epoch": [key.epoch for key in listed],
+        "seq": [key.seq for key in listed],
+    }
+
+
+def _as_ledger(batch: SealedBatch) -> LedgerRow:
+    return LedgerRow(samples=batch.samples, stored=batch.stored, rejections=list(batch.rejections))
+
+
+async def copy(connection: Connection, table: str, columns: tuple[str, ...], rows: Iterable[bytes]) -> None:
+    """Copy packed rows into a table; `columns` says in which order they have them."""
+    listed = list(rows)
+    for start in range(0, len(listed), MAX_ROWS_PER_COPY):
+        block = b"".join([pgcopy.HEADER, *listed[start : start + MAX_ROWS_PER_COPY], pgcopy.TRAILER])
+        async with connection.cursor() as cursor, cursor.copy(_copy_statement(table, columns)) as stream:
+            await stream.write(block)
 
 
 @cache

@@ -67,6 +67,17 @@ def binaries() -> Path:
     )
 
 
+def running(data_dir: Path) -> str | None:
+    """How to connect to the server that runs over a data folder now, whoever started it; `None` when none does."""
+    try:
+        left = _left_behind(data_dir / "postgres")
+    except OSError:
+        return None
+    if left is None or not left.serves(data_dir / "postgres"):
+        return None
+    return make_conninfo(host=str(left.socket_folder), port=_PORT, user=_USER, dbname=_USER)
+
+
 class EmbeddedPostgres:
     """One server over one folder. `start` and `stop` block, for seconds at most; use them from a thread."""
 

@@ -7,12 +7,12 @@ addition.
 import struct
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Connection
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.postgres import types
 from psycopg.pq import Format
 
-_POSTGRES_EPOCH_AT = 946_684_800_000_000
+POSTGRES_EPOCH_AT = 946_684_800_000_000
 _int64 = struct.Struct("!q")
 
 
@@ -27,7 +27,7 @@ class _InstantDumper(Dumper):
     oid = types["timestamptz"].oid
 
     def dump(self, obj: int) -> bytes:
-        return _int64.pack(obj - _POSTGRES_EPOCH_AT)
+        return _int64.pack(obj - POSTGRES_EPOCH_AT)
 
 
 class _InstantLoader(Loader):
@@ -35,10 +35,10 @@ class _InstantLoader(Loader):
 
     def load(self, data: Buffer) -> int:
         (since_2000,) = _int64.unpack(data)
-        return int(since_2000) + _POSTGRES_EPOCH_AT
+        return int(since_2000) + POSTGRES_EPOCH_AT
 
 
-def teach(connection: AsyncConnection[Any]) -> None:
+def teach(connection: AsyncConnection[Any] | Connection[Any]) -> None:
     """Let every binary timestamptz of this connection be an integer, in parameters, in COPY and in results."""
     connection.adapters.register_dumper(Instant, _InstantDumper)
     connection.adapters.register_loader("timestamptz", _InstantLoader)

@@ -1,18 +1,28 @@
 """The plans that were applied, and every target they ever named."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.pool import Connection, execute, fetch
 from isochrone_collector.store.queries import query
-from isochrone_collector.store.rows import PlanRow, TargetRow
+from isochrone_collector.store.rows import DocumentRow, PlanHistoryRow, PlanRow, TargetRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Price, Target
 
 _LOCK_KEY = 4_600_002
 _NO_PRICE: dict[str, None] = {"usd_per_m_input": None, "usd_per_m_output": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a plan comes from: the document, who applied it when, and the version that it restores, if any."""
+
+    document: str
+    applied_at: int
+    applied_by: str
+    restores: int | None = None
 
 
 async def lock(connection: Connection) -> None:
@@ -37,15 +47,27 @@ async def of_window(connection: Connection, window: Window) -> list[PlanRow]:
     )
 
 
-async def insert(connection: Connection, plan: Plan, *, document: str, applied_at: int, applied_by: str) -> None:
+async def document_of(connection: Connection, version: int) -> str | None:
+    """The document of one version, as it was written; `None` when there is no such version."""
+    found = await fetch(connection, query("plan_document"), DocumentRow, version=version)
+    return found[0].document if found else None
+
+
+async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:
+    """The newest plans, newest first."""
+    return await fetch(connection, query("plan_history"), PlanHistoryRow, limit=limit)
+
+
+async def insert(connection: Connection, plan: Plan, origin: Origin) -> None:
     """Put a plan into force, with its targets and its baseline region."""
     await execute(
         connection,
         query("insert_plan"),
         version=plan.version,
-        document=document,
-        applied_at=Instant(applied_at),
-        applied_by=applied_by,
+        document=origin.document,
+        applied_at=Instant(origin.applied_at),
+        applied_by=origin.applied_by,
+        restores=origin.restores,
     )
     await execute(connection, query("register_region"), name=plan.baseline)
     described = [_parameters(target, plan.version) for target in plan.targets]

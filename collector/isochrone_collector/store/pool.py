@@ -21,6 +21,9 @@ Row = TypeVar("Row")
 _CONNECT_TIMEOUT_S = 5
 _WAIT_FOR_CONNECTION_S = 10.0
 _MAX_CONNECTIONS = 8
+# The pool tries again later and later; after so long it starts anew with the next who asks for a connection, which is
+# within a second. Otherwise a server that was away for minutes would stay unseen for minutes more.
+_GIVE_UP_AFTER_S = 3.0
 _RECYCLE_AFTER_S = 1800.0
 
 # What passes by itself: the server went away, is full or starting, was demoted, or asks for the transaction again.
@@ -69,6 +72,7 @@ class Database:
             max_size=_MAX_CONNECTIONS,
             max_lifetime=_RECYCLE_AFTER_S,
             timeout=_WAIT_FOR_CONNECTION_S,
+            reconnect_timeout=_GIVE_UP_AFTER_S,
             check=AsyncConnectionPool.check_connection,
             configure=_configure,
             open=False,
@@ -85,6 +89,10 @@ class Database:
     async def close(self) -> None:
         """Give all connections back to the server."""
         await self._pool.close()
+
+    def statistics(self) -> dict[str, int]:
+        """The pool's own counts, by psycopg's names; to be read from any thread."""
+        return self._pool.get_stats()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -103,13 +111,24 @@ class Database:
             ) from error
         except _TRANSIENT as error:
             reason = " ".join(str(error).split())
-            raise DatabaseUnavailable(f"the database is away for the moment: {reason}") from error
+            raise DatabaseUnavailable(
+                f"the database is away for the moment: {reason}", at_once=_may_do_at_once(error)
+            ) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection inside a transaction, committed when the block ends without an error."""
         async with self.connection() as connection, connection.transaction():
             yield connection
+
+
+def _may_do_at_once(error: Exception) -> bool:
+    """Whether the same transaction may succeed now: it lost a conflict, or the connection was cut under it."""
+    if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
+        return True
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    cut = state is None or state.startswith("08") or state == errors.AdminShutdown.sqlstate
+    return cut and not isinstance(error, PoolTimeout)
 
 
 async def fetch(connection: Connection, statement: Statement, row: type[Row], **parameters: object) -> list[Row]:

@@ -29,20 +29,25 @@ CREATE TABLE {partition} (LIKE sample INCLUDING ALL)
 -- name: attach_partition
 ALTER TABLE sample ATTACH PARTITION {partition} FOR VALUES FROM ({from_day}) TO ({until_day})
 
--- Claim a batch in the ledger; no row comes back when it was claimed before.
--- name: claim_batch
+-- Claim batches in the ledger; those that were claimed before do not come back. Instants are sent as they are kept (b).
+-- name: claim_batches
 INSERT INTO ingest_batch (vantage_id, epoch, seq, samples, stored, late, rejections, received_at)
-VALUES (%(vantage_id)s, %(epoch)s, %(seq)s, %(samples)s, %(stored)s, %(late)s, %(rejections)s, %(received_at)s)
+SELECT *
+FROM unnest(
+    %(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[], %(samples)s::integer[], %(stored)s::integer[],
+    %(late)s::integer[], %(rejections)s::jsonb[], %(received_at)b::timestamptz[]
+)
 ON CONFLICT DO NOTHING
-RETURNING seq
+RETURNING vantage_id, epoch, seq
 
--- What the ledger says of a batch that was claimed before.
--- name: claimed_batch
-SELECT samples, stored, rejections
+-- What the ledger says of batches that were claimed before.
+-- name: claimed_batches
+SELECT vantage_id, epoch, seq, samples, stored, rejections
 FROM ingest_batch
-WHERE vantage_id = %(vantage_id)s AND epoch = %(epoch)s AND seq = %(seq)s
+JOIN unnest(%(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[]) AS asked (vantage_id, epoch, seq)
+    USING (vantage_id, epoch, seq)
 
--- The hot path: rows of one batch, sorted by key.
+-- The hot path: packed rows.
 -- name: copy_samples
 COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)
 
@@ -64,17 +69,78 @@ SELECT id, name, region, first_seen_at, last_seen_at
 FROM vantage
 ORDER BY name
 
--- How an agent is doing, as of its newest push.
+-- All vantages with the vitals of their newest push, and what the ledger has of the spool that made it.
+-- name: vantage_states
+SELECT
+    name,
+    region,
+    first_seen_at,
+    last_seen_at,
+    newest_sample_at,
+    next_heartbeat_at,
+    agent_version,
+    plan_version,
+    refused_plan_version,
+    refused_plan_reason,
+    spool_depth,
+    spool_oldest_at,
+    quarantined,
+    dropped,
+    clock_offset_us,
+    clock_uncertainty_us,
+    loop_lag_us,
+    finished,
+    coalesce(ledger.stored, 0) AS ledgered,
+    rounds_missed
+FROM vantage
+LEFT JOIN LATERAL (
+    SELECT sum(stored)::bigint AS stored
+    FROM ingest_batch
+    WHERE vantage_id = vantage.id AND epoch = vantage.epoch
+) AS ledger ON true
+ORDER BY region, name
+
+-- What every agent last said it had spent.
+-- name: spenders
+SELECT name, region, spend
+FROM vantage
+ORDER BY region, name
+
+-- How agents are doing, as of their newest pushes; `samples_at` is when samples of theirs were stored, if any were.
 -- name: note_vitals
 UPDATE vantage
-SET last_seen_at = %(seen_at)s,
-    agent_version = %(agent_version)s,
-    plan_version = %(plan_version)s,
-    spool_depth = %(spool_depth)s,
-    spool_oldest_at = %(spool_oldest_at)s,
-    dropped = %(dropped)s,
-    next_heartbeat_at = %(next_heartbeat_at)s
-WHERE id = %(id)s AND last_seen_at <= %(seen_at)s
+SET last_seen_at = told.seen_at,
+    epoch = coalesce(nullif(told.epoch, 0), vantage.epoch),
+    newest_sample_at = greatest(vantage.newest_sample_at, told.samples_at),
+    agent_version = told.agent_version,
+    plan_version = told.plan_version,
+    spool_depth = told.spool_depth,
+    spool_oldest_at = told.spool_oldest_at,
+    dropped = told.dropped,
+    next_heartbeat_at = told.next_heartbeat_at,
+    finished = told.finished,
+    stored = told.stored,
+    quarantined = told.quarantined,
+    rounds_missed = told.rounds_missed,
+    clock_offset_us = told.clock_offset_us,
+    clock_uncertainty_us = told.clock_uncertainty_us,
+    loop_lag_us = told.loop_lag_us,
+    refused_plan_version = told.refused_plan_version,
+    refused_plan_reason = told.refused_plan_reason,
+    spend = told.spend
+FROM unnest(
+    %(id)s::bigint[], %(seen_at)b::timestamptz[], %(epoch)s::bigint[], %(samples_at)b::timestamptz[],
+    %(agent_version)s::text[], %(plan_version)s::bigint[], %(spool_depth)s::bigint[],
+    %(spool_oldest_at)b::timestamptz[], %(dropped)s::jsonb[], %(next_heartbeat_at)b::timestamptz[],
+    %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
+    %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
+    %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(spend)s::jsonb[]
+) AS told (
+    id, seen_at, epoch, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
+    next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
+    refused_plan_version, refused_plan_reason, spend
+)
+WHERE vantage.id = told.id AND vantage.last_seen_at <= told.seen_at
 
 -- A region that somebody named.
 -- name: register_region
@@ -107,8 +173,21 @@ ORDER BY version
 
 -- A plan takes effect.
 -- name: insert_plan
-INSERT INTO plan (version, document, applied_at, applied_by)
-VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s)
+INSERT INTO plan (version, document, applied_at, applied_by, restores)
+VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s, %(restores)s)
+
+-- What an earlier plan said, word for word.
+-- name: plan_document
+SELECT document
+FROM plan
+WHERE version = %(version)s
+
+-- The newest plans, the newest first.
+-- name: plan_history
+SELECT version, document, applied_at, applied_by, restores
+FROM plan
+ORDER BY version DESC
+LIMIT %(limit)s
 
 -- A target is planned for the first time, or again.
 -- name: insert_target
@@ -250,3 +329,100 @@ JOIN (
     ) AS by_outcome
     GROUP BY vantage_id, target_id
 ) AS outcomes USING (vantage_id, target_id)
+
+-- Every credential there ever was.
+-- name: credentials
+SELECT id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at
+FROM credential
+ORDER BY created_at, id
+
+-- One credential, perhaps another collector's newest.
+-- name: credential_by_id
+SELECT id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at
+FROM credential
+WHERE id = %(id)s
+
+-- The invitations that may still be used, or have expired unused.
+-- name: invitations
+SELECT id, name, role, region, secret_hash, overlap_us, created_at, expires_at, used_at, revoked_at
+FROM invitation
+WHERE used_at IS NULL AND revoked_at IS NULL
+ORDER BY created_at, id
+
+-- One invitation, whatever has become of it.
+-- name: invitation_by_id
+SELECT id, name, role, region, secret_hash, overlap_us, created_at, expires_at, used_at, revoked_at
+FROM invitation
+WHERE id = %(id)s
+
+-- Somebody is invited.
+-- name: insert_invitation
+INSERT INTO invitation (id, name, role, region, secret_hash, overlap_us, created_at, expires_at)
+VALUES (
+    %(id)s, %(name)s, %(role)s, %(region)s, %(secret_hash)s, %(overlap_us)s, %(created_at)s, %(expires_at)s
+)
+
+-- An invitation is used, once: no row comes back the second time.
+-- name: use_invitation
+UPDATE invitation
+SET used_at = %(used_at)s
+WHERE id = %(id)s AND used_at IS NULL AND revoked_at IS NULL AND expires_at > %(used_at)s
+RETURNING id
+
+-- A credential begins.
+-- name: insert_credential
+INSERT INTO credential (id, name, role, region, secret_hash, created_at)
+VALUES (%(id)s, %(name)s, %(role)s, %(region)s, %(secret_hash)s, %(created_at)s)
+
+-- Earlier credentials of a name end when the overlap does, unless they end sooner anyway.
+-- name: end_earlier_credentials
+UPDATE credential
+SET expires_at = least(expires_at, %(expires_at)s)
+WHERE name = %(name)s AND id <> %(id)s AND revoked_at IS NULL
+
+-- Nobody of that name comes in any more.
+-- name: revoke_credentials
+UPDATE credential
+SET revoked_at = %(revoked_at)s
+WHERE name = %(name)s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(revoked_at)s)
+RETURNING id
+
+-- Nor joins with a token made before.
+-- name: revoke_invitations
+UPDATE invitation
+SET revoked_at = %(revoked_at)s
+WHERE name = %(name)s AND used_at IS NULL AND revoked_at IS NULL AND expires_at > %(revoked_at)s
+RETURNING id
+
+-- One credential ends.
+-- name: revoke_credential
+UPDATE credential
+SET revoked_at = %(revoked_at)s
+WHERE id = %(id)s AND revoked_at IS NULL
+
+-- When credentials were used last, as of now and then.
+-- name: note_credential_use
+UPDATE credential
+SET last_used_at = %(used_at)s
+WHERE id = ANY(%(ids)s::bigint[]) AND (last_used_at IS NULL OR last_used_at < %(used_at)s)
+
+-- What decides whether an acknowledged batch survives a power cut.
+-- name: durability_settings
+SELECT name, setting
+FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')
+
+-- Whether rows of a day without a partition would be swallowed.
+-- name: has_default_partition
+SELECT count(*)
+FROM pg_partitioned_table
+WHERE partrelid = 'sample'::regclass AND partdefid <> 0
+
+-- The database's wall clock, in microseconds since the Unix epoch.
+-- name: clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
+-- The plan in force, 0 before the first.
+-- name: newest_plan_version
+SELECT coalesce(max(version), 0)
+FROM plan

@@ -30,6 +30,61 @@ class VantageRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VantageStateRow:
+    """A vantage with the vitals of its newest push. `ledgered` are the samples that the delivery ledger has of its
+    spool.
+    """
+
+    name: str
+    region: str
+    first_seen_at: int
+    last_seen_at: int
+    newest_sample_at: int | None
+    next_heartbeat_at: int | None
+    agent_version: str
+    plan_version: int
+    refused_plan_version: int | None
+    refused_plan_reason: str | None
+    spool_depth: int
+    spool_oldest_at: int | None
+    quarantined: int
+    dropped: dict[str, int]
+    clock_offset_us: int | None
+    clock_uncertainty_us: int | None
+    loop_lag_us: int | None
+    finished: int
+    ledgered: int
+    rounds_missed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpenderRow:
+    """A vantage and what its agent reported spent, as it was reported."""
+
+    name: str
+    region: str
+    spend: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRow:
+    """A plan as it was written."""
+
+    document: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanHistoryRow:
+    """A plan as it was written, who applied it when, and the version it restored, if any."""
+
+    version: int
+    document: str
+    applied_at: int
+    applied_by: str
+    restores: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
     """A plan as it was written, in force from `applied_at` to `until_at`, which is `None` for the newest."""
 
@@ -58,6 +113,37 @@ class LedgerRow:
     samples: int
     stored: int
     rejections: list[tuple[int, str]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class BatchKey:
+    """What names a batch in the ledger."""
+
+    vantage_id: int
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRow:
+    """A row of the ledger with its key."""
+
+    vantage_id: int
+    epoch: int
+    seq: int
+    samples: int
+    stored: int
+    rejections: list[tuple[int, str]] | None
+
+    @property
+    def key(self) -> BatchKey:
+        """Which batch it is of."""
+        return BatchKey(vantage_id=self.vantage_id, epoch=self.epoch, seq=self.seq)
+
+    @property
+    def ledger(self) -> LedgerRow:
+        """What became of that batch."""
+        return LedgerRow(samples=self.samples, stored=self.stored, rejections=self.rejections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

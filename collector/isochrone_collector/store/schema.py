@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
@@ -36,6 +37,13 @@ def downgrade(conninfo: str, *, revision: str) -> None:
     """Go down to `revision`, `base` being the empty database. Raises `DatabaseUnreachable` and `SchemaError`."""
     with _alembic(conninfo) as (config, _):
         command.downgrade(config, revision)
+
+
+def revisions(conninfo: str) -> tuple[str | None, str]:
+    """The database's revision and the newest one known here. Raises `DatabaseUnreachable` and `SchemaError`."""
+    with _alembic(conninfo) as (config, connection):
+        newest = ScriptDirectory.from_config(config).get_current_head()
+        return _revision_of(connection), newest or ""
 
 
 def _revision_of(connection: Connection) -> str | None:

@@ -9,15 +9,18 @@ _NONCE = re.compile(r"\[([0-9A-Za-z]{6,32})\]")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A request for an answer. `reasoning_effort` is `None` when reasoning was not asked for; `silent` when it was, but
-    not aloud. `include_usage` matters where usage has an event of its own. `gzip` when the response may be compressed.
+    not aloud; `budgeted` when it was given a number of tokens and no word. `include_usage` matters where usage has an
+    event of its own. `gzip` when the response may be compressed.
     """
 
     model: str
     stream: bool = False
     max_tokens: int | None = None
+    temperature: float | None = None
     include_usage: bool = False
     reasoning_effort: str | None = None
     silent: bool = False
+    budgeted: bool = False
     prompt_tokens: int = 0
     nonce: str | None = None
     gzip: bool = False

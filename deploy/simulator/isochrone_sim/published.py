@@ -59,4 +59,5 @@ def _model(row: Mapping[str, Any], differences: Mapping[str, Mapping[str, int]])
         usd_per_m_output=row["usd_per_m_output"],
         offsets=offsets,
         reasoning=row.get("reasoning", False),
+        fixed_temperature=row.get("fixed_temperature", False),
     )

@@ -21,6 +21,24 @@ def invalid(message: str, *, param: str | None = None) -> Refusal:
     return Refusal(status=400, code="invalid_request", message=message, param=param)
 
 
+def unsupported_temperature(model: str, temperature: float) -> Refusal:
+    """400: the model has one temperature, and this is another."""
+    message = f"Unsupported value: `temperature` does not support {temperature:g} with `{model}`, only the default (1)."
+    return Refusal(status=400, code="unsupported_value", message=message, param="temperature")
+
+
+def unsupported_effort(model: str, effort: str, known: Iterable[str]) -> Refusal:
+    """400: the model does not know this word of reasoning effort."""
+    message = f"Unsupported value: the effort `{effort}` is not supported with `{model}`; use {', '.join(known)}."
+    return Refusal(status=400, code="unsupported_value", message=message, param="reasoning_effort")
+
+
+def unsupported_budget(model: str) -> Refusal:
+    """400: the model is told how hard to think, not how long."""
+    message = f"A thinking budget is not supported with `{model}`: use adaptive thinking and `output_config.effort`."
+    return Refusal(status=400, code="unsupported_value", message=message, param="thinking")
+
+
 def wrong_key(key: str | None) -> Refusal:
     """401: no key, or not the right one; like the real providers it quotes the ends of the key it refuses."""
     if key is None:

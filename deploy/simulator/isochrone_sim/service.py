@@ -15,7 +15,15 @@ from isochrone_sim.dialects.base import plain
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.frames import Frame
 from isochrone_sim.head import document
-from isochrone_sim.refusal import throttled, unknown_model, unknown_route, wrong_key
+from isochrone_sim.refusal import (
+    throttled,
+    unknown_model,
+    unknown_route,
+    unsupported_budget,
+    unsupported_effort,
+    unsupported_temperature,
+    wrong_key,
+)
 from isochrone_sim.requests import Request
 from isochrone_sim.timeline import Timeline, refused, timeline
 from isochrone_sim.world import Model, World
@@ -76,6 +84,7 @@ class Service:
             self._admit(dialect, request)
             asked = replace(dialect.read(request), gzip=wants_gzip(request.headers.get("accept-encoding", "")))
             model = self._model(asked.model)
+            _agree(model, asked)
             played = self._play(model, asked, request, arrival, dialect)
         except RequestRefused as error:
             played = refused(error.refusal, _facts(arrival, asked.model if asked else ""), dialect)
@@ -137,6 +146,16 @@ def _dialect(request: Request) -> Dialect | None:
     if request.method != "POST":
         return None
     return next((dialect for dialect in DIALECTS.values() if dialect.serves(request.path)), None)
+
+
+def _agree(model: Model, asked: Asked) -> None:
+    """Raises `RequestRefused` for what the model does not let itself be told."""
+    if model.fixed_temperature and asked.temperature not in (None, 1):
+        raise RequestRefused(unsupported_temperature(model.id, asked.temperature or 0))
+    if model.efforts and asked.budgeted:
+        raise RequestRefused(unsupported_budget(model.id))
+    if model.efforts and asked.reasoning_effort not in (None, *model.efforts):
+        raise RequestRefused(unsupported_effort(model.id, asked.reasoning_effort or "", model.efforts))
 
 
 def _facts(arrival: Arrival, model: str = "") -> Facts:

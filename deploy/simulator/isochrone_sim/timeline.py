@@ -100,5 +100,5 @@ def _refusal(refusal: Refusal, facts: Facts, dialect: Dialect) -> bytes:
         spent = facts.allowance.spent(wait_us) if facts.allowance else None
         seconds = max(1, -(-wait_us // 1_000_000))
         waits = {"retry-after": str(seconds), "retry-after-ms": str(wait_us // 1000)}
-        headers = dialect.headers(replace(facts, allowance=spent)) | waits
+        headers = dialect.headers(replace(facts, allowance=spent)) | (waits if dialect.retry_after else {})
     return document(refusal.status, dialect.refusal(refusal), headers, at=facts.created_at)

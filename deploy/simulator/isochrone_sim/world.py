@@ -37,7 +37,9 @@ class Model:
 
     `ttft_us` is the median time to first token at average load, `jitter_us` its standard deviation between requests.
     It answers `answer_tokens` tokens unless told to stop earlier. `fault` names an entry of `faults.FAULTS` that
-    happens to `fault_share` of its requests. A model that is `steady` ignores its provider's load.
+    happens to `fault_share` of its requests. A model that is `steady` ignores its provider's load. One of
+    `fixed_temperature` refuses any but 1, and one with `efforts` every other word of reasoning effort and, where the
+    dialect has them, budgets of tokens.
     """
 
     id: str
@@ -48,6 +50,8 @@ class Model:
     usd_per_m_output: float = 0.0
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     reasoning: bool = False
+    fixed_temperature: bool = False
+    efforts: tuple[str, ...] = ()
     dialect: str = "openai-chat"
     answer_tokens: int = 150
     jitter_us: int = 1_000

@@ -38,6 +38,8 @@ EXAMPLE: dict[str, Any] = {
             "ttft_ms": 600,
             "tokens_per_second": 20,
             "reasoning": True,
+            "fixed_temperature": True,
+            "efforts": ["low", "high"],
             "fault": "cut",
             "fault_share": 0.05,
             "requests_per_minute": 600,
@@ -105,6 +107,12 @@ def _regions(value: Any) -> dict[str, Region]:  # noqa: ANN401  # as above
     return {name: Region(name=name, title=_text(title)) for name, title in value.items()}
 
 
+def _words(value: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
+    if not isinstance(value, list) or not value:
+        raise ValueError("must be a list of at least one word")
+    return tuple(map(_text, value))
+
+
 def _list(value: Any) -> list[Any]:  # noqa: ANN401  # as above
     if not isinstance(value, list) or not value:
         raise ValueError("must be a list of at least one model")
@@ -129,6 +137,8 @@ _MODEL_KEYS: dict[str, tuple[str, Read]] = {
     "usd_per_m_output": ("usd_per_m_output", _number(0)),
     "offsets_ms": ("offsets", _offsets),
     "reasoning": ("reasoning", _flag),
+    "fixed_temperature": ("fixed_temperature", _flag),
+    "efforts": ("efforts", _words),
     "dialect": ("dialect", _one_of(DIALECTS)),
     "answer_tokens": ("answer_tokens", _whole(1)),
     "jitter_ms": ("jitter_us", _milliseconds(0)),

@@ -17,7 +17,7 @@ async def test_a_spool_that_fails_later_is_a_spool_error(tmp_path: Path) -> None
         await keeper.record(SAMPLE)
         keeper._spool._db.execute("drop table waiting")
         with pytest.raises(SpoolError, match="spool") as caught:
-            await keeper.next_batch()
+            await keeper.lease()
         assert "disk" in caught.value.hint
         with pytest.raises(SpoolError):
             await keeper.record(SAMPLE)
@@ -29,6 +29,6 @@ async def test_whoever_waits_is_woken(tmp_path: Path) -> None:
         await keeper.record(SAMPLE)
         await keeper.wait_for_more(60)
         await keeper.wait_for_more(0.01)
-        batch = await keeper.next_batch()
+        batch = await keeper.lease()
         assert batch is not None
-        assert batch.samples == (SAMPLE,)
+        assert batch.samples == 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ def test_a_program_gets_json(fault_simulator: Simulator) -> None:
     [
         ("fault-401", "answered with an error"),
         ("fault-429", "left alone"),
+        ("fault-404", "mostly ends in /v1"),
         ("fault-html", "mostly ends in /v1"),
         ("fault-silence", "raise it with --timeout"),
         ("fault-cut", "broke off"),
@@ -61,6 +63,56 @@ def test_a_missing_key_is_said_before_any_request(fault_simulator: Simulator) ->
     done = probe(*options)
     assert (done.returncode, "NO_SUCH_KEY is not set" in done.stderr) == (2, True)
     assert len(fault_simulator.truth()) == before
+
+
+def test_a_key_of_two_lines_is_said_before_any_request(fault_simulator: Simulator) -> None:
+    """A variable with more than a key in it is named, and what it holds is not shown."""
+    options = ["--base-url", fault_simulator.base_url, "--model", "fault-crlf", "--key-env", "TWO_LINES"]
+    done = probe(*options, env={"TWO_LINES": "sk-SECRET\nsecond"})
+    assert (done.returncode, "TWO_LINES holds more than one line" in done.stderr) == (2, True)
+    assert "SECRET" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_ctrl_c_keeps_what_was_measured(fault_simulator: Simulator, output: str) -> None:
+    """Ctrl-C ends the runs; those that were done have their summary, or their document, and the exit code says so."""
+    command = [sys.executable, "-m", "isochrone_agent", "probe", "--model", "fault-none", "--runs", "500"]
+    command += ["--base-url", fault_simulator.base_url, "--output", output]
+    before = len(fault_simulator.truth())
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while len(fault_simulator.truth()) < before + 3:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        told, complaint = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "of 500 runs" in complaint
+    if output == "json":
+        assert len(json.loads(told)["samples"]) >= 2
+    else:
+        assert "tokens/s: median of" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["groq/llama", "--model", "m"], "two models are named: groq/llama and m"),
+        (["anthropic/claude-sonnet-4-5", "--effort", "minimal"], "cannot be asked for the effort 'minimal'"),
+        (["groq/llama", "--temperature", "3"], "'--temperature': 3.0 is not in the range"),
+    ],
+    ids=["two-models", "unknown-effort", "too-warm"],
+)
+def test_what_would_be_left_out_is_refused(options: list[str], words: str) -> None:
+    """What is said on the command line is never dropped in silence: what cannot be done is wrong usage."""
+    done = probe(*options)
+    assert (done.returncode, words in " ".join(done.stderr.split())) == (2, True)
+
+
+def test_a_temperature_is_sent_only_when_it_is_said(fault_simulator: Simulator) -> None:
+    """Kimi K2.5 refuses every temperature but its own: a probe that names none is answered, one of 0 is refused."""
+    options = ["--base-url", fault_simulator.base_url, "--model", "kimi-k2.5", "--max-tokens", "3"]
+    assert probe(*options).returncode == 0
+    done = probe(*options, "--temperature", "0")
+    assert (done.returncode, "`temperature` does not support 0" in done.stdout) == (1, True)
 
 
 def test_first_output_comes_at_once(fault_simulator: Simulator) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fix_simulator import Simulator
+from isochrone_agent import transport
 from isochrone_agent.clock import now_at
 from isochrone_agent.prober import Prober
 from isochrone_agent.transport import Dialling
@@ -99,6 +100,22 @@ async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
         pytest.skip("this kernel gives no receive timestamps")
     assert sample.loop_lag_us is not None
     assert sample.rtt_us
+
+
+async def test_a_busy_loop_shows_without_kernel_stamps(
+    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the kernel gives no stamps the loop's own lateness is in the sample, and flags it as with them."""
+    monkeypatch.setattr(transport, "enable_receive_stamps", lambda _sock: False)
+    probing = asyncio.create_task(probe(target(fault_simulator, "fault-crlf")))
+    await asyncio.sleep(0.1)
+    time.sleep(0.08)  # noqa: ASYNC251  # the point: the loop is blocked
+    sample = await probing
+    assert sample.outcome is Outcome.OK
+    # A beat may have been due up to 10 ms after the loop stopped.
+    assert sample.loop_lag_us is not None
+    assert sample.loop_lag_us > 65_000
+    assert {"lagged", "user_stamps"} <= set(sample.quality.labels)
 
 
 async def test_no_key_in_a_sample(simulator_with_key: Simulator) -> None:

@@ -50,6 +50,19 @@ async def test_a_read_has_the_stamp_of_its_bytes() -> None:
             assert line.tap.max_waited_ns > 50_000_000
 
 
+async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
+    """A heartbeat runs where nothing else tells how late the loop is, and ends with the probe."""
+    async with connected() as (line, stream, theirs):
+        with line.use() as tap:
+            await stream.write(b"x")
+            theirs.sendall(b"bytes")
+            await stream.read(100)
+            assert (tap.heartbeat is None) is tap.received.kernel
+            tap.watch_loop()
+        assert tap.heartbeat is not None
+        assert tap.heartbeat._alarm is None
+
+
 async def test_a_patient_line_collects_reads() -> None:
     """Reads of a stream under way are handed on together, in order, each with a stamp of its own."""
     async with connected() as (line, stream, theirs):

@@ -21,13 +21,14 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from fix_observatory import DIFFERENTIALS, FakeObservatory, stored
+from fix_observatory import DIFFERENTIALS, VANTAGES, FakeObservatory, stored
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
-from isochrone_wire.answers import Decision, TargetList
+from isochrone_wire.answers import Decision, Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
 
-READING = ["diff", "leaderboard", "targets", "samples", "coverage"]
+READING = ["diff", "leaderboard", "targets", "samples", "coverage", "regions"]
+WINDOWLESS = ("targets", "regions")
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
 
 
@@ -64,7 +65,7 @@ def test_json_says_what_was_asked(observatory: FakeObservatory, command: str) ->
     document = json.loads(run(observatory, command, "--output", "json").stdout)
     assert document["schema"] == f"isochrone.{command}/1"
     assert len(document["rows"]) in (2, 3)
-    if command != "targets":
+    if command not in WINDOWLESS:
         begin, end = (datetime.fromisoformat(document["window"][name]) for name in ("from_at", "until_at"))
         assert (end - begin).total_seconds() == 86_400
 
@@ -134,17 +135,45 @@ def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
         ("samples", "isochrone coverage"),
         ("coverage", "isochrone targets"),
         ("targets", "isochrone-collector apply"),
+        ("regions", "isochrone-collector vantage add"),
     ],
 )
 def test_empty_says_why_and_what_would_help(observatory: FakeObservatory, command: str, hint: str) -> None:
     """An empty answer prints nothing for people, an empty document for programs, and the way on stderr; exit code 4."""
     observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
     observatory.targets = TargetList(plan_version=0, baseline="us-east-2")
+    observatory.vantages = VantageList(plan_version=0, answered_at=0)
     people, programs = run(observatory, command), run(observatory, command, "-o", "json")
     assert (people.exit_code, programs.exit_code) == (4, 4)
     assert people.stdout == ""
     assert json.loads(programs.stdout)["rows"] == []
     assert hint in people.stderr
+
+
+def test_a_fleet_of_which_nobody_is_online_is_four(observatory: FakeObservatory) -> None:
+    """`regions` shows who is late and why, and a script learns that no samples arrive."""
+    late = tuple(vantage for vantage in VANTAGES.vantages if vantage.liveness is not Liveness.ONLINE)
+    observatory.vantages = replace(VANTAGES, vantages=late)
+    result = run(observatory, "regions")
+    assert result.exit_code == 4
+    assert "late [2]" in result.stdout
+    assert "was to be heard again 9 min ago" in result.stdout
+    assert "none of 2 vantages is online" in result.stderr
+
+
+def test_spend_is_asked_for(observatory: FakeObservatory) -> None:
+    """`coverage --spend` asks for the money of the regions named, in every format, and says when nobody spends."""
+    table = run(observatory, "coverage", "--spend")
+    assert (table.exit_code, table.stderr) == (0, "")
+    assert "deepseek" in table.stdout
+    document = json.loads(run(observatory, "coverage", "--spend", "--region", "us-east-2", "-o", "json").stdout)
+    assert document["schema"] == "isochrone.spend/1"
+    assert {row["region"] for row in document["rows"]} == {"us-east-2"}
+    assert [type(request).__name__ for request in observatory.asked] == ["GetSpendRequest"] * 2
+    observatory.spend = ()
+    nobody = run(observatory, "coverage", "--spend")
+    assert (nobody.exit_code, nobody.stdout) == (4, "")
+    assert "isochrone targets" in nobody.stderr
 
 
 def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:

@@ -9,10 +9,28 @@ from typing import Any
 import grpc
 import pytest
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, SAMPLES, STANDINGS, TARGETS, WINDOW, FakeObservatory
+from fix_observatory import (
+    COVERAGE,
+    DIFFERENTIALS,
+    SAMPLES,
+    SPEND,
+    STANDINGS,
+    TARGETS,
+    VANTAGES,
+    WINDOW,
+    FakeObservatory,
+)
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.errors import AddressError, ClientError, CollectorError, RefusedError, SlowError, UnreachableError
-from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Selection
+from isochrone_client.errors import (
+    AccessError,
+    AddressError,
+    ClientError,
+    CollectorError,
+    RefusedError,
+    SlowError,
+    UnreachableError,
+)
+from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Selection, SpendList
 from isochrone_wire.v1 import observatory_pb2
 
 ALL = Selection(window=WINDOW)
@@ -26,6 +44,8 @@ ASKS: list[tuple[Ask, Any]] = [
         DifferentialList(window=WINDOW, differentials=DIFFERENTIALS),
     ),
     (lambda client: client.get_coverage(ALL), CoverageList(window=WINDOW, coverage=COVERAGE)),
+    (lambda client: client.list_vantages(), VANTAGES),
+    (lambda client: client.get_spend(ALL), SpendList(spend=SPEND)),
 ]
 
 
@@ -64,7 +84,8 @@ def test_questions_arrive_whole(observatory: FakeObservatory) -> None:
         (grpc.StatusCode.UNIMPLEMENTED, CollectorError, 1),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, CollectorError, 1),
         (grpc.StatusCode.INTERNAL, CollectorError, 1),
-        (grpc.StatusCode.UNAUTHENTICATED, CollectorError, 1),
+        (grpc.StatusCode.UNAUTHENTICATED, AccessError, 1),
+        (grpc.StatusCode.PERMISSION_DENIED, AccessError, 1),
     ],
 )
 def test_a_status_says_whose_turn_it_is(
@@ -172,6 +193,6 @@ def test_a_proxy_is_not_asked(observatory: FakeObservatory, monkeypatch: pytest.
 
 
 def test_other_machines_are_refused_before_a_word() -> None:
-    """No connection is even tried to an address that would need TLS."""
+    """No connection is even tried to another machine that was not joined."""
     with pytest.raises(AddressError):
         ObservatoryClient("192.0.2.1:4600")

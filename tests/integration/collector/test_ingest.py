@@ -21,6 +21,7 @@ from isochrone_wire.model import (
     RateLimit,
     Rejection,
     Sample,
+    Spend,
     TokenSource,
     Vantage,
     Vitals,
@@ -255,6 +256,108 @@ def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
     [found] = rows(collector, f"SELECT {columns} FROM vantage")
     assert found[:-1] == ("us-1", "us-east-2", "0.1.0", 1, 12, {"spool_full": 3})
     assert found[-1].total_seconds() == 30
+
+
+def test_every_vital_is_kept(collector: Collector) -> None:
+    """What an agent says of itself is there for whoever asks how the fleet is, and nonsense in it is cut."""
+    spend = Spend(provider="sim", day_at=now_at() // DAY_US * DAY_US, usd=0.25, tokens=12, requests=3)
+    vitals = Vitals(
+        agent_version="0.2.0",
+        plan_version=1,
+        finished=30,
+        stored=20,
+        quarantined=4,
+        rounds_missed=5,
+        clock_offset_us=-7,
+        clock_uncertainty_us=2**62,
+        loop_lag_us=8,
+        refused_plan_version=2,
+        refused_plan_reason="names a foreign\0 host",
+        spend=(spend, replace(spend, provider="x" * 200)),
+    )
+    before = collector.call.push(Batch(vantage=VANTAGE, epoch=7, seq=0, vitals=vitals))
+    told = "finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us"
+    [found] = rows(collector, f"SELECT {told}, refused_plan_version, refused_plan_reason, spend FROM vantage")
+    assert found[:5] == (30, 20, 4, 5, -7)
+    assert found[5] == 400 * DAY_US
+    assert found[6:-1] == (8, 2, "names a foreign host")
+    assert found[-1] == [{"provider": "sim", "day_at": spend.day_at, "usd": 0.25, "tokens": 12, "requests": 3}]
+    assert rows(collector, "SELECT epoch, newest_sample_at FROM vantage") == [(7, None)]
+    after = collector.call.push(Batch(vantage=VANTAGE, epoch=8, seq=1, samples=(a_sample(collector),), vitals=vitals))
+    collector.call.push(Batch(vantage=VANTAGE, epoch=8, seq=0, vitals=vitals))
+    query = "SELECT epoch, (extract(epoch FROM newest_sample_at) * 1000000)::bigint FROM vantage"
+    assert rows(collector, query) == [(8, after.received_at)]
+    assert before.received_at <= before.server_at <= after.received_at <= after.server_at
+
+
+def test_pushes_of_many_come_in_together(collector: Collector) -> None:
+    """Fifty pushes at once, small and large, some twice: each sample is stored once and every receipt adds up."""
+    sample = a_sample(collector)
+    batches = [
+        Batch(vantage=Vantage(name=f"v-{n % 10}", region="us-east-2"), epoch=7, seq=n, samples=(sample,) * size)
+        for n, size in enumerate([1, 7, 150, 300] * 10, start=1)
+    ]
+    twice = batches[::4]
+    with ThreadPoolExecutor(50) as threads:
+        receipts = list(threads.map(collector.call.push, [*batches, *twice]))
+    for batch, receipt in zip([*batches, *twice], receipts, strict=True):
+        assert receipt.stored + receipt.duplicate == len(batch.samples)
+    assert sum(receipt.stored for receipt in receipts) == sum(len(batch.samples) for batch in batches)
+    assert sum(receipt.duplicate for receipt in receipts) == sum(len(batch.samples) for batch in twice)
+    found = rows(collector, "SELECT seq, count(*), count(DISTINCT idx) FROM sample GROUP BY seq ORDER BY seq")
+    assert found == [(batch.seq, len(batch.samples), len(batch.samples)) for batch in batches]
+    assert rows(collector, "SELECT count(*), sum(samples) FROM ingest_batch") == [(40, sum(n for _, n, _ in found))]
+    assert rows(collector, "SELECT count(*) FROM vantage WHERE newest_sample_at IS NOT NULL") == [(10,)]
+
+
+def test_a_changed_batch_in_a_crowd_is_refused_alone(collector: Collector) -> None:
+    """Two different batches under one number, pushed at once with others: one is stored, the other refused by name."""
+    sample = a_sample(collector)
+    one = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(sample,) * 2)
+    crowd = [one, replace(one, samples=(sample,) * 3), *(replace(one, seq=seq) for seq in range(2, 12))]
+
+    def push(batch: Batch) -> int | grpc.StatusCode:
+        try:
+            return collector.call.push(batch).stored
+        except grpc.RpcError as error:
+            call: Any = error
+            return call.code()  # type: ignore[no-any-return]  # an error of a call is also the call
+
+    with ThreadPoolExecutor(12) as threads:
+        found = list(threads.map(push, crowd))
+    assert grpc.StatusCode.INVALID_ARGUMENT in found[:2]
+    assert {*found[:2]} & {2, 3}
+    assert found[2:] == [2] * 10
+    assert rows(collector, "SELECT seq, count(*) FROM sample GROUP BY seq ORDER BY seq")[1:] == [
+        (seq, 2) for seq in range(2, 12)
+    ]
+
+
+def test_connections_cut_in_the_middle_lose_nothing(collector: Collector) -> None:
+    """While pushes run their connections are cut again and again; tried until they are taken, all are there once."""
+    sample = a_sample(collector)
+    batches = [Batch(vantage=VANTAGE, epoch=7, seq=seq, samples=(sample,) * 20) for seq in range(1, 301)]
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
+
+    def push_until_taken(batch: Batch) -> int:
+        while True:
+            try:
+                receipt = collector.call.push(batch)
+            except grpc.RpcError as error:
+                call: Any = error
+                assert call.code() is grpc.StatusCode.UNAVAILABLE, call.details()
+                time.sleep(0.02)
+            else:
+                return receipt.stored + receipt.duplicate
+
+    with ThreadPoolExecutor(8) as threads:
+        pushing = [threads.submit(push_until_taken, batch) for batch in batches]
+        for _ in range(8):
+            rows(collector, cut + " AND datname = current_database()")
+            time.sleep(0.1)
+    assert [push.result() for push in pushing] == [20] * 300
+    assert rows(collector, "SELECT count(*), count(DISTINCT (seq, idx)) FROM sample") == [(6000, 6000)]
+    assert rows(collector, "SELECT count(*), sum(stored) FROM ingest_batch") == [(300, 6000)]
 
 
 def test_two_collectors_share_one_truth(collector: Collector, start_collector: StartCollector) -> None:

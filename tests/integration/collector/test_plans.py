@@ -1,5 +1,6 @@
 """Plans: applied once, fetched cheaply, remembered for ever."""
 
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from pathlib import Path
 import psycopg
 
 from fix_collector import Collector, StartCollector, run_command
+from isochrone_wire.model import Batch, Vantage
 
 PLAN = """\
 baseline: us-east-2
@@ -60,7 +62,7 @@ def test_the_same_meaning_is_not_a_new_version(start_collector: StartCollector) 
     respelled = "\n".join(["every: 1m", *lines[:2], lines[3], lines[2]])
     assert not collector.call.apply(respelled).changed
     altered = collector.call.apply(PLAN.replace("model: b,", "model: b, every: 30s,"))
-    assert (altered.version, altered.altered) == (2, ("sim/b: every",))
+    assert (altered.version, altered.altered) == (2, ("sim/b: every 1m → 30s",))
     assert [version for version, _ in versions(collector)] == [1, 2]
 
 
@@ -161,6 +163,56 @@ def test_the_command_without_a_collector(tmp_path: Path) -> None:
     assert (absent.returncode, "Traceback" in absent.stderr) == (3, False)
     wrong = run_command("apply", str(file), "--collector", "nowhere:x", "--yes")
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+
+
+def test_an_earlier_plan_is_restored_as_a_new_one(start_collector: StartCollector, tmp_path: Path) -> None:
+    """Rolling back tells what it changes, puts the old document into force as a new version, and is in the history."""
+    collector = start_collector()
+    where = ("--collector", collector.address)
+    collector.apply(PLAN, tmp_path)
+    collector.apply(PLAN.replace("model: b", "model: c, paused: true"), tmp_path)
+    tried = run_command("plan", "rollback", "1", *where, "--dry-run")
+    assert ("+ sim/b" in tried.stdout, "- sim/c" in tried.stdout) == (True, True)
+    assert run_command("plan", "show", "1", *where).stdout == tried.stdout
+    assert [version for version, _ in versions(collector)] == [1, 2]
+    unasked = run_command("plan", "rollback", "1", *where)
+    assert (unasked.returncode, "hint: say --yes" in unasked.stderr) == (2, True)
+    assert run_command("plan", "rollback", "1", *where, "--yes").stdout == tried.stdout
+    fetched = collector.call.fetch_plan()
+    assert fetched is not None
+    assert (fetched.version, [target.name for target in fetched.targets]) == (3, ["sim/a", "sim/b"])
+    told = json.loads(run_command("plan", "history", *where, "--output", "json").stdout)["plans"]
+    assert [(plan["version"], plan["restores"], plan["targets"]) for plan in told] == [
+        (3, 1, 2),
+        (2, None, 2),
+        (1, None, 2),
+    ]
+    assert "restoring 1" in run_command("plan", "history", *where, "--limit", "1").stdout.splitlines()[1]
+
+
+def test_there_is_no_way_back_to_a_plan_that_never_was(start_collector: StartCollector) -> None:
+    """An unknown version is named, and so is where to look; restoring the plan in force changes nothing."""
+    collector = start_collector()
+    where = ("--collector", collector.address)
+    assert "no plan has been applied yet" in run_command("plan", "history", *where).stderr
+    collector.call.apply(PLAN)
+    gone = run_command("plan", "rollback", "7", *where, "--yes")
+    assert (gone.returncode, "there is no plan 7" in gone.stderr) == (1, True)
+    assert run_command("plan", "rollback", "1", *where, "--yes").stdout.startswith("unchanged: plan 1")
+    assert [version for version, _ in versions(collector)] == [1]
+
+
+def test_the_fleet_has_its_cost(start_collector: StartCollector) -> None:
+    """What a day costs is told for all known vantages together, and a budget that will bind is told before it does."""
+    collector = start_collector()
+    for name in ("sg-1", "us-1"):
+        collector.call.push(Batch(vantage=Vantage(name=name, region="r"), epoch=1, seq=0))
+    change = collector.call.apply(PLAN + "budgets:\n  sim: {requests_per_day: 288}\n", dry_run=True)
+    assert change.altered == (
+        "budget of sim: 288 requests a day",
+        "per day: 5760 requests, at most 5.76 USD for 2 known vantages",
+        "per day: sim: at most 2880 requests planned, budget 288 requests: about 90% of rounds may be skipped_budget",
+    )
 
 
 def test_a_plan_of_a_newer_collector_is_told(start_collector: StartCollector, database_url: str) -> None:

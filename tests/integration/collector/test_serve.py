@@ -81,10 +81,17 @@ def test_a_port_in_use_is_told(start_collector: StartCollector) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:4600", "nonsense", "127.0.0.1:x"])
-def test_plain_text_is_refused_on_a_network(listen: str) -> None:
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("--listen", "127.0.0.1:x"),
+        ("--listen", "127.0.0.1:0", "--certificate", "a.pem"),
+        ("--listen", "127.0.0.1:0", "--key", "a.pem"),
+    ],
+)
+def test_impossible_settings_are_told(told: tuple[str, ...]) -> None:
     """Exit code 2 and a sentence, before anything is started."""
-    done = run_command("serve", "--listen", listen)
+    done = run_command("serve", *told)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr

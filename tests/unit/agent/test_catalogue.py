@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_agent.catalogue import CATALOGUE, Provider, quirks_of
-from isochrone_agent.commands.subject import find_subject
+from isochrone_agent.commands.subject import check_effort, find_subject
 from isochrone_agent.dialects import DIALECTS, NO_QUIRKS
 from isochrone_agent.errors import SettingsError
 from isochrone_wire.model import Target
@@ -48,12 +48,46 @@ def test_what_is_said_overrules_the_catalogue() -> None:
         ("llama", {}, "is not PROVIDER/MODEL"),
         ("azure/gpt", {}, "only you know"),
         (None, {"base_url": "localhost:8000", "model": "m"}, "does not begin with http"),
+        ("groq/llama", {"model": "qwen"}, "two models are named: groq/llama and qwen"),
     ],
 )
 def test_what_does_not_come_to_a_subject(what: str | None, more: dict[str, str], sentence: str) -> None:
     """A subject that is unclear is told in a sentence, with the nearest name."""
     with pytest.raises(SettingsError, match=sentence):
         find_subject(what, **{**NOTHING, **more})
+
+
+@pytest.mark.parametrize(
+    ("what", "effort", "known"),
+    [
+        ("anthropic/claude-sonnet-4-5", "minimal", "none, low, medium, high"),
+        ("anthropic/claude-sonnet-4-5", "max", "none, low, medium, high"),
+        ("anthropic/claude-opus-4-7", "minimal", "none, low, medium, high, xhigh, max"),
+        ("google/gemini-2.5-flash", "minimal", "none, low, medium, high"),
+        ("google/gemini-3.5-flash", "none", "minimal, low, medium, high"),
+        ("cohere/command-a", "max", "none, low, medium, high"),
+    ],
+)
+def test_an_effort_that_cannot_be_asked_for_is_refused(what: str, effort: str, known: str) -> None:
+    """Where a word has no meaning for the model it is refused before anything is sent, with the words that have one."""
+    with pytest.raises(SettingsError, match=f"cannot be asked for the effort '{effort}'") as refused:
+        check_effort(find_subject(what, **NOTHING), effort)
+    assert refused.value.hint == f"one of {known}"
+
+
+@pytest.mark.parametrize(
+    ("what", "effort"),
+    [
+        ("openai/gpt-5-mini", "minimal"),
+        ("openai-responses/gpt-5", "anything"),
+        ("anthropic/claude-opus-4-7", "max"),
+        ("anthropic/claude-opus-4-7", None),
+        ("google/gemini-2.5-flash", "none"),
+    ],
+)
+def test_an_effort_that_there_is_may_be_pinned(what: str, effort: str | None) -> None:
+    """Words that the API knows pass, and any word where each provider has its own."""
+    check_effort(find_subject(what, **NOTHING), effort)
 
 
 def test_quirks_follow_the_provider_and_its_dialect() -> None:

@@ -46,13 +46,46 @@ def test_a_missing_variable_is_named(keyring_file: Path, monkeypatch: pytest.Mon
         load_keyring(keyring_file).key_for(target())
 
 
+@pytest.mark.parametrize(
+    "key", ["sk-SECRET\nnote to self", "sk-SECRET other", "sk-SECRET\u2026", "sk-SECRET\u200b", "sk-SEC\0RET", ""]
+)
+def test_what_no_header_carries_is_no_key(tmp_path: Path, key: str) -> None:
+    """A key of several lines or with an invisible character is refused before any request, without being shown."""
+    secret = tmp_path / "key"
+    secret.write_text(key + "\n")
+    path = tmp_path / "credentials.toml"
+    path.write_text(f'[deepseek]\nfile = "{secret}"\nhosts = ["api.deepseek.com"]\n')
+    with pytest.raises(CredentialError, match="the key file") as caught:
+        load_keyring(path).key_for(target())
+    assert "SEC" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_key_file_that_is_no_text(tmp_path: Path) -> None:
+    """Bytes that are no text are a credential's fault, not the agent's."""
+    secret = tmp_path / "key"
+    secret.write_bytes(b"sk-\xff\xfe")
+    path = tmp_path / "credentials.toml"
+    path.write_text(f'[deepseek]\nfile = "{secret}"\nhosts = ["api.deepseek.com"]\n')
+    with pytest.raises(CredentialError, match="does not hold text"):
+        load_keyring(path).key_for(target())
+
+
+def test_a_host_is_the_same_in_any_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are compared as DNS knows them, so that what the key is sent to is what the file names."""
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
+    path = tmp_path / "credentials.toml"
+    path.write_text('[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["API.M\u00fcnchen.example"]\n')
+    assert load_keyring(path).key_for(target("https://api.xn--mnchen-3ya.example/v1")) == "sk-1"
+
+
 def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
     """Unknown keys name the nearest known one, and every table's faults are told together."""
     path = tmp_path / "credentials.toml"
-    path.write_text('[a]\nenvv = "X"\nhosts = ["h"]\n[b]\nenv = "X"\n')
+    path.write_text('[a]\nenvv = "X"\nhosts = ["h", "https://h/"]\n[b]\nenv = "X"\n')
     with pytest.raises(CredentialError) as caught:
         load_keyring(path)
     message = str(caught.value)
     assert "did you mean 'env'" in message
     assert "[a] needs either env or file" in message
     assert "[b] needs hosts" in message
+    assert "'https://h/' among its hosts" in message

@@ -1,8 +1,10 @@
 """What response headers say, and what they only pretend to say."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from isochrone_agent.headers import parse_count, parse_wait_us, read_headers
+from isochrone_agent.headers import MAX_WAIT_US, parse_count, parse_wait_us, read_headers
 
 NOW = 1_700_000_000_000_000
 
@@ -24,11 +26,33 @@ NOW = 1_700_000_000_000_000
         ("2023-11-14T22:13:50Z", 30_000_000),
         ("Tue, 14 Nov 2023 22:13:50 GMT", 30_000_000),
         ("2023-11-14T22:13:10Z", 0),
+        ("1700000030000000", 30_000_000),
+        ("1700000030000000000", 30_000_000),
+        ("1600000000000000000", 0),
+        ("2592000", 2_592_000_000_000),
+        ("2592001", None),
+        ("9" * 400, None),
+        ("9" * 400 + "s", None),
+        ("720h", 2_592_000_000_000),
+        ("721h", None),
+        ("9999-12-31T23:59:59Z", None),
+        ("Wed, 21 Oct 99999999999999999999 07:28:00 GMT", None),
     ],
 )
 def test_waits(text: str, microseconds: int | None) -> None:
-    """Every way providers write a wait, as a duration or as the instant it ends, and nothing for what is none."""
+    """Every way providers write a wait, as a duration or as the instant it ends, and nothing for what is none or
+    longer than 30 days.
+    """
     assert parse_wait_us(text, now_at=NOW) == microseconds
+
+
+@given(st.text(st.sampled_from("0123456789.:+-, TZGMTWedOct²٣smhdµ")))
+@example("Wed, 21 Oct 0001 07:28:00 +2359")
+@example("0001-01-01T00:00:00+23:59")
+def test_no_text_breaks_a_wait(text: str) -> None:
+    """Whatever stands in a header is a wait within bounds or none; nothing raises."""
+    wait_us = parse_wait_us(text, now_at=NOW)
+    assert wait_us is None or 0 <= wait_us <= MAX_WAIT_US
 
 
 @pytest.mark.parametrize(
@@ -83,6 +107,8 @@ def test_anthropics_headers() -> None:
         ({"x-envoy-upstream-service-time": "12"}, 12_000),
         ({"server-timing": "cfRequestDuration;dur=101.5, intid;desc=x, total;dur=240"}, 240_000),
         ({"openai-processing-ms": "soon"}, None),
+        ({"openai-processing-ms": "9" * 400}, None),
+        ({"server-timing": "total;dur=1e9, x;dur=" + "9" * 400}, None),
         ({"retry-after-ms": "250"}, None),
     ],
 )

@@ -42,7 +42,9 @@ def count_the_role(patch: pytest.MonkeyPatch) -> None:
 def count_chunks(patch: pytest.MonkeyPatch) -> None:
     """As many scripts do: a chunk is a token."""
     honest = tally.count_tokens
-    patch.setattr(tally, "count_tokens", lambda _usage, **seen: honest(Usage(output_tokens=seen["chunks"]), **seen))
+    patch.setattr(
+        tally, "count_tokens", lambda _usage, **seen: honest(Usage(output_tokens=len(seen["told"].at_ns)), **seen)
+    )
 
 
 def ignore_usage(patch: pytest.MonkeyPatch) -> None:

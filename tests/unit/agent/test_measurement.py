@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_agent import tally
-from isochrone_agent.measurement import _NEXT, Connection, IllegalSignal, Measurement, State
+from isochrone_agent.measurement import _NEXT, ALL_UNTOLD, Connection, IllegalSignal, Measurement, State
 from isochrone_agent.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
 
@@ -16,6 +16,7 @@ SIGNALS: list[Signal] = [
     Sent(),
     Opened(status=200),
     Reasoning(4),
+    Reasoning(0, summarised=True),
     Answer(4),
     Usage(output_tokens=5),
     Finished("stop"),
@@ -139,6 +140,48 @@ def test_hidden_reasoning_is_not_streamed() -> None:
     sample = sample_of((0, Sent()), (0, Opened(status=200)), *said, (1100, usage), (1100, Finished()))
     assert sample.tokens_per_second == pytest.approx(10.0)
     assert sample.output_tokens == 1011
+
+
+def digested(*answers: tuple[int, int], usage: Usage) -> Sample:
+    """A stream with a long digest of its reasoning before these answers (at ms, characters)."""
+    digest = [(at, Reasoning(400, summarised=True)) for at in (100, 150, 200)]
+    said = [(at, Answer(chars)) for at, chars in answers]
+    last = answers[-1][0]
+    return sample_of((0, Sent()), (0, Opened(status=200)), *digest, *said, (last, usage), (last, Finished()))
+
+
+def test_a_digest_has_no_part_in_speed() -> None:
+    """A digest is told at its own pace, and the tokens behind it are in no chunk: speed is that of the answer."""
+    answers = [(1000 + 10 * n, 4) for n in range(11)]
+    sample = digested(*answers, usage=Usage(output_tokens=1011, reasoning_tokens=1000))
+    assert sample.tokens_per_second == pytest.approx(100.0)
+    assert (sample.ttft_us, sample.ttfat_us, sample.output_tokens, sample.first_chunk_tokens) == (
+        100_000,
+        1_000_000,
+        1011,
+        1,
+    )
+    unsaid = digested(*answers, usage=Usage(output_tokens=1011))
+    assert (unsaid.tokens_per_second, unsaid.first_chunk_tokens, unsaid.quality) == (None, None, Quality.CLEAN)
+    estimated = digested(*answers, usage=Usage())
+    assert estimated.tokens_per_second == pytest.approx(100.0)
+    assert (estimated.output_tokens, estimated.quality) == (311, Quality.ESTIMATED_TOKENS)
+
+
+def test_an_answer_in_a_lump_is_buffered_whatever_went_before() -> None:
+    """However long the digest took to tell, an answer that comes at once has no speed."""
+    sample = digested((1000, 4), (1010, 4), (1020, 4), usage=Usage(output_tokens=1003, reasoning_tokens=1000))
+    assert (sample.tokens_per_second, sample.quality) == (None, Quality.BUFFERED)
+
+
+def test_reasoning_of_which_nothing_is_told_is_no_token() -> None:
+    """That a model thinks stops no clock and is no chunk; when nothing else comes, the sample says where it went."""
+    untold = Reasoning(0, summarised=True)
+    said: list[tuple[int, Signal]] = [(0, Sent()), (0, Opened(status=200)), (100, untold)]
+    thought = sample_of(*said, (200, Answer(4)), (200, Finished()))
+    assert (thought.ttft_us, thought.chunks, thought.outcome) == (200_000, 1, Outcome.OK)
+    silent = sample_of(*said, (200, Usage(output_tokens=200)), (200, Finished()))
+    assert (silent.outcome, silent.error, silent.chunks) == (Outcome.GARBLED, ALL_UNTOLD, 0)
 
 
 def test_estimates_are_labelled() -> None:

@@ -1,12 +1,18 @@
 """Settings of the agent: precedence, and errors that help."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.settings import gather_settings, parse_connect_to
+from isochrone_agent.settings import default_data_dir, gather_settings, parse_connect_to
+from isochrone_wire import passport
+from isochrone_wire.access import Credential
 from isochrone_wire.address import parse_address
+from isochrone_wire.channel import Trust
+from isochrone_wire.operations import Role
+from isochrone_wire.passport import Passport
 
 OPTIONS = dict.fromkeys(
     ("vantage", "region", "collector", "data_dir", "credentials", "concurrency", "connect_to", "family", "ca_file")
@@ -31,10 +37,72 @@ def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
     assert "line 3: unknown key 'colector', did you mean 'collector'" in str(caught.value)
 
 
-def test_plain_text_stays_on_this_machine() -> None:
-    """A collector elsewhere is refused as long as there is no TLS."""
-    with pytest.raises(SettingsError, match="only spoken on loopback"):
-        gather_settings(None, OPTIONS | {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600"})
+def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
+    """A collector elsewhere takes joining first, and the hint says how."""
+    told = {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600", "data_dir": str(tmp_path)}
+    with pytest.raises(SettingsError, match="only spoken on loopback") as caught:
+        gather_settings(None, OPTIONS | told)
+    assert "isochrone-agent join 10.0.0.1:4600" in caught.value.hint
+
+
+PASSPORT = Passport(
+    address=parse_address("collector.example:4600"),
+    name="sg-1",
+    role=Role.VANTAGE,
+    region="ap",
+    trust=Trust(roots="PEM", server_name="isochrone-collector"),
+    credential=str(Credential(id=7, secret=bytes(32))),
+)
+
+
+def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
+    """Name, region and collector come from identity.json; another address, a tunnel's, may be said beside it."""
+    passport.write(tmp_path / "identity.json", PASSPORT)
+    settings = gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
+    assert (settings.vantage.name, settings.vantage.region) == ("sg-1", "ap")
+    assert (settings.collector, settings.passport) == (PASSPORT.address, PASSPORT)
+    tunnelled = gather_settings(None, OPTIONS | {"data_dir": str(tmp_path), "collector": "127.0.0.1:5"})
+    assert (str(tunnelled.collector), tunnelled.passport) == ("127.0.0.1:5", PASSPORT)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is not what joining writes"),
+        ("[]", "it is not what joining writes"),
+        ("{}", "'address' is missing"),
+        (passport.to_text(replace(PASSPORT, credential="geheim")), "begins with 'isochrone-key-'"),
+        (passport.to_text(replace(PASSPORT, role=Role.READER)), "a reader's, not a vantage's"),
+        (passport.to_text(PASSPORT).replace('"vantage"', '"king"'), "king"),
+    ],
+)
+def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str) -> None:
+    """What is in the file is named as wrong with its path, and a secret is not repeated."""
+    (tmp_path / "identity.json").write_text(text)
+    with pytest.raises(SettingsError, match=r"identity\.json") as caught:
+        gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
+    assert words in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("told", [{"vantage": "sg-2"}, {"region": "eu"}])
+def test_nobody_is_another_than_who_joined(tmp_path: Path, told: dict[str, str]) -> None:
+    """A name or region that contradicts the identity is an error, not a second vantage on one spool."""
+    passport.write(tmp_path / "identity.json", PASSPORT)
+    with pytest.raises(SettingsError, match="is of vantage sg-1 in ap, not"):
+        gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | told)
+
+
+def test_the_data_folder_has_the_name_that_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vantage that is named keeps a folder of its name; one that joined without a name is the default one."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_data_dir("sg-1") == tmp_path / "isochrone" / "agent" / "sg-1"
+    passport.write(default_data_dir(None) / "identity.json", PASSPORT)
+    settings = gather_settings(None, OPTIONS)
+    assert settings.data_dir == tmp_path / "isochrone" / "agent" / "default"
+    assert settings.vantage.name == "sg-1"
+    with pytest.raises(SettingsError, match="--region must be said"):
+        gather_settings(None, OPTIONS | {"vantage": "de-1"})
 
 
 @pytest.mark.parametrize(

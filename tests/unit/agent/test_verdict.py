@@ -2,25 +2,33 @@
 
 import pytest
 
-from isochrone_agent.verdict import Backoff, Reaction, react
+from isochrone_agent.verdict import Backoff, Reaction, react, stated_delay_us
 
 
 @pytest.mark.parametrize(
-    ("status", "reaction"),
+    ("status", "details", "reaction"),
     [
-        ("OK", Reaction.STORED),
-        ("UNAVAILABLE", Reaction.RETRY),
-        ("DEADLINE_EXCEEDED", Reaction.RETRY),
-        ("RESOURCE_EXHAUSTED", Reaction.RETRY),
-        ("INTERNAL", Reaction.RETRY),
-        ("INVALID_ARGUMENT", Reaction.SET_ASIDE),
-        ("UNAUTHENTICATED", Reaction.STOP),
-        ("UNIMPLEMENTED", Reaction.STOP),
+        ("OK", "", Reaction.STORED),
+        ("UNAVAILABLE", "", Reaction.RETRY),
+        ("DEADLINE_EXCEEDED", "", Reaction.RETRY),
+        ("INTERNAL", "", Reaction.RETRY),
+        ("ABORTED", "", Reaction.RETRY),
+        ("UNKNOWN", "", Reaction.RETRY),
+        ("RESOURCE_EXHAUSTED", "too many at once", Reaction.SLOW_DOWN),
+        ("RESOURCE_EXHAUSTED", "CLIENT: Sent message larger than max (9 vs. 8)", Reaction.SPLIT),
+        ("RESOURCE_EXHAUSTED", "SERVER: Received message larger than max (9 vs. 8)", Reaction.SPLIT),
+        ("RESOURCE_EXHAUSTED", "SERVER: Decompressed message larger than max (9 vs. 8)", Reaction.SPLIT),
+        ("INVALID_ARGUMENT", "", Reaction.SPLIT),
+        ("OUT_OF_RANGE", "", Reaction.SPLIT),
+        ("UNAUTHENTICATED", "", Reaction.STOP),
+        ("PERMISSION_DENIED", "", Reaction.STOP),
+        ("FAILED_PRECONDITION", "", Reaction.STOP),
+        ("UNIMPLEMENTED", "", Reaction.STOP),
     ],
 )
-def test_the_verdict_table(status: str, reaction: Reaction) -> None:
+def test_the_verdict_table(status: str, details: str, reaction: Reaction) -> None:
     """Each status has its reaction; what is unknown is retried, because waiting loses nothing."""
-    assert react(status) is reaction
+    assert react(status, details) is reaction
 
 
 def test_waits_double_to_a_minute_with_full_jitter() -> None:
@@ -31,3 +39,18 @@ def test_waits_double_to_a_minute_with_full_jitter() -> None:
     assert backoff.next_wait_us(0.0) == 0
     backoff.reset()
     assert backoff.next_wait_us(1.0) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("metadata", "delay_us"),
+    [
+        ((), None),
+        ((("other", "1"), ("grpc-retry-pushback-ms", "250")), 250_000),
+        ((("grpc-retry-pushback-ms", "-1"),), None),
+        ((("grpc-retry-pushback-ms", "soon"),), None),
+        ((("grpc-retry-pushback-ms", "99999999"),), 600_000_000),
+    ],
+)
+def test_a_delay_is_obeyed_within_reason(metadata: tuple[tuple[str, str], ...], delay_us: int | None) -> None:
+    """What the collector says is read where it can be, and never means more than ten minutes."""
+    assert stated_delay_us(metadata) == delay_us

@@ -1,14 +1,33 @@
-"""Addresses: without TLS, only this machine is asked."""
+"""Addresses: this machine in plain text, any other one with the passport that joining left."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from isochrone_client.address import loopback_address
+from isochrone_client.address import Whom, whom
 from isochrone_client.errors import AddressError
+from isochrone_wire import passport
+from isochrone_wire.access import Credential
+from isochrone_wire.address import parse_address
+from isochrone_wire.channel import SYSTEM
+from isochrone_wire.operations import Role
+from isochrone_wire.passport import Passport
+
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+PASSPORT = Passport(
+    address=parse_address("collector.example:4600"),
+    name="ida",
+    role=Role.READER,
+    trust=SYSTEM,
+    credential=str(Credential(id=7, secret=bytes(32))),
+)
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
+        (None, "127.0.0.1:4600"),
         ("127.0.0.1:4600", "127.0.0.1:4600"),
         ("127.0.0.1", "127.0.0.1:4600"),
         ("127.8.0.1:1", "127.8.0.1:1"),
@@ -17,24 +36,56 @@ from isochrone_client.errors import AddressError
         ("::1", "[::1]:4600"),
     ],
 )
-def test_loopback_is_spoken_to(text: str, address: str) -> None:
-    """Every way to write this machine is taken, with 4600 where no port is said."""
-    assert loopback_address(text) == address
+def test_loopback_is_spoken_to(text: str | None, address: str) -> None:
+    """Every way to write this machine is taken, with 4600 where no port is said, and it is the default."""
+    assert str(whom(text, environment=NOWHERE)) == address
+    assert whom(text, environment=NOWHERE).passport is None
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1:4600", "collector.example:4600", "[2001:db8::1]:4600", "0.0.0.0:4600"])
-def test_other_machines_need_tls(text: str) -> None:
-    """Another machine is refused with a way to reach it all the same."""
+def test_other_machines_take_joining(text: str) -> None:
+    """Another machine is refused with both ways to reach it all the same."""
     with pytest.raises(AddressError, match="not on this machine") as caught:
-        loopback_address(text)
+        whom(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
+    assert "isochrone join" in caught.value.hint
     assert "ssh -L 4600:127.0.0.1:4600" in caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["", ":4600", "127.0.0.1:port", "127.0.0.1:70000"])
+@pytest.mark.parametrize("text", [":4600", "127.0.0.1:port", "127.0.0.1:70000"])
 def test_nonsense_is_no_address(text: str) -> None:
     """What cannot be an address is a usage error that shows one."""
     with pytest.raises(AddressError) as caught:
-        loopback_address(text)
+        whom(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
     assert "127.0.0.1:4600" in caught.value.hint
+
+
+def test_what_joining_left_is_found(tmp_path: Path) -> None:
+    """Without a word it is the collector that was joined; its passport is shown there and nowhere else."""
+    passport.write(tmp_path / "isochrone" / "identity.json", PASSPORT)
+    here = {"XDG_CONFIG_HOME": str(tmp_path)}
+    joined = Whom(PASSPORT.address, PASSPORT)
+    assert whom(None, environment=here) == joined
+    assert whom("collector.example", environment=here) == joined
+    assert whom("127.0.0.1:9", environment=here) == Whom(parse_address("127.0.0.1:9"))
+    with pytest.raises(AddressError, match="not on this machine"):
+        whom("other.example", environment=here)
+
+
+def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
+    """With --identity any address is asked as that one, a tunnel's end for instance."""
+    file = tmp_path / "ida.json"
+    passport.write(file, replace(PASSPORT, name="other"))
+    assert whom("127.0.0.1:9", file, NOWHERE).passport == replace(PASSPORT, name="other")
+    assert str(whom(None, file, NOWHERE)) == "collector.example:4600"
+
+
+@pytest.mark.parametrize(("text", "words"), [(None, "cannot be read"), ("{", "cannot be used")])
+def test_a_passport_that_is_none_is_told(tmp_path: Path, text: str | None, words: str) -> None:
+    """A file that was named and is of no use is an error, not a reason to speak plain text."""
+    file = tmp_path / "ida.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(AddressError, match=words):
+        whom(None, file, NOWHERE)

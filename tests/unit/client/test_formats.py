@@ -204,3 +204,18 @@ def test_nothing_can_steer_the_terminal(text: str) -> None:
 def test_plain_text_is_left_alone() -> None:
     """Letters of any script stay as they are."""
     assert formats.printable("Qwen 千问, naïve") == "Qwen 千问, naïve"
+
+
+@pytest.mark.parametrize(
+    ("value", "margin", "text"),
+    [
+        (1.234, 0.41, "+1.23 ± 0.41"),
+        (-41.8, 12.0, "-42 ± 12"),
+        (0.001, 3.3, "0.0 ± 3.3"),
+        (5.26, None, "+5.3"),
+        (None, 1.0, formats.UNKNOWN),
+    ],
+)
+def test_a_margin_chooses_the_digits(value: float | None, margin: float | None, text: str) -> None:
+    """A value has no more digits than its margin deserves."""
+    assert formats.interval_around(value, margin) == text

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, TARGETS, WINDOW
-from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
+from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
+from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.page import Look, Page
-from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric
+from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, SpendList
 
 GOLDEN = Path(__file__).parent / "golden"
 SUFFIX_OF = {"table": "txt", "json": "json", "csv": "csv", "markdown": "md"}
@@ -26,6 +26,8 @@ PAGES: dict[str, Page[Any]] = {
     "targets": targets.page(TARGETS),
     "samples": samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT),
     "coverage": coverage.page(CoverageList(window=WINDOW, coverage=COVERAGE), now_at=NOW_AT),
+    "regions": regions.page(VANTAGES),
+    "spend": spend.page(SpendList(spend=SPEND)),
 }
 
 

@@ -6,10 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, TARGETS, WINDOW, stored
+from fix_observatory import (
+    COVERAGE,
+    DIFFERENTIALS,
+    NOW_AT,
+    SAMPLES,
+    SPEND,
+    STANDINGS,
+    TARGETS,
+    VANTAGES,
+    WINDOW,
+    stored,
+)
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
+from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Page, Row
 from isochrone_wire.answers import (
@@ -20,9 +31,11 @@ from isochrone_wire.answers import (
     Leaderboard,
     Metric,
     Quantile,
+    SpendList,
     TargetList,
+    VantageList,
 )
-from isochrone_wire.model import Outcome, Quality
+from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
 
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 UNDECIDED = replace(DIFFERENTIALS[0], decision=Decision.UNDECIDED, reason="3 of 6 rounds needed")
@@ -181,11 +194,86 @@ def test_two_samples_of_one_round_are_two() -> None:
     assert len(samples.unseen(burst, ())) == 3
 
 
+@pytest.mark.parametrize(
+    ("finished", "ledgered", "waiting", "quarantined", "dropped", "account"),
+    [
+        (100, 100, 0, 0, {}, "ok"),
+        (100, 80, 20, 0, {}, "ok"),
+        (100, 80, 10, 5, {"spool_full": 3, "too_old": 2}, "ok"),
+        (100, 90, 20, 0, {}, "ok"),
+        (100, 100, 20, 0, {}, "ok"),
+        (100, 90, 0, 0, {}, "10 lost"),
+        (100, 101, 20, 0, {}, "1 twice"),
+        (100, 100, 0, 0, {"too_old": 1}, "1 twice"),
+        (0, 7, 0, 0, {}, UNKNOWN),
+    ],
+)
+def test_every_sample_is_accounted_for(  # noqa: PLR0917  # a case of the table
+    finished: int, ledgered: int, waiting: int, quarantined: int, dropped: dict[str, int], account: str
+) -> None:
+    """What is neither stored nor spooled nor dropped is lost; the ledger may be ahead by what was in flight."""
+    row = replace(
+        VANTAGES.vantages[0],
+        finished=finished,
+        ledgered=ledgered,
+        spool_depth=waiting,
+        quarantined=quarantined,
+        dropped=dropped,
+    )
+    assert regions.account_of(row) == account
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "text"),
+    [
+        ({}, "plan", "3"),
+        ({"plan_version": 2}, "plan", "2 behind"),
+        ({"plan_version": 0}, "plan", f"{UNKNOWN} behind"),
+        ({"plan_version": 2, "refused_plan_version": 3}, "plan", "2 refuses 3"),
+        ({"next_heartbeat_at": NOW_AT - 70 * SECOND_US}, "heartbeat (due)", "1 min ago"),
+        ({"next_heartbeat_at": None}, "heartbeat (due)", UNKNOWN),
+        ({"clock_offset_us": -41_800, "clock_uncertainty_us": 12_345}, "clock (ms)", "-42 ± 12"),
+        ({"clock_offset_us": -41_800, "clock_uncertainty_us": None}, "clock (ms)", "-42"),
+        ({"clock_offset_us": None}, "clock (ms)", UNKNOWN),
+        ({"agent_version": ""}, "agent", UNKNOWN),
+        ({"quarantined": 4}, "state", "online [1]"),
+        ({"rounds_missed": 4}, "state", "online [1]"),
+        ({"dropped": {"spool_full": 0}}, "state", "online"),
+    ],
+)
+def test_a_vantage_in_numbers(changes: dict[str, object], column: str, text: str) -> None:
+    """Versions say when they should be others, promises when they are broken, clocks how sure they are."""
+    row = replace(VANTAGES.vantages[0], **changes)  # type: ignore[arg-type]  # a case of the table
+    page = regions.page(replace(VANTAGES, vantages=(row,)))
+    assert shown(page)[0][column] == text
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [
+        (Budget(provider="openai", usd_per_day=1.0, tokens_per_day=1_000_000), ("24", "72")),
+        (Budget(provider="openai", usd_per_day=1.0, requests_per_day=960), ("50", "150")),
+        (Budget(provider="openai", tokens_per_day=124_320), ("100", "300")),
+        (Budget(provider="openai", usd_per_day=0.0), (UNKNOWN, UNKNOWN)),
+        (Budget(provider="openai"), (UNKNOWN, UNKNOWN)),
+        (None, (UNKNOWN, UNKNOWN)),
+    ],
+)
+def test_the_tightest_limit_is_the_budget(budget: Budget | None, told: tuple[str, str]) -> None:
+    """Of dollars, tokens and requests, the share shown is that of the limit that is reached first."""
+    page = spend.page(SpendList(spend=(replace(SPEND[0], budget=budget),)))
+    [row] = shown(page)
+    assert (row["spent (% of it)"], row["forecast (% of it)"]) == told
+    assert bool(page.notes) == (float(told[1].replace(UNKNOWN, "0")) > 100)
+
+
 NOTHING = DifferentialList(window=WINDOW)
 ONE_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED,))
 TWO_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED, UNDECIDED))
 EMPTY_LEADERBOARD = Leaderboard(window=WINDOW)
 NO_MEDIAN = Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], n=4, ttft_p50_us=Quantile(value=1.0)),))
+NOBODY = VantageList(plan_version=0, answered_at=NOW_AT)
+NOBODY_ONLINE = replace(VANTAGES, vantages=VANTAGES.vantages[1:])
 NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
 
 
@@ -220,6 +308,9 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone targets"),
         (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
+        (lambda: regions.require_online(NOBODY), "no vantage has been heard of yet", "vantage add"),
+        (lambda: regions.require_online(NOBODY_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
+        (lambda: spend.require_spend(SpendList()), "nobody spends anything", "isochrone regions"),
     ],
 )  # fmt: skip
 def test_too_little_is_explained(require: Callable[[], object], sentence: str, hint: str) -> None:
@@ -240,6 +331,8 @@ def test_too_little_is_explained(require: Callable[[], object], sentence: str, h
         lambda: targets.require_targets(TARGETS),
         lambda: coverage.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
         lambda: samples.require_samples(SAMPLES, window=WINDOW),
+        lambda: regions.require_online(VANTAGES),
+        lambda: spend.require_spend(SpendList(spend=SPEND)),
     ],
 )
 def test_enough_is_enough(require: Callable[[], None]) -> None:

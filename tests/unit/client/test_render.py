@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fix_observatory import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
-from isochrone_client.pages import coverage, differentials, leaderboard, samples, targets
+from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.page import Column, Look, Page
 from isochrone_client.render.record import wire_fields
@@ -28,9 +28,13 @@ from isochrone_wire.answers import (
     DifferentialList,
     Leaderboard,
     Metric,
+    SpendLine,
+    SpendList,
     Standing,
     StoredSample,
     TargetList,
+    VantageList,
+    VantageStatus,
 )
 from isochrone_wire.model import Quality, Target
 
@@ -38,6 +42,7 @@ PLAIN = Look()
 NASTY = ["openai/gpt-5-mini", "a|b", "\x1b[31mred\x1b[0m", "line\nbreak", "千问" * 30, "x" * 200, "[bold]", "`*_"]
 INSTANTS = st.integers(0, 4_102_444_800_000_000)
 DRAWN_FROM: dict[Any, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
     int: st.integers(0, 10**7),
     float: st.floats() | st.floats(0, 1e6),
     str: st.text(max_size=60) | st.sampled_from(NASTY),
@@ -83,6 +88,8 @@ PAGES = st.one_of(
     some(Coverage).map(lambda rows: coverage.page(CoverageList(window=WINDOW, coverage=rows), now_at=NOW_AT)),
     some(Target).map(lambda rows: targets.page(TargetList(plan_version=1, baseline="a", targets=rows))),
     some(StoredSample).map(lambda rows: samples.page(rows, window=WINDOW, now_at=NOW_AT)),
+    some(VantageStatus).map(lambda rows: regions.page(VantageList(plan_version=1, answered_at=NOW_AT, vantages=rows))),
+    some(SpendLine).map(lambda rows: spend.page(SpendList(spend=rows))),
 )
 thoroughly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -1,20 +1,32 @@
 """Admission: the counts add up, every refusal has a name, and nothing gets in that the columns cannot hold."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isochrone_collector.admission import MAX_SAMPLES, Parcel, admit, check_parcel, trimmed, why_late, why_rejected
+from isochrone_collector.admission import MAX_SAMPLES, Admitted, Parcel, admit, check_parcel, why_late, why_rejected
 from isochrone_collector.errors import BadRequest
+from isochrone_collector.services.fleet import parcel_of
+from isochrone_collector.vitals import trimmed
+from isochrone_wire import codec
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US, Outcome, Quality, RateLimit, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, RateLimit, Sample, Spend, Vantage, Vitals
 
 NOW_AT = 1_795_248_000_000_000
 WINDOW = Window(from_at=NOW_AT - 31 * DAY_US, until_at=NOW_AT + 4 * DAY_US)
 SAMPLE = Sample(target_id=7, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT + 12, ttft_us=350_000)
-PARCEL = Parcel(vantage=Vantage(name="us-1", region="us-east-2"), epoch=99, seq=1, samples=(SAMPLE,), vitals=Vitals())
+BATCH = Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=99, seq=1, samples=(SAMPLE,))
+
+
+def parcel(**change: Any) -> Parcel:
+    return parcel_of(codec.encode(replace(BATCH, **change)), NOW_AT)
+
+
+def admitted_of(parcel: Parcel) -> Admitted:
+    return admit(parcel, parcel.sheet(), known_targets={7}, window=WINDOW)
 
 
 def judge(sample: Sample) -> str | None:
@@ -23,9 +35,8 @@ def judge(sample: Sample) -> str | None:
 
 def test_a_plain_sample_is_welcome() -> None:
     """What an agent measures on a normal day is fresh."""
-    admitted = admit(PARCEL, now_at=NOW_AT, known_targets={7}, window=WINDOW)
-    assert admitted.fresh == ((0, SAMPLE),)
-    assert (admitted.rejections, admitted.late) == ((), ())
+    admitted = admitted_of(parcel())
+    assert (admitted.fresh.tolist(), admitted.rejections, admitted.late) == ([0], (), ())
 
 
 @pytest.mark.parametrize(
@@ -90,16 +101,12 @@ def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) 
 
 def test_the_counts_add_up() -> None:
     """Fresh, late and rejected samples together are the samples pushed, each at its own place."""
-    samples = (
-        SAMPLE,
-        "Sample.outcome: 99",
-        replace(SAMPLE, target_id=8),
-        replace(SAMPLE, round_at=NOW_AT - 40 * DAY_US),
-        SAMPLE,
-    )
-    admitted = admit(replace(PARCEL, samples=samples), now_at=NOW_AT, known_targets={7}, window=WINDOW)
-    assert [index for index, _ in admitted.fresh] == [0, 4]
-    assert [(index, reason) for index, _, reason in admitted.late] == [(3, "too_old")]
+    old = replace(SAMPLE, round_at=NOW_AT - 40 * DAY_US)
+    message = codec.encode(replace(BATCH, samples=(SAMPLE, SAMPLE, replace(SAMPLE, target_id=8), old, SAMPLE)))
+    message.samples[1].outcome = 99
+    admitted = admitted_of(parcel_of(message, NOW_AT))
+    assert admitted.fresh.tolist() == [0, 4]
+    assert admitted.late == ((3, "too_old"),)
     assert [(r.index, r.reason) for r in admitted.rejections] == [
         (1, "unreadable: Sample.outcome: 99"),
         (2, "unknown_target: 8"),
@@ -123,12 +130,12 @@ def test_the_counts_add_up() -> None:
 def test_a_broken_parcel_is_a_bad_request(change: dict[str, object], message: str) -> None:
     """What is wrong with the whole is said of the whole."""
     with pytest.raises(BadRequest, match=message):
-        check_parcel(replace(PARCEL, **change))  # type: ignore[arg-type]  # as above
+        check_parcel(parcel(**change))
 
 
 def test_a_heartbeat_needs_no_epoch() -> None:
     """A vantage that has recorded nothing yet may say that it lives."""
-    check_parcel(replace(PARCEL, seq=0, samples=(), epoch=0))
+    check_parcel(parcel(seq=0, samples=(), epoch=0))
 
 
 @settings(max_examples=60, deadline=None)
@@ -141,6 +148,21 @@ def test_a_heartbeat_needs_no_epoch() -> None:
         spool_oldest_at=st.integers(-(2**63), 2**63 - 1),
         dropped=st.dictionaries(st.text(max_size=120), st.integers(-(2**63), 2**63 - 1), max_size=80),
         next_heartbeat_us=st.integers(-(2**63), 2**63 - 1),
+        rounds_missed=st.integers(-(2**63), 2**63 - 1),
+        clock_offset_us=st.none() | st.integers(-(2**63), 2**63 - 1),
+        loop_lag_us=st.none() | st.integers(-(2**63), 2**63 - 1),
+        refused_plan_version=st.none() | st.integers(-(2**63), 2**63 - 1),
+        refused_plan_reason=st.none() | st.text(max_size=700),
+        spend=st.lists(
+            st.builds(
+                Spend,
+                provider=st.text(max_size=120),
+                day_at=st.integers(-(2**63), 2**63 - 1),
+                usd=st.floats(),
+                tokens=st.integers(-(2**63), 2**63 - 1),
+            ),
+            max_size=120,
+        ).map(tuple),
     )
 )
 def test_vitals_are_trimmed_not_refused(vitals: Vitals) -> None:
@@ -148,6 +170,12 @@ def test_vitals_are_trimmed_not_refused(vitals: Vitals) -> None:
     fit = trimmed(vitals)
     assert fit == trimmed(fit)
     assert "\0" not in fit.agent_version + "".join(fit.dropped)
+    assert "\0" not in (fit.refused_plan_reason or "") + "".join(line.provider for line in fit.spend)
+    assert len(fit.refused_plan_reason or "") <= 500
+    assert len(fit.spend) <= 100
+    assert all(0 <= line.usd <= 1e9 and line.tokens >= 0 and 0 <= line.day_at < 2**58 for line in fit.spend)
+    assert abs(fit.clock_offset_us or 0) < 2**62
+    assert min(fit.loop_lag_us or 0, fit.refused_plan_version or 0, fit.rounds_missed) >= 0
     assert len(fit.agent_version) <= 100
     assert len(fit.dropped) <= 50
     assert (

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from isochrone_collector import applying, cli, door, errors
-from isochrone_wire.operations import PlanChange
+from isochrone_collector.planchange import PER_DAY
+from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
 
 CHANGE = PlanChange(
     version=4,
@@ -54,7 +56,31 @@ def test_changes_for_a_machine() -> None:
     }
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["migrate"], ["apply"]])
+def test_forecasts_stand_apart_and_lines_fit() -> None:
+    """What a day costs is told below what changes, and no line is wider than 100 columns."""
+    binds = f"{PER_DAY}openai: " + "at most 12.40 USD planned, budget 5.00 USD, and so on " * 3
+    lines = applying.as_text(replace(CHANGE, altered=(*CHANGE.altered, binds))).splitlines()
+    assert lines[3] == "  ~ p/other: every"
+    assert lines[5].startswith("  per day: openai")
+    assert len(lines) > 6
+    assert max(map(len, lines)) <= applying.WIDTH
+
+
+def test_the_history_is_a_table() -> None:
+    """Each plan has a line that tells who applied it, when, and what it restored."""
+    first = PlanVersion(version=9, applied_at=0, applied_by="a@b", targets=12)
+    newest = PlanVersion(version=10, applied_at=1_000_000, applied_by="c@d", targets=3, restores=8)
+    assert applying.history_as_text(PlanHistory(plans=(newest, first))).splitlines() == [
+        "VERSION  APPLIED                      TARGETS  BY",
+        "10       1970-01-01T00:00:01.000000Z  3        c@d, restoring 8",
+        "9        1970-01-01T00:00:00.000000Z  12       a@b",
+    ]
+
+
+PLAN_COMMANDS = [["plan"], ["plan", "history"], ["plan", "show"], ["plan", "rollback"]]
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["migrate"], ["apply"], *PLAN_COMMANDS])
 def test_every_help_has_an_example(command: list[str]) -> None:
     """A reader can copy a line that works."""
     shown = CliRunner().invoke(cli.main, [*command, "--help"])

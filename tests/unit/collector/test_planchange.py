@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector import planchange
-from isochrone_wire.model import DAY_US, SECOND_US, Plan, Price, Target, Workload
+from isochrone_wire.model import DAY_US, SECOND_US, Budget, Plan, Price, Target, Workload
 
 A = Target(id=1, name="p/a", provider="p", model="a", base_url="http://h")
 B = replace(A, id=2, name="p/b", model="b")
@@ -29,8 +29,10 @@ def test_order_means_nothing() -> None:
     [
         ({"targets": (A,)}, ((), ("p/b",), ())),
         ({"targets": (A, B, replace(B, id=3, name="p/c"))}, (("p/c",), (), ())),
-        ({"targets": (A, replace(B, every_us=1))}, ((), (), ("p/b: every",))),
+        ({"targets": (A, replace(B, every_us=1))}, ((), (), ("p/b: every 1m → 1us",))),
         ({"targets": (A, replace(B, price=Price(), credential="k"))}, ((), (), ("p/b: credential, price",))),
+        ({"targets": (A, replace(B, spread_us=SECOND_US))}, ((), (), ("p/b: spread 0us → 1s",))),
+        ({"targets": (A, replace(B, paused=True))}, ((), (), ("p/b: paused",))),
         ({"targets": (A, replace(B, id=9, model="z"))}, ((), (), ("p/b: new series, model",))),
         ({"baseline": "eu"}, ((), (), ("baseline: us → eu",))),
     ],
@@ -70,3 +72,63 @@ def test_intervals_that_do_not_divide_the_day() -> None:
         planchange.requests_per_day(Plan(version=1, baseline="us", targets=(replace(A, every_us=7 * SECOND_US),)))
         == 12_342
     )
+
+
+def test_budgets_are_part_of_the_meaning() -> None:
+    """A budget that is new, changed or gone is told as such, and in another order it is the same."""
+    one, two = Budget(provider="p", usd_per_day=5), Budget(provider="p", vantage="sg-1", requests_per_day=9)
+    held = replace(PLAN, budgets=(one, two))
+    assert planchange.same_meaning(held, replace(held, budgets=(two, one)))
+    assert planchange.compare(PLAN, held).altered == (
+        "budget of p: 5.00 USD a day",
+        "budget of p at sg-1: 9 requests a day",
+        "per day: p at sg-1: at most 2880 requests planned, budget 9 requests: all rounds may be skipped_budget",
+    )
+    smaller = replace(held, budgets=(replace(one, usd_per_day=2.5, tokens_per_day=10**7),))
+    assert planchange.compare(held, smaller).altered == (
+        "budget of p: 5.00 USD a day → 2.50 USD, 10000000 tokens a day",
+        "budget of p at sg-1: none any more, was 9 requests a day",
+    )
+
+
+PRICED = replace(A, price=Price(usd_per_m_output=50.0))  # 0.01 USD a request, 14.40 USD a day
+
+
+def test_the_fleet_and_its_providers_have_their_cost() -> None:
+    """Where there are several providers each has its line, and where several vantages are known all are added up."""
+    plan = Plan(version=1, baseline="us", targets=(PRICED, replace(B, provider="q", name="q/b")))
+    assert planchange.compare(None, plan, vantages=3).altered == (
+        "per day: p: 1440 requests, at most 14.40 USD per vantage",
+        "per day: q: 1440 requests per vantage",
+        "per day: 8640 requests, at most 43.20 USD for 3 known vantages",
+    )
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ({"usd_per_day": 5.76}, "14.40 USD planned, budget 5.76 USD: about 60% of rounds"),
+        ({"usd_per_day": 14.39}, "14.40 USD planned, budget 14.39 USD: about 1% of rounds"),
+        ({"usd_per_day": 0.0}, "14.40 USD planned, budget 0.00 USD: all rounds"),
+        ({"usd_per_day": 10.0, "requests_per_day": 144}, "1440 requests planned, budget 144 requests: about 90%"),
+        ({"tokens_per_day": 149_760}, "299520 tokens planned, budget 149760 tokens: about 50%"),
+    ],
+)
+def test_a_budget_that_will_bind_is_told(budget: dict[str, float], said: str) -> None:
+    """Before a plan is applied it is said how many of its rounds the tightest limit will cost."""
+    plan = Plan(version=1, baseline="us", targets=(PRICED,), budgets=(Budget(provider="p", **budget),))  # type: ignore[arg-type]  # a table of limits
+    assert said in planchange.compare(None, plan).altered[-1]
+
+
+def test_a_budget_that_suffices_is_not_mentioned_twice() -> None:
+    """What the plan needs at most is within the limit: nothing will be skipped, so nothing is said of it."""
+    budget = Budget(provider="p", usd_per_day=14.4, requests_per_day=1440)
+    plan = Plan(version=1, baseline="us", targets=(PRICED,), budgets=(budget,))
+    assert planchange.compare(None, plan).altered == ("budget of p: 14.40 USD, 1440 requests a day",)
+
+
+def test_paused_targets_cost_nothing() -> None:
+    """A round in which nothing is sent is no request."""
+    paused = replace(PRICED, paused=True)
+    plan = Plan(version=1, baseline="us", targets=(paused,))
+    assert (planchange.requests_per_day(plan), planchange.usd_per_day(plan)) == (0, 0.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector import planfile
-from isochrone_wire.model import DEFAULT_PROMPT, Overlap, Plan, Price, Target, Timeouts, Workload, target_id
+from isochrone_wire.model import DEFAULT_PROMPT, Budget, Overlap, Plan, Price, Target, Timeouts, Workload, target_id
 
 FULL = """\
 baseline: us-east-2
@@ -32,9 +32,11 @@ targets:
 
 DIALECTS = "anthropic, cohere, gemini, openai-chat, openai-responses"
 KEYS = {
-    "document": "baseline, every, overlap, providers, targets, workloads",
+    "document": "baseline, budgets, every, overlap, paused, providers, spread, targets, workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
-    "target": "base_url, credential, dialect, every, model, name, overlap, price, provider, region, workload",
+    "target": "base_url, credential, dialect, every, model, name, overlap, paused, price, provider, region, spread, "
+    "workload",
+    "limits": "requests_per_day, tokens_per_day, usd_per_day, vantage",
 }
 
 
@@ -96,7 +98,7 @@ targets:
     name: p/a
     model: 'a'
     every: 1m
-    workload: {temperature: 0}
+    workload: {max_output_tokens: 200}
 baseline: "us"
 overlap: skip
 """
@@ -170,6 +172,11 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
         ("price: {usd_per_m_output: -1}", "line 3: usd_per_m_output: "),
         ("price: {usd_per_m_output: .inf}", "line 3: usd_per_m_output: "),
         ("price: 3", "line 3: expected a mapping with usd_per_m_input, usd_per_m_output"),
+        ("paused: 1", "line 3: paused: should be a valid boolean"),
+        ("pause: true", "line 3: unknown key 'pause'"),
+        ("spread: 10", "line 3: spread: 10 has no unit; write 10s or 10ms"),
+        ("spread: 2h, every: 3h", "line 3: spread: 2h is outside 0us to 1h"),
+        ("spread: 60s", "line 3: spread: 1m is not shorter than the interval, 1m"),
     ],
 )
 def test_bounds(key: str, problem: str) -> None:
@@ -239,3 +246,81 @@ def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
     assert [(w.connection.value, w.concurrency) for w in workloads] == [("cold", 1), ("warm", 1), ("cold", 8)]
     assert len({plan.targets[0].id for plan in plans if plan}) == 3
     assert "write cold or warm" in planfile.load(text % "connection: tepid", version=1).problems[0]
+
+
+NEAREST = """\
+baseline: us
+spread: 2s
+paused: true
+providers:
+  p: {base_url: http://h, spread: 3s, paused: false}
+targets:
+  - {model: a, provider: p}
+  - {model: b, provider: p, spread: 4s, paused: true}
+  - {model: c, provider: p, spread: 0s}
+  - {model: d, provider: q, base_url: http://h}
+"""
+
+
+def test_the_nearest_word_on_spread_and_pause_holds() -> None:
+    """A target's own word goes before its provider's, and that before the document's, also when it is `false` or 0."""
+    told = [(target.spread_us // 1_000_000, target.paused) for target in plan_of(NEAREST).targets]
+    assert told == [(3, False), (4, True), (0, False), (2, True)]
+
+
+BUDGETED = """\
+baseline: us
+targets:
+  - {model: a, provider: p, base_url: http://h, price: {usd_per_m_output: 1}}
+  - {model: b, provider: q, base_url: http://h}
+budgets:
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  p: {usd_per_day: 5}", (Budget(provider="p", usd_per_day=5.0),)),
+        (
+            "  p: {usd_per_day: 0, requests_per_day: 7}\n  q: {vantage: sg-1, tokens_per_day: 9}",
+            (
+                Budget(provider="p", usd_per_day=0.0, requests_per_day=7),
+                Budget(provider="q", vantage="sg-1", tokens_per_day=9),
+            ),
+        ),
+        (
+            "  - {provider: p, usd_per_day: 5}\n  - {provider: p, vantage: sg-1, usd_per_day: 1}",
+            (Budget(provider="p", usd_per_day=5.0), Budget(provider="p", vantage="sg-1", usd_per_day=1.0)),
+        ),
+        ("  []", ()),
+    ],
+)
+def test_budgets_come_as_a_list_or_by_provider(text: str, expected: tuple[Budget, ...]) -> None:
+    """A mapping is short for one budget per provider; a list can tell vantages apart."""
+    assert plan_of(BUDGETED + text).budgets == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("  p: {usd_per_dy: 5}", f"line 6: unknown key 'usd_per_dy'; known: {KEYS['limits']}; did you mean"),
+        ("  p: {}", "line 6: a budget needs usd_per_day, tokens_per_day or requests_per_day"),
+        ("  p: {usd_per_day: -1}", "line 6: usd_per_day: "),
+        ("  p: {usd_per_day: .nan}", "line 6: usd_per_day: "),
+        ("  p: {tokens_per_day: 1.5}", "line 6: tokens_per_day: "),
+        ("  p: {requests_per_day: true}", "line 6: requests_per_day: "),
+        ("  p: 5", "line 6: expected a mapping with vantage, usd_per_day"),
+        ("  pp: {requests_per_day: 5}", "line 6: unknown provider of any target 'pp'; known: p, q; did you mean 'p'?"),
+        ("  q: {usd_per_day: 5}", "line 6: usd_per_day cannot be kept: q/b has no price"),
+        ("  - {requests_per_day: 5}", "line 6: 'provider' is missing"),
+        (
+            "  - {provider: q, tokens_per_day: 5}\n  - {provider: q, requests_per_day: 5}",
+            "line 7: the budget of 'q' is already given in line 6",
+        ),
+        ("  5", "line 5: budgets: expected a list of budgets, or a mapping"),
+    ],
+)
+def test_problems_of_budgets(text: str, problem: str) -> None:
+    """A budget that says nothing, or could not be kept, is a problem of its line, like any other."""
+    found = problems_of(BUDGETED + text)
+    assert [p for p in found if p.startswith(problem)], found

@@ -96,7 +96,9 @@ def hear_anthropic(story: Story, message: dict[str, Any]) -> None:
     if kind == "message_start" and "usage" in message["message"]:
         story.count(prompt=message["message"]["usage"]["input_tokens"])
     if kind == "message_delta" and "usage" in message:
-        story.count(output=message["usage"]["output_tokens"])
+        usage = message["usage"]
+        story.count(output=usage["output_tokens"])
+        story.count(reasoning=usage.get("output_tokens_details", {}).get("thinking_tokens", 0))
     if kind == "message_stop":
         story.finished.append(kind)
     if kind == "error":

@@ -22,7 +22,7 @@ from isochrone_sim.dialects.base import (
     tool_of,
     typed_event,
 )
-from isochrone_sim.dialects.fields import model_name, parse_body, table, texts_of, token_limit
+from isochrone_sim.dialects.fields import model_name, parse_body, table, temperature, texts_of, token_limit
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.refusal import Refusal, invalid
 from isochrone_sim.requests import Request
@@ -51,6 +51,7 @@ class Anthropic:
     """See `Dialect`."""
 
     name = "anthropic"
+    retry_after = True
 
     def serves(self, path: str) -> bool:
         """See `Dialect.serves`."""
@@ -66,6 +67,7 @@ class Anthropic:
             raise RequestRefused(invalid("anthropic-version: header is required"))
         fields = parse_body(request.body)
         texts = texts_of(fields.get("messages"))
+        thinking = table(fields.get("thinking"))
         limit = token_limit(fields, "max_tokens")
         if limit is None:
             raise RequestRefused(invalid("max_tokens: Field required", param="max_tokens"))
@@ -73,7 +75,9 @@ class Anthropic:
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=limit,
-            reasoning_effort=_effort(table(fields.get("thinking"))),
+            temperature=temperature(fields),
+            reasoning_effort=_effort(thinking, table(fields.get("output_config"))),
+            budgeted=thinking.get("type") == "enabled",
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
         )
@@ -184,6 +188,8 @@ class _Voice:
         opening = self._opened(Channel.ANSWER) if self._channel is None else b""
         reason = {"stop_reason": _REASONS.get(beat.text, beat.text), "stop_sequence": None}
         stated = self._stated(self._usage.output_tokens if self._usage else 0)
+        if self._usage and self._usage.reasoning_tokens:
+            stated["usage"]["output_tokens_details"] = {"thinking_tokens": self._usage.reasoning_tokens}
         delta = typed_event("message_delta", delta=reason, **stated)
         return events(opening, self._closed(), delta, typed_event("message_stop"))
 
@@ -204,11 +210,13 @@ class _Voice:
         }
 
 
-def _effort(thinking: dict[str, Any]) -> str | None:
-    kind, budget = thinking.get("type"), thinking.get("budget_tokens")
+def _effort(thinking: dict[str, Any], output: dict[str, Any]) -> str | None:
+    kind, budget, effort = thinking.get("type"), thinking.get("budget_tokens"), output.get("effort")
     if kind == "enabled" and isinstance(budget, int):
         return next((effort for least, effort in _BUDGETS if budget >= least), None)
-    return "medium" if kind in ("enabled", "adaptive") else None
+    if kind not in ("enabled", "adaptive"):
+        return None
+    return effort if isinstance(effort, str) else "medium"
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

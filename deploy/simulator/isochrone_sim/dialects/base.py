@@ -48,9 +48,12 @@ class Voice(Protocol):
 
 
 class Dialect(Protocol):
-    """One API shape. Implementations are stateless."""
+    """One API shape. Implementations are stateless. `retry_after`: whether a refusal that will pass says when, in a
+    header of that name.
+    """
 
     name: str
+    retry_after: bool
 
     def serves(self, path: str) -> bool:
         """Whether a POST to this path asks for an answer in this dialect."""

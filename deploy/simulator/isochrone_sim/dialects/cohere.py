@@ -16,7 +16,15 @@ from isochrone_sim.dialects.base import (
     tool_of,
     typed_event,
 )
-from isochrone_sim.dialects.fields import bearer_token, model_name, parse_body, table, texts_of, token_limit
+from isochrone_sim.dialects.fields import (
+    bearer_token,
+    model_name,
+    parse_body,
+    table,
+    temperature,
+    texts_of,
+    token_limit,
+)
 from isochrone_sim.refusal import Refusal
 from isochrone_sim.requests import Request
 from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
@@ -36,6 +44,7 @@ class Cohere:
     """See `Dialect`."""
 
     name = "cohere"
+    retry_after = True
 
     def serves(self, path: str) -> bool:
         """See `Dialect.serves`."""
@@ -54,6 +63,7 @@ class Cohere:
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=token_limit(fields, "max_tokens"),
+            temperature=temperature(fields),
             reasoning_effort={"enabled": "medium", "disabled": "none"}.get(str(thinking)),
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),

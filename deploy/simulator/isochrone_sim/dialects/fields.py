@@ -45,6 +45,14 @@ def token_limit(fields: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
+def temperature(fields: Mapping[str, Any]) -> float | None:
+    """The temperature asked for."""
+    value = fields.get("temperature")
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):  # noqa: PLR2004  # as every API has it
+        return value
+    raise RequestRefused(invalid("temperature must be a number from 0 to 2", param="temperature"))
+
+
 def table(value: object) -> dict[str, Any]:
     """The object, or an empty one where there is none."""
     return value if isinstance(value, dict) else {}

@@ -22,7 +22,7 @@ from isochrone_sim.dialects.base import (
     said_in,
     tool_of,
 )
-from isochrone_sim.dialects.fields import model_name, parse_body, table, texts_of, token_limit
+from isochrone_sim.dialects.fields import model_name, parse_body, table, temperature, texts_of, token_limit
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.refusal import Refusal, invalid
 from isochrone_sim.requests import Request
@@ -47,6 +47,7 @@ class Gemini:
     """See `Dialect`."""
 
     name = "gemini"
+    retry_after = False
 
     def serves(self, path: str) -> bool:
         """See `Dialect.serves`."""
@@ -70,6 +71,7 @@ class Gemini:
             model=model_name(unquote(named[1]) if named else None),
             stream=stream,
             max_tokens=token_limit(config, "maxOutputTokens"),
+            temperature=temperature(config),
             reasoning_effort=_effort(thinking),
             silent=bool(thinking) and thinking.get("includeThoughts") is not True,
             prompt_tokens=count_prompt_tokens(texts),

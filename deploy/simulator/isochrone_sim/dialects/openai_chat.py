@@ -17,7 +17,15 @@ from isochrone_sim.dialects.base import (
     said_in,
     tool_of,
 )
-from isochrone_sim.dialects.fields import bearer_token, model_name, parse_body, table, texts_of, token_limit
+from isochrone_sim.dialects.fields import (
+    bearer_token,
+    model_name,
+    parse_body,
+    table,
+    temperature,
+    texts_of,
+    token_limit,
+)
 from isochrone_sim.refusal import Refusal
 from isochrone_sim.requests import Request
 from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
@@ -33,6 +41,7 @@ class OpenAIChat:
     """See `Dialect`."""
 
     name = "openai-chat"
+    retry_after = True
 
     def serves(self, path: str) -> bool:
         """See `Dialect.serves`."""
@@ -51,6 +60,7 @@ class OpenAIChat:
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=token_limit(fields, "max_completion_tokens", "max_tokens"),
+            temperature=temperature(fields),
             include_usage=table(fields.get("stream_options")).get("include_usage") is True,
             reasoning_effort=effort if isinstance(effort, str) else None,
             prompt_tokens=count_prompt_tokens(texts),

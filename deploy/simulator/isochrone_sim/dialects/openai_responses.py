@@ -19,7 +19,15 @@ from isochrone_sim.dialects.base import (
     tool_of,
     typed_event,
 )
-from isochrone_sim.dialects.fields import bearer_token, model_name, parse_body, table, texts_of, token_limit
+from isochrone_sim.dialects.fields import (
+    bearer_token,
+    model_name,
+    parse_body,
+    table,
+    temperature,
+    texts_of,
+    token_limit,
+)
 from isochrone_sim.dialects.openai_chat import allowance_headers, openai_error
 from isochrone_sim.refusal import Refusal
 from isochrone_sim.requests import Request
@@ -43,6 +51,7 @@ class OpenAIResponses:
     """See `Dialect`."""
 
     name = "openai-responses"
+    retry_after = True
 
     def serves(self, path: str) -> bool:
         """See `Dialect.serves`."""
@@ -63,6 +72,7 @@ class OpenAIResponses:
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=token_limit(fields, "max_output_tokens"),
+            temperature=temperature(fields),
             reasoning_effort=effort if isinstance(effort, str) else None,
             silent=isinstance(effort, str) and not reasoning.get("summary"),
             prompt_tokens=count_prompt_tokens(texts),

@@ -1,0 +1,50 @@
+"""Names to addresses: the system's resolver, off the event loop, timed where it runs.
+
+A lookup blocks its thread, and the loop's own pool has room for six on two cores: eight probes would wait for each
+other, and their DNS times would hold the wait. So the process has a pool as wide as a burst, whose threads are made
+when they are needed. The time of a lookup is taken in its thread: neither a late loop nor a wait for a thread is in
+it.
+"""
+
+import asyncio
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from isochrone_agent.url import is_address
+
+MAX_THREADS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The first address of a host, as sockets take it. `dns_us` is `None` where nothing had to be looked up."""
+
+    family: int
+    address: Any
+    dns_us: int | None
+
+
+async def resolve(host: str, port: int, *, family: int) -> Resolved:
+    """The first address of the wanted family. Raises `OSError` with the resolver's words when there is none."""
+    if is_address(host):
+        return _look_up(host, port, family, socket.AI_NUMERICHOST)
+    return await asyncio.get_running_loop().run_in_executor(_pool(), _look_up, host, port, family, 0)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="resolver")
+
+
+def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
+    started_ns = time.monotonic_ns()
+    try:
+        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
+    except UnicodeError as error:
+        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is no host name") from error
+    took_us = (time.monotonic_ns() - started_ns) // 1000
+    return Resolved(family=found[0][0], address=found[0][4], dns_us=None if flags else took_us)

@@ -1,0 +1,218 @@
+"""The file of a spool: its tables, how samples lie in it, and how it is opened.
+
+The laws:
+
+1. Samples are numbered in the order they were recorded; the number of a sample is its `id`, and the id of a sealed
+   batch is that of its first sample. Whatever is waiting has a higher id than anything ever sealed (`sealed_to`).
+2. The body of a sealed batch, unpacked, is what a push carries: the field `samples` of a PushRequest, as its bytes.
+3. Everything that leaves the file for the collector has a checksum over all that identifies it, because SQLite has
+   none: a page that a disk garbled must not become a measurement.
+"""
+
+import bz2
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isochrone_agent.errors import SpoolDamaged, SpoolError
+from isochrone_wire.v1 import fleet_pb2
+
+FORMAT = 2
+PAGE_BYTES = 4096
+MAX_BATCH_BYTES = 1 << 20
+MAX_BATCH_SAMPLES = 500
+
+# Few, so that the log stays much smaller than the reserve that a full disk is met with.
+_CHECKPOINT_PAGES = 100
+# The header, and the map that incremental vacuum needs.
+_PAGES_OF_NOTHING = 2
+# Batches are some 130 kB: blocks of 200 kB hold one, and cost a quarter of the memory of the largest.
+_BZ2_LEVEL = 2
+_SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
+_SAMPLES_TAG = bytes([_SAMPLES_FIELD << 3 | 2])
+
+SCHEMA = """
+create table spool (
+    epoch integer not null, next_seq integer not null, last_id integer not null, sealed_to integer not null,
+    finished integer not null, stored integer not null, earlier integer not null
+);
+create table waiting (
+    id integer primary key, recorded_at integer not null, checksum integer not null, body blob not null
+);
+create table sealed (
+    id integer primary key, epoch integer not null, seq integer not null, samples integer not null,
+    oldest_at integer not null, checksum integer not null, body blob not null
+);
+create table quarantine (
+    id integer primary key, recorded_at integer not null, reason text not null, checksum integer not null,
+    body blob not null
+);
+create table dropped (reason text primary key, samples integer not null);
+create table spend (
+    day_at integer not null, provider text not null, usd real not null, tokens integer not null,
+    requests integer not null, primary key (day_at, provider)
+);
+create table plan (only_one integer primary key check (only_one = 1), body blob not null);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedBatch:
+    """Samples that travel together under one number of one epoch. `content` is the field `samples` of their push."""
+
+    id: int
+    epoch: int
+    seq: int
+    samples: int
+    oldest_at: int
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"<SealedBatch {self.epoch}/{self.seq} samples={self.samples} bytes={len(self.content)}>"
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The encoded samples, one by one."""
+        return list(split_content(self.content))
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The file, opened for writing; made when missing. Raises `sqlite3.Error`, `SpoolDamaged` and `SpoolError`."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    try:
+        # These two hold for a file that is not yet made.
+        db.execute(f"pragma page_size = {PAGE_BYTES}")
+        db.execute("pragma auto_vacuum = incremental")
+        db.execute("pragma journal_mode = wal")
+        db.execute("pragma synchronous = full")
+        db.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        _check(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    verdict = value(db, "pragma quick_check(1)")
+    if verdict != "ok":
+        raise SpoolDamaged(f"SQLite says: {verdict}")
+    if value(db, "select count(*) from sqlite_schema") == 0:
+        if value(db, "pragma page_count") > _PAGES_OF_NOTHING:
+            raise SpoolDamaged("the file is not empty, and there are no tables")
+        with Transaction(db):
+            for statement in SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute("insert into spool values (?, 1, 0, 0, 0, 0, 0)", (secrets.randbits(62) + 1,))
+            db.execute(f"pragma user_version = {FORMAT}")
+    elif (found := value(db, "pragma user_version")) != FORMAT:
+        raise SpoolError(
+            f"the spool {path} was made by another version of this agent (format {found}, not {FORMAT})",
+            hint="deliver it with that version first, or move it out of the way",
+        )
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """The file, for looking at it while an agent may be writing. Raises `sqlite3.Error`."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
+
+
+def value(db: sqlite3.Connection, query: str, parameters: Sequence[Any] = ()) -> Any:  # noqa: ANN401  # a column's value
+    """The first column of the first row, `None` without one."""
+    row = db.execute(query, parameters).fetchone()
+    return row[0] if row else None
+
+
+class Transaction:
+    """`begin immediate` … `commit`, or `rollback` when the block or the commit fails."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("begin immediate")
+
+    def __exit__(self, failed: type[BaseException] | None, *_rest: object) -> None:
+        try:
+            if failed is None:
+                self._db.execute("commit")
+        finally:
+            # A full disk may have rolled it back already.
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+
+
+def sample_checksum(body: bytes) -> int:
+    """Of a sample that waits or lies in quarantine."""
+    return zlib.crc32(body)
+
+
+def batch_checksum(*, epoch: int, seq: int, samples: int, packed: bytes) -> int:
+    """Of a sealed batch."""
+    return zlib.crc32(packed, zlib.crc32(f"{epoch}/{seq}/{samples}".encode()))
+
+
+def insert_sealed(db: sqlite3.Connection, batch: SealedBatch) -> None:
+    """Write a batch, packed. Raises `sqlite3.Error`."""
+    packed = bz2.compress(batch.content, _BZ2_LEVEL)
+    checksum = batch_checksum(epoch=batch.epoch, seq=batch.seq, samples=batch.samples, packed=packed)
+    row = (batch.id, batch.epoch, batch.seq, batch.samples, batch.oldest_at, checksum, packed)
+    db.execute("insert into sealed values (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def read_sealed(row: tuple[Any, ...]) -> SealedBatch:
+    """The batch of a row of `sealed`, all columns in order. Raises `SpoolDamaged`."""
+    number, epoch, seq, samples, oldest_at, checksum, packed = row
+    try:
+        if batch_checksum(epoch=epoch, seq=seq, samples=samples, packed=packed) != checksum:
+            raise SpoolDamaged(f"batch {seq} is not what was written")
+        content = bz2.decompress(packed)
+    except (TypeError, OSError, ValueError) as error:
+        raise SpoolDamaged(f"batch {seq} cannot be read: {error}") from error
+    return SealedBatch(id=number, epoch=epoch, seq=seq, samples=samples, oldest_at=oldest_at, content=content)
+
+
+def read_sample(checksum: object, body: object) -> bytes:
+    """The body of a sample that waits or lies in quarantine. Raises `SpoolDamaged`."""
+    if not isinstance(body, bytes) or sample_checksum(body) != checksum:
+        raise SpoolDamaged("a sample is not what was written")
+    return body
+
+
+def join_content(bodies: Iterable[bytes]) -> bytes:
+    """Encoded samples as the field `samples` of a PushRequest."""
+    return b"".join(_SAMPLES_TAG + _varint(len(body)) + body for body in bodies)
+
+
+def split_content(content: bytes) -> Iterator[bytes]:
+    """The encoded samples of such a field. Raises `SpoolDamaged`."""
+    place = 0
+    while place < len(content):
+        if content[place : place + 1] != _SAMPLES_TAG:
+            raise SpoolDamaged("a batch holds something else than samples")
+        length, begin = _read_varint(content, place + 1)
+        place = begin + length
+        yield content[begin:place]
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:  # noqa: PLR2004  # seven bits in a byte
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _read_varint(content: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = content[place]
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004  # the last byte has its top bit clear
+            return number, place

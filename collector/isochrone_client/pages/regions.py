@@ -1,0 +1,122 @@
+"""Who measures, from where, and how it is doing, as of the collector's clock."""
+
+from collections.abc import Iterator
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN, age, interval_around, milliseconds
+from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import Liveness, VantageList, VantageStatus
+from isochrone_wire.conservation import Account
+from isochrone_wire.plain import rfc3339
+
+SCHEMA = "isochrone.regions/1"
+_STYLE_OF = {Liveness.ONLINE: "green", Liveness.LATE: "red", Liveness.SILENT: "yellow", Liveness.EMPTY: "dim"}
+
+
+def page(answer: VantageList) -> Page[VantageStatus]:
+    """The page of all vantages, one table per region."""
+    rows = tuple(sorted(answer.vantages, key=lambda row: (row.region, row.name)))
+    footnotes = Footnotes(_remark(row) for row in rows)
+    return Page(
+        schema=SCHEMA,
+        title=f"vantages, plan {answer.plan_version or UNKNOWN} in force",
+        facts={"plan_version": answer.plan_version, "answered_at": rfc3339(answer.answered_at)},
+        fields=wire_fields(VantageStatus),
+        columns=_columns(footnotes, answer),
+        rows=rows,
+        group=lambda row: row.region,
+        notes=footnotes.notes,
+    )
+
+
+def require_online(answer: VantageList) -> None:
+    """Raises `InsufficientError` when nobody delivers samples."""
+    if not answer.vantages:
+        raise InsufficientError(
+            "no vantage has been heard of yet",
+            hint="invite one: isochrone-collector vantage add NAME --region REGION; then start its agent",
+        )
+    if not any(row.liveness is Liveness.ONLINE for row in answer.vantages):
+        raise InsufficientError(
+            f"none of {len(answer.vantages)} vantages is online",
+            hint="the notes say what is known of each; on its machine, `isochrone-agent doctor` says more",
+        )
+
+
+def account_of(row: VantageStatus) -> str:
+    """`ok`, `3 lost`, `3 twice`, or unknown where the agent is too old to give one.
+
+    The vitals of a push are older than its commit, so the ledger may be ahead of them by what then lay in the spool.
+    """
+    if not row.finished:
+        return UNKNOWN
+    spooled = row.spool_depth + row.quarantined
+    missing = Account(finished=row.finished, stored=row.ledgered, spooled=spooled, dropped=row.dropped).missing
+    if missing > 0:
+        return f"{missing} lost"
+    return f"{-missing - row.spool_depth} twice" if -missing > row.spool_depth else "ok"
+
+
+def _columns(footnotes: Footnotes, answer: VantageList) -> tuple[Column[VantageStatus], ...]:
+    now_at = answer.answered_at
+    return (
+        Column(heading="vantage", text=lambda row: row.name, wide=True),
+        Column(
+            heading="state",
+            text=lambda row: footnotes.marked(str(row.liveness), _remark(row)),
+            style=lambda row: _STYLE_OF[row.liveness],
+            wide=True,
+        ),
+        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_sample_at, now_at=now_at)),
+        Column(heading="heartbeat", unit="due", text=lambda row: _due(row.next_heartbeat_at, now_at=now_at)),
+        Column(heading="clock", unit="ms", text=_clock),
+        Column(heading="spool", unit="samples", text=lambda row: str(row.spool_depth)),
+        Column(heading="oldest", unit="ago", text=lambda row: age(row.spool_oldest_at, now_at=now_at)),
+        Column(heading="agent", text=lambda row: row.agent_version or UNKNOWN, wide=True),
+        Column(
+            heading="plan",
+            text=lambda row: _plan(row, answer.plan_version),
+            style=lambda row: "" if row.plan_version == answer.plan_version else "yellow",
+        ),
+        Column(
+            heading="account", text=account_of, style=lambda row: "" if account_of(row) in ("ok", UNKNOWN) else "red"
+        ),
+    )
+
+
+def _due(at: int | None, *, now_at: int) -> str:
+    if at is None:
+        return UNKNOWN
+    return f"in {age(now_at, now_at=at)}" if at >= now_at else f"{age(at, now_at=now_at)} ago"
+
+
+def _clock(row: VantageStatus) -> str:
+    return interval_around(milliseconds(row.clock_offset_us), milliseconds(row.clock_uncertainty_us))
+
+
+def _plan(row: VantageStatus, in_force: int) -> str:
+    """The version that runs, and whether it should be another."""
+    running = str(row.plan_version or UNKNOWN)
+    if row.plan_version == in_force:
+        return running
+    return f"{running} refuses {in_force}" if row.refused_plan_version == in_force else f"{running} behind"
+
+
+def _remark(row: VantageStatus) -> str:
+    """What a reader should know of a vantage besides its numbers."""
+    return "; ".join(_remarks(row))
+
+
+def _remarks(row: VantageStatus) -> Iterator[str]:
+    if row.liveness is not Liveness.ONLINE:
+        yield row.reason
+    if row.refused_plan_version is not None:
+        yield f"refused plan {row.refused_plan_version}: {row.refused_plan_reason or 'it does not say why'}"
+    if any(row.dropped.values()):
+        yield "dropped " + ", ".join(f"{name} {count}" for name, count in sorted(row.dropped.items()) if count)
+    if row.quarantined:
+        yield f"{row.quarantined} samples in quarantine"
+    if row.rounds_missed:
+        yield f"{row.rounds_missed} rounds missed"

@@ -1,0 +1,118 @@
+"""What the day comes to: spent so far, as the agents count it, and the rounds that are still planned. Pure.
+
+The forecast of a day (UTC) is what was spent plus the requests still planned until midnight, each at the mean of those
+made so far; where nothing was spent yet, at the plan's own estimate, which lets every answer use all its tokens. A
+budget does not bend the forecast: a forecast above the budget tells that rounds will be skipped.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from isochrone_collector.planchange import tokens_of_request
+from isochrone_wire.answers import SpendLine
+from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target
+from isochrone_wire.rounds import rounds_between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spender:
+    """A vantage and what its agent reported of this day or an earlier one, per provider."""
+
+    vantage: str
+    region: str
+    reported: tuple[Spend, ...] = ()
+
+
+def spend_lines(
+    spender: Spender, *, plan: Plan, now_at: int, providers: Iterable[str] | None = None
+) -> list[SpendLine]:
+    """One line per provider that is planned or was paid today, by name; only those of `providers` unless `None`."""
+    day_at = now_at - now_at % DAY_US
+    today = {spend.provider: spend for spend in spender.reported if spend.day_at == day_at}
+    planned = _by_provider(plan.targets)
+    names = sorted((today.keys() | planned.keys()) & (set(providers) if providers is not None else {*today, *planned}))
+    return [
+        _line(
+            spender,
+            today.get(name, Spend(provider=name, day_at=day_at)),
+            targets=planned.get(name, ()),
+            budget=budget_of(plan.budgets, provider=name, vantage=spender.vantage),
+            now_at=now_at,
+        )
+        for name in names
+    ]
+
+
+def budget_of(budgets: Sequence[Budget], *, provider: str, vantage: str) -> Budget | None:
+    """The budget that binds a vantage at a provider: its own, else the one of every vantage, else none."""
+    found = {budget.vantage: budget for budget in budgets if budget.provider == provider}
+    return found.get(vantage) or found.get(None)
+
+
+def reported(parts: Iterable[Mapping[str, object]]) -> tuple[Spend, ...]:
+    """The spend that an agent reported, out of what was kept of it; fields that are not known here are left out."""
+    return tuple(Spend(**{name: part[name] for name in Spend.__slots__ if name in part}) for part in parts)  # type: ignore[arg-type]  # each came out of a Spend
+
+
+def _line(
+    spender: Spender, spent: Spend, *, targets: Sequence[Target], budget: Budget | None, now_at: int
+) -> SpendLine:
+    ahead = _Ahead.of(targets, now_at=now_at)
+    return SpendLine(
+        vantage=spender.vantage,
+        region=spender.region,
+        provider=spent.provider,
+        day_at=spent.day_at,
+        usd=spent.usd,
+        tokens=spent.tokens,
+        requests=spent.requests,
+        forecast_usd=_forecast_usd(spent, ahead),
+        forecast_tokens=spent.tokens + round(_at_mean(ahead.tokens, spent.tokens, spent.requests, ahead.requests)),
+        forecast_requests=spent.requests + ahead.requests,
+        budget=budget,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ahead:
+    """What is planned until midnight: requests, and the plan's estimate of their tokens and of their cost in US
+    dollars, `None` where no price is known.
+    """
+
+    requests: int
+    tokens: int
+    usd: float | None
+
+    @classmethod
+    def of(cls, targets: Iterable[Target], *, now_at: int) -> "_Ahead":
+        until_at = now_at - now_at % DAY_US + DAY_US
+        requests = {target: _requests(target, now_at, until_at) for target in targets if not target.paused}
+        costs = [n * t.price.cost_usd(**tokens_of_request(t)) for t, n in requests.items() if t.price is not None]
+        return cls(
+            requests=sum(requests.values()),
+            tokens=sum(n * sum(tokens_of_request(target).values()) for target, n in requests.items()),
+            usd=sum(costs) if costs else None,
+        )
+
+
+def _forecast_usd(spent: Spend, ahead: _Ahead) -> float | None:
+    if ahead.usd is None and not spent.usd:
+        return None
+    return spent.usd + _at_mean(ahead.usd or 0.0, spent.usd, spent.requests, ahead.requests)
+
+
+def _at_mean(estimate: float, spent: float, requests: int, ahead: int) -> float:
+    """So many requests at the mean of those made; the estimate where nothing was spent."""
+    return spent / requests * ahead if spent and requests else estimate
+
+
+def _requests(target: Target, from_at: int, until_at: int) -> int:
+    rounds = rounds_between(from_at, until_at, target_id=target.id, every_us=target.every_us)
+    return rounds * target.workload.concurrency
+
+
+def _by_provider(targets: Iterable[Target]) -> dict[str, list[Target]]:
+    found: dict[str, list[Target]] = {}
+    for target in targets:
+        found.setdefault(target.provider, []).append(target)
+    return found

@@ -1,0 +1,167 @@
+"""Who may come in: invitations and credentials, by the hashes of their secrets."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pool import Connection, execute, fetch
+from isochrone_collector.store.queries import query
+from isochrone_wire.operations import Role
+
+_LOCK_KEY = 4_600_003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialRow:
+    """One credential; good from `created_at` until `expires_at` or `revoked_at`, if any."""
+
+    id: int
+    name: str
+    role: str
+    region: str | None
+    secret_hash: bytes = field(repr=False)
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+
+    def is_good(self, at: int) -> bool:
+        """Whether it lets anybody in at that instant."""
+        return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvitationRow:
+    """One join token; `overlap_us` is how long earlier credentials of the name stay good once it is used."""
+
+    id: int
+    name: str
+    role: str
+    region: str | None
+    secret_hash: bytes = field(repr=False)
+    overlap_us: int
+    created_at: int
+    expires_at: int
+    used_at: int | None
+    revoked_at: int | None
+
+    def is_open(self, at: int) -> bool:
+        """Whether it can still be used at that instant."""
+        return self.used_at is None and self.revoked_at is None and at < self.expires_at
+
+
+async def lock(connection: Connection) -> None:
+    """Let nobody else change who may come in until this transaction ends."""
+    await execute(connection, query("take_lock"), key=_LOCK_KEY)
+
+
+async def credentials(connection: Connection) -> list[CredentialRow]:
+    """All credentials there ever were, oldest first."""
+    return await fetch(connection, query("credentials"), CredentialRow)
+
+
+async def credential(connection: Connection, credential_id: int) -> CredentialRow | None:
+    """The credential of that id, in whatever state."""
+    found = await fetch(connection, query("credential_by_id"), CredentialRow, id=credential_id)
+    return found[0] if found else None
+
+
+async def invitations(connection: Connection) -> list[InvitationRow]:
+    """All invitations that nobody has used and nobody has revoked, expired ones too, oldest first."""
+    return await fetch(connection, query("invitations"), InvitationRow)
+
+
+async def invitation(connection: Connection, invitation_id: int) -> InvitationRow | None:
+    """The invitation of that id, in whatever state."""
+    found = await fetch(connection, query("invitation_by_id"), InvitationRow, id=invitation_id)
+    return found[0] if found else None
+
+
+async def invite(connection: Connection, row: InvitationRow) -> None:
+    """Record an invitation."""
+    await execute(
+        connection,
+        query("insert_invitation"),
+        id=row.id,
+        name=row.name,
+        role=row.role,
+        region=row.region,
+        secret_hash=row.secret_hash,
+        overlap_us=row.overlap_us,
+        created_at=Instant(row.created_at),
+        expires_at=Instant(row.expires_at),
+    )
+
+
+async def use(connection: Connection, invitation_id: int, *, used_at: int) -> bool:
+    """Use an invitation up; False when somebody else did, or it is not open any more."""
+    return await execute(connection, query("use_invitation"), id=invitation_id, used_at=Instant(used_at))
+
+
+async def admit(
+    connection: Connection, row: InvitationRow, *, credential_id: int, secret_hash: bytes, created_at: int
+) -> None:
+    """Record the credential that an invitation was traded for, and let earlier ones of the name end soon."""
+    await execute(
+        connection,
+        query("insert_credential"),
+        id=credential_id,
+        name=row.name,
+        role=row.role,
+        region=row.region,
+        secret_hash=secret_hash,
+        created_at=Instant(created_at),
+    )
+    await execute(
+        connection,
+        query("end_earlier_credentials"),
+        id=credential_id,
+        name=row.name,
+        expires_at=Instant(created_at + row.overlap_us),
+    )
+
+
+async def grant(
+    connection: Connection, *, credential_id: int, name: str, role: Role, secret_hash: bytes, created_at: int
+) -> None:
+    """Record a credential that nobody was invited for: the collector's own operator's."""
+    await execute(
+        connection,
+        query("insert_credential"),
+        id=credential_id,
+        name=name,
+        role=role.value,
+        region=None,
+        secret_hash=secret_hash,
+        created_at=Instant(created_at),
+    )
+
+
+async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:
+    """End every credential and open invitation of a name; how many that were."""
+    at = Instant(revoked_at)
+    ended = await fetch(connection, query("revoke_credentials"), IdRow, name=name, revoked_at=at)
+    return len(ended) + await revoke_invitations(connection, name, revoked_at=revoked_at)
+
+
+async def revoke_invitations(connection: Connection, name: str, *, revoked_at: int) -> int:
+    """End the open invitations of a name; how many that were."""
+    at = Instant(revoked_at)
+    return len(await fetch(connection, query("revoke_invitations"), IdRow, name=name, revoked_at=at))
+
+
+async def revoke_credential(connection: Connection, credential_id: int, *, revoked_at: int) -> None:
+    """End one credential."""
+    await execute(connection, query("revoke_credential"), id=credential_id, revoked_at=Instant(revoked_at))
+
+
+async def note_use(connection: Connection, credential_ids: Iterable[int], *, used_at: int) -> None:
+    """Record that these credentials were used."""
+    await execute(connection, query("note_credential_use"), ids=list(credential_ids), used_at=Instant(used_at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdRow:
+    """One id."""
+
+    id: int

@@ -1,0 +1,68 @@
+"""What a database says of itself to a doctor, over one plain connection that changes nothing."""
+
+import time
+from datetime import UTC, datetime
+
+import psycopg
+from psycopg import pq
+
+from isochrone_collector.checkup import DatabaseFacts
+from isochrone_collector.store import schema
+from isochrone_collector.store.pool import connect
+from isochrone_collector.store.queries import query
+
+_PARTITION = "sample_%Y%m%d"
+
+
+def facts(conninfo: str) -> DatabaseFacts:
+    """The facts of a database. Raises `DatabaseUnreachable` and `SchemaError`."""
+    revision, newest = schema.revisions(conninfo)
+    with connect(conninfo) as connection:
+        connection.read_only = True
+        offset_us, uncertainty_us = _clock(connection)
+        return DatabaseFacts(
+            version=connection.info.server_version,
+            settings=dict(connection.execute(query("durability_settings")).fetchall()),
+            revision=revision,
+            newest_revision=newest,
+            partitions=_days(connection) if revision else frozenset(),
+            has_default_partition=bool(revision) and _yes(connection, "has_default_partition"),
+            clock_offset_us=offset_us,
+            clock_uncertainty_us=uncertainty_us,
+            plan_version=_number(connection, "newest_plan_version") if revision else 0,
+        )
+
+
+def driver() -> str:
+    """Which of its implementations psycopg runs: `binary`, `c` or, slow, `python`."""
+    return f"psycopg {psycopg.__version__} ({pq.__impl__})"
+
+
+def _clock(connection: psycopg.Connection) -> tuple[int, int]:
+    """The database's clock minus ours in microseconds, and how far off that may be: half the way there and back."""
+    before_ns = time.time_ns()
+    there_us = _number(connection, "clock")
+    after_ns = time.time_ns()
+    return there_us - (before_ns + after_ns) // 2000, (after_ns - before_ns) // 2000
+
+
+def _days(connection: psycopg.Connection) -> frozenset[int]:
+    names = [str(name) for (name,) in connection.execute(query("partitions")).fetchall()]
+    return frozenset(day for name in names if (day := _day_at(name)) is not None)
+
+
+def _day_at(partition: str) -> int | None:
+    try:
+        return int(datetime.strptime(partition, _PARTITION).replace(tzinfo=UTC).timestamp()) * 1_000_000
+    except ValueError:
+        return None
+
+
+def _yes(connection: psycopg.Connection, name: str) -> bool:
+    return bool(_number(connection, name))
+
+
+def _number(connection: psycopg.Connection, name: str) -> int:
+    row = connection.execute(query(name)).fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,130 @@
+"""NVIDIA's `aiperf` at the same loads against the same simulator, where the command is installed.
+
+It is found on the PATH, or named by the variable ISOCHRONE_AIPERF. It runs offline: the prompts come from a file,
+tokens are counted by the server, and the tokenizer it insists on is one of bytes, put where it looks for downloaded
+ones. Its export keeps the headers of each response, and with them the id that finds the truth of the request.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.claims import Claim
+from bench.truth import MODEL, TOKENS
+
+VARIABLE = "ISOCHRONE_AIPERF"
+RUN_SECONDS = 300
+_TOKENIZER = "bench/bytes"
+_SNAPSHOT = "local"
+
+
+class AiperfUnavailable(Exception):  # noqa: N818  # reads as what it is
+    """It cannot be measured here; the message says why."""
+
+
+def find() -> Path:
+    """The command. Raises `AiperfUnavailable`."""
+    named = os.environ.get(VARIABLE, "aiperf")
+    found = shutil.which(named)
+    if found is None:
+        raise AiperfUnavailable(f"there is no command {named} ({VARIABLE}=/path/to/aiperf names one)")
+    return Path(found)
+
+
+def measure(command: Path, base_url: str, folder: Path, *, streams: int, requests: int) -> list[Claim]:
+    """What it reports of `requests` requests, `streams` in flight; `folder` is for its files. Raises
+    `AiperfUnavailable` with its own words when it fails.
+    """
+    write_tokenizer(folder / "home")
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text("".join(f'{{"text": "[{n:06}] Explain recursion in 200 words"}}\n' for n in range(requests)))
+    exported = folder / f"{streams}-in-flight"
+    shutil.rmtree(exported, ignore_errors=True)
+    told = (
+        *("profile", "--model", MODEL, "--url", base_url.removesuffix("/v1")),
+        *("--endpoint-type", "chat", "--streaming", "--use-server-token-count", "--tokenizer", _TOKENIZER),
+        *("--input-file", str(prompts), "--custom-dataset-type", "single_turn", "--osl", str(TOKENS)),
+        *("--concurrency", str(streams), "--request-count", str(requests)),
+        *("--artifact-dir", str(exported), "--export-http-trace", "--ui", "none"),
+        *("--no-gpu-telemetry", "--no-server-metrics"),
+    )
+    records = exported / "profile_export.jsonl"
+    output = _run(command, told, home=folder / "home")
+    if not records.exists():
+        raise AiperfUnavailable(_first_error(output) or "it ended without an export")
+    claims = read_export(records.read_text().splitlines())
+    if len(claims) < requests:
+        raise AiperfUnavailable(f"it reports {len(claims)} of {requests} requests")
+    return claims
+
+
+def read_export(lines: Iterable[str]) -> list[Claim]:
+    """The claims in a `profile_export.jsonl`; requests that failed, or belong to a warm-up, make none. Raises
+    `AiperfUnavailable` for an export of another shape.
+    """
+    try:
+        return [_claim(record) for record in map(json.loads, lines) if _counts(record)]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise AiperfUnavailable(f"its export has another shape: {error!r}") from error
+
+
+def write_tokenizer(home: Path) -> None:
+    """A tokenizer of single bytes, where Hugging Face's libraries keep what they have downloaded."""
+    cached = home / "hub" / f"models--{_TOKENIZER.replace('/', '--')}"
+    snapshot = cached / "snapshots" / _SNAPSHOT
+    snapshot.mkdir(parents=True, exist_ok=True)
+    (cached / "refs").mkdir(exist_ok=True)
+    (cached / "refs" / "main").write_text(_SNAPSHOT)
+    bytewise = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": _byte_letters(), "merges": []}
+    tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": bytewise, "decoder": bytewise, "model": model}
+    (snapshot / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (snapshot / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+
+
+def _run(command: Path, told: Sequence[str], *, home: Path) -> str:
+    """What it printed."""
+    try:
+        done = subprocess.run(
+            [command, *told],
+            env={**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=RUN_SECONDS,
+            text=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AiperfUnavailable(str(error)) from error
+    return done.stdout
+
+
+def _byte_letters() -> dict[str, int]:
+    """GPT-2's letter for every byte: itself where it can be seen, else one from U+0100 on."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(0x100) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(0x100 + n): byte for n, byte in enumerate(hidden)}
+
+
+def _counts(record: Mapping[str, Any]) -> bool:
+    return not record.get("error") and record["metadata"]["benchmark_phase"] == "profiling"
+
+
+def _claim(record: Mapping[str, Any]) -> Claim:
+    metrics = record["metrics"]
+    headers = {name.lower(): value for name, value in record["trace_data"]["response_headers"].items()}
+    return Claim(
+        request_id=headers["x-request-id"],
+        ttft_us=metrics["time_to_first_token"]["value"] * 1000,
+        tokens_per_second=metrics["output_token_throughput_per_user"]["value"],
+    )
+
+
+def _first_error(output: str) -> str:
+    errors = (line.partition(" ERROR ")[2].strip() for line in output.splitlines())
+    return next((error for error in errors if error), "")

@@ -1,0 +1,259 @@
+"""How fast samples come in, beside the same rows copied raw, and how long a push waits for its answer.
+
+One PostgreSQL, fsync and synchronous_commit on; the real `isochrone-collector serve` under TLS with credentials and the
+ledger; agents in processes of their own with requests made beforehand, in batches of 500. Raw is psycopg's binary COPY
+of the same rows, in the same batches, each its own transaction on one connection, in turns with the collector.
+
+usage: ingest.py [--quick]        prints a table and a RESULT line; exit 1 when a goal is missed
+"""
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.parcels import BATCH_SAMPLES
+from bench.pusher import Order, Post, Report
+from bench.rawcopy import RawCopy
+from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_wire import codec, joining, passport
+from isochrone_wire.answers import TargetList
+from isochrone_wire.channel import open_channel
+from isochrone_wire.passport import Passport
+from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc, operations_pb2, operations_pb2_grpc
+
+REGION = "us-east-2"
+TARGETS = 100
+FLOODING = 2
+IN_FLIGHT = 8
+DRAINING = 2
+LIVE_SAMPLES = 20
+LIVE_PER_SECOND = 40.0
+MIN_RATIO = 0.6
+MAX_REPLY_P99_MS = 100.0
+SETTLE_SECONDS = 1.0
+TOKEN_US = 600_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How long each part takes: turns of raw copy (batches) and collector (seconds), half load, idle, and a backlog."""
+
+    turns: int
+    raw_batches: int
+    flood_seconds: float
+    half_seconds: float
+    idle_seconds: float
+    backlog_samples: int
+
+
+FULL = Size(turns=5, raw_batches=300, flood_seconds=5, half_seconds=20, idle_seconds=15, backlog_samples=1_000_000)
+QUICK = Size(turns=3, raw_batches=150, flood_seconds=3, half_seconds=8, idle_seconds=6, backlog_samples=150_000)
+
+
+class Agents:
+    """Pusher processes of one kind, ordered about together."""
+
+    def __init__(self, posts: Sequence[Post]) -> None:
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "bench.pusher"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for _ in posts
+        ]
+        self._tell(posts)
+        self._hear()
+
+    def send(self, order: Order) -> None:
+        """Give all of them the same order."""
+        self._tell([order] * len(self._processes))
+
+    def reports(self) -> list[Report]:
+        """What each has to say of its order, once it is done."""
+        found = [Report(**json.loads(line)) for line in self._hear()]
+        refused = [reason for report in found for reason in report.refused]
+        if refused:
+            raise SystemExit(f"{len(refused)} pushes were refused: {refused[0]}")
+        return found
+
+    def carry_out(self, order: Order) -> list[Report]:
+        """Both."""
+        self.send(order)
+        return self.reports()
+
+    def end(self) -> None:
+        """Let them go."""
+        for process in self._processes:
+            process.terminate()
+            process.wait(20)
+
+    def _tell(self, lines: Sequence[Post | Order]) -> None:
+        for process, line in zip(self._processes, lines, strict=True):
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(asdict(line)) + "\n")
+            process.stdin.flush()
+
+    def _hear(self) -> list[str]:
+        return [process.stdout.readline() for process in self._processes if process.stdout is not None]
+
+
+def soon() -> float:
+    """An instant, on the monotonic clock, by which every process has its order."""
+    return time.monotonic() + 0.3
+
+
+def rate(reports: Sequence[Report]) -> float:
+    """Samples stored a second, from the first push to the last answer."""
+    span = max(report.ended_at for report in reports) - min(report.begun_at for report in reports)
+    return sum(report.stored for report in reports) / span
+
+
+def p99_ms(reports: Sequence[Report]) -> float:
+    """Nearest-rank 99th percentile of the waits for an answer, in milliseconds."""
+    waits = sorted(wait for report in reports for wait in report.waits)
+    return waits[math.ceil(0.99 * len(waits)) - 1] * 1000
+
+
+@contextmanager
+def collector(database_url: str, folder: Path) -> Iterator[Passport]:
+    """The real process, under TLS; the passport of its operator."""
+    where = ("--listen", "127.0.0.1:0", "--database-url", database_url, "--data-dir", str(folder / "collector"))
+    command = [sys.executable, "-m", "isochrone_collector", "serve", "--tls", "--metrics-listen", "off", *where]
+    with (folder / "collector.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise SystemExit((folder / "collector.log").read_text())
+        yield passport.read(Path(json.loads(line)["operator"]))
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def plan_targets(operator: Passport) -> list[int]:
+    """Put a plan into force and name the ids of its targets."""
+    targets = [{"provider": "sim", "model": f"m{n}", "base_url": "http://h"} for n in range(TARGETS)]
+    document = json.dumps({"baseline": REGION, "targets": targets})
+    with open_channel(operator.address, operator.trust, operator.credential) as channel:
+        operations_pb2_grpc.OperationsStub(channel).ApplyPlan(
+            operations_pb2.ApplyPlanRequest(document=document), timeout=30
+        )
+        found = observatory_pb2_grpc.ObservatoryStub(channel).ListTargets(
+            observatory_pb2.ListTargetsRequest(), timeout=30
+        )
+    return [target.id for target in codec.decode(TargetList, found).targets]
+
+
+def post(operator: Passport, name: str, targets: list[int], seed: int) -> Post:
+    """A new vantage, joined as an agent joins."""
+    with open_channel(operator.address, operator.trust, operator.credential) as channel:
+        asked = operations_pb2.InviteRequest(name=name, role="vantage", region=REGION, expires_us=TOKEN_US)
+        token = operations_pb2_grpc.OperationsStub(channel).Invite(asked, timeout=30).token
+    joined = joining.join(operator.address, token, version="bench")
+    return Post(
+        address=str(joined.address),
+        name=name,
+        region=REGION,
+        targets=targets,
+        now_at=time.time_ns() // 1000,
+        seed=seed,
+        roots=joined.trust.roots,
+        server_name=joined.trust.server_name,
+        credential=joined.credential,
+    )
+
+
+def in_turns(size: Size, raw: RawCopy, agents: Agents) -> tuple[float, float]:
+    """Rows a second raw and samples a second through the collector: the medians of turns."""
+    raws, collected = [], []
+    agents.carry_out(Order(samples=BATCH_SAMPLES, begin_at=soon(), seconds=1, in_flight=IN_FLIGHT))
+    for turn in range(1, size.turns + 1):
+        raws.append(raw.rows_per_second(size.raw_batches))
+        time.sleep(SETTLE_SECONDS)
+        flood = Order(samples=BATCH_SAMPLES, begin_at=soon(), seconds=size.flood_seconds, in_flight=IN_FLIGHT)
+        collected.append(rate(agents.carry_out(flood)))
+        time.sleep(SETTLE_SECONDS)
+        print(f"turn {turn}: raw COPY {raws[-1]:8.0f} rows/s, collector {collected[-1]:8.0f} samples/s")  # noqa: T201  # a bench prints
+    return statistics.median(raws), statistics.median(collected)
+
+
+def at_half_load(size: Size, agents: Agents, full: float) -> float:
+    """The p99 of an answer to 500 samples at half of what goes in, in milliseconds."""
+    each = full / 2 / BATCH_SAMPLES / FLOODING
+    order = Order(samples=BATCH_SAMPLES, begin_at=soon(), seconds=size.half_seconds, per_second=each)
+    return p99_ms(agents.carry_out(order))
+
+
+def beside_backlog(size: Size, agents: Agents, live: Agents, full: float) -> dict[str, float]:
+    """What becomes of small live pushes while a backlog is drained, beside what they are without one."""
+    quiet = Order(samples=LIVE_SAMPLES, begin_at=soon(), seconds=size.idle_seconds, per_second=LIVE_PER_SECOND)
+    idle_ms = p99_ms(live.carry_out(quiet))
+    batches = math.ceil(size.backlog_samples / BATCH_SAMPLES / FLOODING)
+    begin_at = soon()
+    agents.send(Order(samples=BATCH_SAMPLES, begin_at=begin_at, seconds=600, batches=batches, in_flight=DRAINING))
+    # For most of the time that draining takes, so that no live push comes when it is over.
+    during = 0.7 * size.backlog_samples / full
+    busy = Order(samples=LIVE_SAMPLES, begin_at=begin_at, seconds=during, per_second=LIVE_PER_SECOND)
+    busy_ms = p99_ms(live.carry_out(busy))
+    drained = agents.reports()
+    return {
+        "backlog_samples": sum(report.stored for report in drained),
+        "backlog_samples_per_second": rate(drained),
+        "live_idle_p99_ms": idle_ms,
+        "live_busy_p99_ms": busy_ms,
+        "backlog_p99_ratio": busy_ms / idle_ms,
+    }
+
+
+def run(size: Size, stack: ExitStack) -> dict[str, float]:
+    """Everything, part by part."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    postgres = stack.enter_context(EmbeddedPostgres(folder / "postgres"))
+    operator = stack.enter_context(collector(postgres.conninfo, folder))
+    targets = plan_targets(operator)
+    agents = Agents([post(operator, f"flood-{nth}", targets, nth) for nth in range(FLOODING)])
+    stack.callback(agents.end)
+    live = Agents([post(operator, "live", targets, FLOODING)])
+    stack.callback(live.end)
+    raw = stack.enter_context(RawCopy(postgres.conninfo, targets))
+    copied, collected = in_turns(size, raw, agents)
+    return {
+        "raw_rows_per_second": copied,
+        "samples_per_second": collected,
+        "ratio_to_raw_copy": collected / copied,
+        "reply_p99_ms": at_half_load(size, agents, collected),
+        **beside_backlog(size, agents, live, collected),
+    }
+
+
+def main() -> int:
+    """Return 0 when the goals are met."""
+    with ExitStack() as stack:
+        figures = run(QUICK if "--quick" in sys.argv else FULL, stack)
+    order = ("ratio_to_raw_copy", "reply_p99_ms")
+    told = {name: figures[name] for name in (*order, *(name for name in figures if name not in order))}
+    print("RESULT " + " ".join(f"{name}={_shown(value)}" for name, value in told.items()))  # noqa: T201  # a bench prints
+    missed = [
+        *(["ratio_to_raw_copy >= 0.6"] if figures["ratio_to_raw_copy"] < MIN_RATIO else []),
+        *(["reply_p99_ms < 100"] if figures["reply_p99_ms"] >= MAX_REPLY_P99_MS else []),
+    ]
+    if missed:
+        sys.stderr.write(f"missed: {', '.join(missed)}\n")
+    return bool(missed)
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""What the ingest bench sends: samples as agents make them, sealed into batches, as request bytes and as table rows."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from isochrone_collector.store.rows import Origin, Row, sample_row
+from isochrone_wire import codec
+from isochrone_wire.model import (
+    MINUTE_US,
+    Batch,
+    Outcome,
+    Quality,
+    RateLimit,
+    Sample,
+    TokenSource,
+    Vantage,
+    Vitals,
+)
+
+BATCH_SAMPLES = 500
+BODIES = 20
+FAILED_SHARE, LIMITED_SHARE = 0.08, 0.5
+ROUNDS = 60
+VITALS = Vitals(agent_version="bench", plan_version=1, next_heartbeat_us=30_000_000, finished=1)
+
+
+def bodies(targets: Sequence[int], *, now_at: int, seed: int, samples: int = BATCH_SAMPLES) -> list[tuple[Sample, ...]]:
+    """Different lists of samples; a batch is one of them under a number of its own."""
+    chance = random.Random(seed)
+    return [tuple(_sample(chance, chance.choice(targets), now_at) for _ in range(samples)) for _ in range(BODIES)]
+
+
+def request_body(samples: Sequence[Sample]) -> bytes:
+    """The part of a push that does not depend on its number. Protobuf messages add up when they are put together."""
+    return bytes(
+        codec.encode(
+            Batch(vantage=Vantage(name="", region=""), epoch=0, seq=0, samples=tuple(samples))
+        ).SerializeToString()
+    )
+
+
+def request_head(vantage: Vantage, *, epoch: int, seq: int) -> bytes:
+    """The rest of it."""
+    return bytes(codec.encode(Batch(vantage=vantage, epoch=epoch, seq=seq, vitals=VITALS)).SerializeToString())
+
+
+def rows(samples: Sequence[Sample], origin: Origin, seq: int) -> list[Row]:
+    """The same samples as rows of `sample`, in the order of its columns."""
+    return [sample_row(sample, index, replace(origin, seq=seq)) for index, sample in enumerate(samples)]
+
+
+def _sample(chance: random.Random, target_id: int, now_at: int) -> Sample:
+    round_at = now_at - chance.randrange(ROUNDS) * MINUTE_US
+    rtt_us = chance.randrange(1_000, 250_000)
+    common = Sample(
+        target_id=target_id,
+        round_at=round_at,
+        dispatched_at=round_at + chance.randrange(20_000),
+        outcome=Outcome.OK,
+        late_us=chance.randrange(20_000),
+        dns_us=chance.randrange(500, 30_000),
+        tcp_us=rtt_us,
+        tls_us=2 * rtt_us,
+        rtt_us=rtt_us,
+        rtt_min_us=rtt_us - 500,
+        retransmits=0,
+        remote_address=f"203.0.113.{chance.randrange(256)}",
+        edge=f"{chance.getrandbits(64):016x}-SIN",
+        loop_lag_us=chance.randrange(2_000),
+        clock_offset_us=chance.randrange(-3_000, 3_000),
+        clock_uncertainty_us=chance.randrange(100_000),
+    )
+    return _failed(common) if chance.random() < FAILED_SHARE else _answered(common, chance)
+
+
+def _failed(common: Sample) -> Sample:
+    return replace(common, outcome=Outcome.TIMED_OUT, error="no first token within 60 s", timeout_us=60_000_000)
+
+
+def _answered(common: Sample, chance: random.Random) -> Sample:
+    ttft_us, tokens = chance.randrange(150_000, 3_000_000), chance.randrange(20, 400)
+    return replace(
+        common,
+        ttfb_us=ttft_us - 40_000,
+        ttft_us=ttft_us,
+        ttfat_us=ttft_us + 300,
+        e2e_us=ttft_us + 12_000 * tokens,
+        tokens_per_second=chance.uniform(20, 200),
+        chunk_gap_p50_us=12_000,
+        chunk_gap_p99_us=30_000,
+        chunk_gap_max_us=90_000,
+        stalls=0,
+        prompt_tokens=13,
+        output_tokens=tokens,
+        reasoning_tokens=0,
+        cached_tokens=0,
+        first_chunk_tokens=1,
+        chunks=tokens,
+        output_chars=4 * tokens,
+        token_source=TokenSource.USAGE,
+        provider_us=ttft_us - 100_000,
+        request_id=f"req_{chance.getrandbits(96):024x}",
+        cost_usd=tokens * 1.1e-6,
+        http_status=200,
+        quality=Quality.CLEAN,
+        ratelimit=_limits(chance) if chance.random() < LIMITED_SHARE else None,
+    )
+
+
+def _limits(chance: random.Random) -> RateLimit:
+    return RateLimit(
+        limit_requests=10_000,
+        remaining_requests=chance.randrange(10_000),
+        reset_requests_us=chance.randrange(60_000_000),
+        limit_tokens=2_000_000,
+        remaining_tokens=chance.randrange(2_000_000),
+        reset_tokens_us=chance.randrange(60_000_000),
+    )

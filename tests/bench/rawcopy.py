@@ -1,0 +1,52 @@
+"""The yardstick of ingest: psycopg's binary COPY of prepared rows, a transaction per batch, on one connection."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+import psycopg
+from psycopg import sql
+
+from bench import parcels
+from bench.parcels import BATCH_SAMPLES
+from isochrone_collector.store import instants
+from isochrone_collector.store.rows import COLUMNS, Origin
+
+VANTAGE_ID = 1
+
+
+class RawCopy:
+    """Copies batches into `sample` of a migrated database."""
+
+    def __init__(self, conninfo: str, targets: list[int]) -> None:
+        self._connection = psycopg.connect(conninfo, autocommit=True)
+        instants.teach(self._connection)
+        for name in ("fsync", "synchronous_commit"):
+            if self._connection.execute(f"SHOW {name}").fetchone() != ("on",):
+                raise SystemExit(f"{name} is not on, so nothing here would be comparable")
+        now_at = time.time_ns() // 1000
+        self._bodies = parcels.bodies(targets, now_at=now_at, seed=99)
+        self._origin = Origin(vantage_id=VANTAGE_ID, region="us-east-2", epoch=1, seq=0, received_at=now_at)
+        self._seq = 0
+        names = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
+        self._statement = sql.SQL("COPY sample ({}) FROM STDIN (FORMAT BINARY)").format(names)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._connection.close()
+
+    def rows_per_second(self, batches: int) -> float:
+        """Copy so many batches. Making the rows is not in the time."""
+        spent = 0.0
+        for _ in range(batches):
+            self._seq += 1
+            prepared = parcels.rows(self._bodies[self._seq % parcels.BODIES], self._origin, self._seq)
+            begun = time.monotonic()
+            with self._connection.cursor() as cursor, cursor.copy(self._statement) as copy:
+                copy.set_types(list(COLUMNS.values()))
+                for row in prepared:
+                    copy.write_row(row)
+            spent += time.monotonic() - begun
+        return batches * BATCH_SAMPLES / spent

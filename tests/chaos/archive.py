@@ -1,0 +1,41 @@
+"""What PostgreSQL holds at the end, by name of the vantage."""
+
+from collections import Counter, defaultdict
+
+import psycopg
+
+from chaos.journal import Key
+
+_STORED = """
+select v.name, s.target_id, (extract(epoch from s.round_at) * 1000000)::bigint, s.rows from (
+    select vantage_id, target_id, round_at, count(*) as rows from (
+        select vantage_id, target_id, round_at from sample
+        union all select vantage_id, target_id, round_at from sample_late
+    ) as everything group by 1, 2, 3
+) as s join vantage as v on v.id = s.vantage_id
+"""
+_LEDGER = """
+select v.name, (extract(epoch from b.received_at) * 1000000)::bigint
+from ingest_batch as b join vantage as v on v.id = b.vantage_id order by 2
+"""
+
+
+async def stored(conninfo: str) -> defaultdict[str, Counter[Key]]:
+    """How many rows each sample has."""
+    found: defaultdict[str, Counter[Key]] = defaultdict(Counter)
+    for vantage, target_id, round_at, rows in await _ask(conninfo, _STORED):
+        found[str(vantage)][Key(int(target_id), int(round_at))] = int(rows)
+    return found
+
+
+async def batches(conninfo: str) -> defaultdict[str, list[int]]:
+    """When batches were received, in order, in microseconds since the epoch."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for vantage, received_at in await _ask(conninfo, _LEDGER):
+        found[str(vantage)].append(int(received_at))
+    return found
+
+
+async def _ask(conninfo: str, query: str) -> list[tuple[str | int, ...]]:
+    async with await psycopg.AsyncConnection.connect(conninfo) as connection:
+        return await (await connection.execute(query)).fetchall()

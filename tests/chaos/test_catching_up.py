@@ -1,0 +1,67 @@
+"""After a long outage the backlog does not stand in the way of what is measured now."""
+
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fix_agent import StartAgent
+from fix_collector import StartCollector
+from isochrone_agent.spool import Spool
+from isochrone_wire.model import Outcome, Sample
+from material.waiting import eventually
+
+BACKLOG = 50_000
+PLAN = """
+baseline: us-east-2
+every: 200ms
+targets:
+  - {provider: sim, model: none-1, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
+  - {provider: sim, model: none-2, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
+  - {provider: sim, model: none-3, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
+"""
+# Of the samples recorded while the backlog was on its way: how many, and how long nineteen of twenty took to be stored.
+LIVE = """
+with over as (select max(received_at) as at from sample where epoch = %(epoch)s and dispatched_at < %(began)s)
+select count(*), extract(epoch from percentile_disc(0.95) within group (order by received_at - dispatched_at))
+from sample, over where dispatched_at >= %(began)s and dispatched_at < over.at
+"""
+
+
+def rows(database_url: str) -> int:
+    with psycopg.connect(database_url) as connection:
+        row = connection.execute("select count(*) from sample").fetchone()
+        return row[0] if row else 0
+
+
+@pytest.mark.slow
+def test_a_backlog_does_not_delay_new_samples(
+    start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    """While fifty thousand spooled samples drain, those recorded meanwhile are stored within two seconds."""
+    collector = start_collector()
+    collector.apply(PLAN, tmp_path)
+    [target, *_] = collector.call.targets().targets
+    spool = Spool(tmp_path / "agents" / "us-1" / "spool.sqlite3")
+    # Fifty thousand fsyncs would only show how fast this disk is.
+    spool._db.execute("pragma synchronous = off")
+    first_at = time.time_ns() // 1000 - 1_000_000 * BACKLOG
+    for number in range(BACKLOG):
+        round_at = first_at + 1_000_000 * number
+        spool.record(Sample(target_id=target.id, round_at=round_at, outcome=Outcome.OK, dispatched_at=round_at))
+    epoch = spool.epoch
+    spool.close()
+
+    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
+    with psycopg.connect(collector.database_url) as connection:
+        began = connection.execute("select now()").fetchone()
+    assert began
+    eventually(90, lambda: rows(collector.database_url) > BACKLOG, "the backlog stored")
+    assert agent.stop() == 0
+    with psycopg.connect(collector.database_url) as connection:
+        found = connection.execute(LIVE, {"epoch": epoch, "began": began[0]}).fetchone()
+    assert found
+    live, took_s = found
+    assert live > 0, "nothing was recorded while the backlog drained"
+    assert took_s < 2.0

@@ -1,0 +1,103 @@
+"""The oracle can fail: an instrument that always says yes proves nothing."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pytest
+
+from chaos import archive, faults, journal, oracle, wounds
+from chaos.faults import Kind
+from chaos.journal import Entry, Key, Word
+from chaos.oracle import Evidence
+from isochrone_wire.model import Outcome, Sample
+
+KEYS = [Key(7, 1_000_000 * number) for number in range(5)]
+ALL = Counter(KEYS)
+INSERT = """
+insert into sample_late (target_id, round_at, vantage_id, epoch, seq, idx, region, received_at, outcome, dispatched_at,
+                         late_us, chunks, output_chars, quality, reason)
+values (%s, to_timestamp(%s::numeric / 1000000), 1, 1, 1, %s, 'here', now(), 'ok', now(), 0, 0, 0, 0, 'a test')
+"""
+AGAIN = "insert into sample_late select (jsonb_populate_record(s, '{\"seq\": 2}')).* from sample_late s where idx = 3"
+
+
+@pytest.mark.parametrize(
+    ("differently", "expected"),
+    [
+        ({}, {"stored": 5}),
+        ({"stored": Counter(KEYS[1:])}, {"stored": 4, "lost": 1}),
+        ({"stored": ALL + Counter(KEYS[:1])}, {"stored": 5, "duplicated": 1}),
+        ({"stored": Counter(KEYS[1:]), "left": {KEYS[0]}}, {"stored": 4, "spooled": 1}),
+        ({"stored": Counter(KEYS[1:]), "exposed": {KEYS[0]}, "counted": 1}, {"stored": 4, "dropped": 1}),
+        ({"stored": Counter(KEYS[1:]), "exposed": {KEYS[0]}, "counted": 0}, {"stored": 4, "lost": 1}),
+        ({"stored": Counter(KEYS[1:]), "exposed": {KEYS[1]}, "counted": 1}, {"stored": 4, "lost": 1}),
+        ({"stored": Counter(KEYS[2:]), "exposed": set(KEYS), "counted": 1}, {"stored": 3, "dropped": 1, "lost": 1}),
+        ({"stored": ALL + Counter([Key(8, 0)])}, {"stored": 5, "invented": 1}),
+        ({"unbalanced": -2}, {"stored": 5, "unbalanced": 2}),
+    ],
+)
+def test_what_is_nowhere_is_lost(differently: dict[str, object], expected: dict[str, int]) -> None:
+    """A sample is stored, spooled, dropped with a count, or lost; damage excuses only what it could have struck."""
+    finding = oracle.judge(Evidence(vantage="a", **{"recorded": set(KEYS), "stored": ALL} | differently))  # type: ignore[arg-type]  # a table of arguments
+    assert finding == oracle.Finding(recorded=5, **expected)
+    assert finding.conserved is not bool({"lost", "duplicated", "invented", "unbalanced"} & expected.keys())
+
+
+def test_nothing_recorded_proves_nothing() -> None:
+    """A run in which nothing arrived is not a success."""
+    assert not oracle.judge_all([]).conserved
+
+
+@pytest.mark.parametrize(
+    ("tamper", "lost", "duplicated"),
+    [
+        (None, 0, 0),
+        ("delete from sample_late where idx = 3", 1, 0),
+        (AGAIN, 0, 1),
+    ],
+)
+async def test_a_row_less_or_more_is_found(database_url: str, tamper: str | None, lost: int, duplicated: int) -> None:
+    """One row deleted in the real tables is one sample lost, one row doubled is one duplicated."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("insert into vantage values (1, 'a', 'here', now(), now())")
+        for place, key in enumerate(KEYS):
+            connection.execute(INSERT, (*key, place))
+        if tamper:
+            connection.execute(tamper.encode())
+    stored = await archive.stored(database_url)
+    finding = oracle.judge(Evidence(vantage="a", recorded=set(KEYS), stored=stored["a"]))
+    assert (finding.lost, finding.duplicated, finding.invented) == (lost, duplicated, 0)
+
+
+def test_a_seed_decides_the_faults() -> None:
+    """The same seed gives the same script, so that a failure can be had again; another seed gives another."""
+    first, again, other = (
+        faults.script(seed=seed, faults=50, agents=3, per_second=1, kinds=list(Kind)) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert {fault.kind for fault in faults.script(seed=1, faults=500, agents=3, per_second=1, kinds=list(Kind))} == set(
+        Kind
+    )
+
+
+def test_a_torn_line_is_not_read(tmp_path: Path) -> None:
+    """What a killed agent had written only half is left out, and all before it is read."""
+    sample = Sample(target_id=7, round_at=3, outcome=Outcome.OK, dispatched_at=4)
+    lines = journal.line(Word.KEPT, at_ns=1, sample=sample) + journal.line(Word.REFUSED, at_ns=2, sample=sample)
+    (tmp_path / "journal").write_bytes(lines + b"kept 3 7")
+    assert journal.read(tmp_path / "journal") == [
+        Entry(word=Word.KEPT, at_ns=1, key=Key(7, 3)),
+        Entry(word=Word.REFUSED, at_ns=2, key=Key(7, 3)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_wound_changes_the_file(tmp_path: Path, seed: int) -> None:
+    """Damage is damage: the file is another than before, and never longer."""
+    file = tmp_path / "spool"
+    file.write_bytes(bytes(10 * wounds.PAGE_BYTES))
+    assert wounds.damage(file, Random(seed))
+    assert file.read_bytes() != bytes(10 * wounds.PAGE_BYTES)
+    assert file.stat().st_size <= 10 * wounds.PAGE_BYTES

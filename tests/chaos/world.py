@@ -1,0 +1,206 @@
+"""Everything under test, as real processes: a simulated provider, PostgreSQL, a collector, and agents behind relays."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+from psycopg.conninfo import conninfo_to_dict
+
+from chaos import disk, journal, spoolbook
+from chaos.journal import Entry, Key
+from chaos.process import Program
+from chaos.relay import Relay
+from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_wire.model import Vantage
+
+WATCH_SECONDS = 0.3
+REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1", "sa-east-1", "af-south-1")
+# Two real probes, one that succeeds and one that fails, and three that end without a request, which makes many samples
+# out of little CPU: this is about delivery.
+_IDLE = [{"provider": "sim", "model": "none", "every": "200ms", "credential": "nobody-has-it"}]
+_BUSY = [{"provider": "sim", "model": f"fault-{fault}", "every": "500ms"} for fault in ("crlf", "500")]
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Subject:
+    """One agent with its relay and its disk, and what was seen in its spool whenever it was killed."""
+
+    vantage: Vantage
+    folder: Path
+    relay: Relay
+    program: Program
+    offset_ns: int = 0
+    seen: set[Key] = field(default_factory=set)
+    exposed: set[Key] = field(default_factory=set)
+    damaged_ns: int = 0
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its spool is."""
+        return self.folder / "disk"
+
+    @property
+    def spool(self) -> Path:
+        """The file of its spool."""
+        return self.data_dir / spoolbook.FILE
+
+    def look(self) -> set[Key]:
+        """Remember, and return, what waits in the spool of this agent, which must not run."""
+        recorded = self.journal()
+        if self.damaged_ns and (not recorded or recorded[-1].at_ns < self.damaged_ns):
+            # Nothing was recorded since the damage, and what is written there may be noise.
+            return set()
+        waiting = spoolbook.waiting(self.data_dir)
+        self.seen |= waiting
+        return waiting
+
+    def dropped(self, counted: Mapping[str, int]) -> int:
+        """How many samples this agent says are gone: by its account, and when damage took the counters too, by its word
+        that it does not know how many.
+        """
+        said = (
+            json.loads(line) for line in self.program.log_file.read_text().splitlines() if '"spool.salvaged"' in line
+        )
+        return len(self.exposed) if any(not event["lost_is_known"] for event in said) else sum(counted.values())
+
+    def journal(self) -> list[Entry]:
+        """What its journal says."""
+        return journal.read(self.folder / "journal")
+
+    def set_clock(self, offset_ns: int) -> None:
+        """The clock it reads at its next start or SIGUSR1."""
+        self.offset_ns = offset_ns
+        (self.folder / "clock").write_text(str(offset_ns))
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class World:
+    """Everything, running."""
+
+    folder: Path
+    postgres: EmbeddedPostgres
+    postgres_lock: asyncio.Lock
+    collector: Program
+    subjects: list[Subject]
+    own_disks: bool
+
+    async def watch(self) -> None:
+        """Start again whatever has ended by itself, for ever."""
+        while True:
+            for program in (self.collector, *(subject.program for subject in self.subjects)):
+                program.revive()
+            if not self.postgres_lock.locked():
+                await asyncio.to_thread(self.postgres.restart_if_gone)
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+@asynccontextmanager
+async def world(folder: Path, *, agents: int, own_disks: bool) -> AsyncIterator[World]:
+    """A world of so many agents in `folder`, each with its own disk when `own_disks`; all ends with the block."""
+    async with AsyncExitStack() as stack:
+        # Inherited by the agents: the signal that sets their clock is ignored until they know what to do with it.
+        stack.callback(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, signal.SIG_IGN))
+        postgres = EmbeddedPostgres(folder / "postgres")
+        await asyncio.to_thread(postgres.start)
+        stack.push_async_callback(asyncio.to_thread, postgres.stop)
+        simulator = Program(
+            name="sim",
+            module="isochrone_sim",
+            folder=folder,
+            arguments=("serve", "--faults", "--listen", "127.0.0.1:0"),
+        )
+        base_url = str((await _ready(stack, simulator))["endpoints"].popitem()[1])
+        collector = _collector(folder, _url(postgres.conninfo), 0)
+        address = str((await _ready(stack, collector))["listen"])
+        port = int(address.rpartition(":")[2])
+        collector.arguments = _collector(folder, _url(postgres.conninfo), port).arguments
+        await asyncio.to_thread(_apply, folder, base_url, address)
+        subjects = [await _subject(stack, folder, number, port, own_disks=own_disks) for number in range(agents)]
+        yield World(
+            folder=folder,
+            postgres=postgres,
+            postgres_lock=asyncio.Lock(),
+            collector=collector,
+            subjects=subjects,
+            own_disks=own_disks,
+        )
+
+
+async def _ready(stack: AsyncExitStack, program: Program) -> dict[str, dict[str, str]]:
+    program.start()
+    stack.callback(program.kill)
+    return await program.announced()
+
+
+def _collector(folder: Path, url: str, port: int) -> Program:
+    arguments = (
+        "serve",
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--database-url",
+        url,
+        "--metrics-listen",
+        "off",
+        "--log-format",
+        "json",
+    )
+    return Program(name="collector", module="isochrone_collector", folder=folder, arguments=arguments)
+
+
+def _url(conninfo: str) -> str:
+    return f"postgresql:///?{urlencode({key: value for key, value in conninfo_to_dict(conninfo).items() if value})}"
+
+
+def _apply(folder: Path, base_url: str, address: str) -> None:
+    targets = [
+        {
+            **target,
+            "name": f"{target['model']}-{number}",
+            "base_url": base_url,
+            "workload": {"max_output_tokens": number},
+        }
+        for number, target in enumerate([*_IDLE * 3, *_BUSY], 1)
+    ]
+    plan = folder / "plan.yaml"
+    plan.write_text(json.dumps({"baseline": REGIONS[0], "targets": targets}))
+    command = [sys.executable, "-m", "isochrone_collector", "apply", str(plan), "--collector", address, "--yes"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise RuntimeError(f"the plan was not applied: {done.stderr}")
+
+
+async def _subject(stack: AsyncExitStack, folder: Path, number: int, port: int, *, own_disks: bool) -> Subject:
+    vantage = Vantage(name=f"agent-{number}", region=REGIONS[number % len(REGIONS)])
+    home = folder / vantage.name
+    home.mkdir()
+    relay = Relay(port)
+    await relay.start()
+    stack.push_async_callback(relay.stop)
+    disk_folder = home / "disk"
+    if own_disks:
+        disk.mount(disk_folder)
+        stack.callback(disk.unmount, disk_folder)
+    told = ("--vantage", vantage.name, "--region", vantage.region, "--collector", f"127.0.0.1:{relay.port}")
+    arguments = (
+        str(home / "journal"),
+        str(home / "clock"),
+        "run",
+        *told,
+        "--data-dir",
+        str(disk_folder),
+        "--log-format",
+        "json",
+    )
+    program = Program(name="agent", module="chaos.subject", folder=home, arguments=arguments)
+    subject = Subject(vantage=vantage, folder=home, relay=relay, program=program)
+    subject.set_clock(0)
+    program.start()
+    stack.callback(program.kill)
+    return subject

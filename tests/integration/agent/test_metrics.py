@@ -1,0 +1,90 @@
+"""What Prometheus reads of an agent: the counts are those of its probes and pushes, and unasked it costs nothing."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psycopg
+
+from fix_agent import Agent, StartAgent
+from fix_collector import StartCollector
+from fix_simulator import Simulator
+from material.waiting import eventually
+
+
+def scrape(agent: Agent) -> dict[str, float]:
+    """What its metrics say, by name with labels, once its door is open."""
+    deadline = time.monotonic() + 20
+    while "metrics.started" not in agent.log():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    [line] = [line for line in agent.log().splitlines() if "metrics.started" in line]
+    with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=10) as page:
+        told = (line.rpartition(" ") for line in page.read().decode().splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in told}
+
+
+def test_probes_and_pushes_are_counted(
+    start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator
+) -> None:
+    """Samples by outcome, pushes by status, the spool and the plan are what they are."""
+    collector = start_collector()
+    collector.call.apply(
+        "baseline: us-east-2\nevery: 500ms\n"
+        f"targets: [{{provider: sim, model: fault-500, base_url: '{fault_simulator.base_url}'}}]\n"
+    )
+    more = ("--metrics-listen", "127.0.0.1:0")
+    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2", more=more)
+    deadline = time.monotonic() + 30
+    while (told := scrape(agent)).get('isochrone_pushes_total{status="OK"}', 0) < 2:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.2)
+    assert told['isochrone_probes_total{outcome="http_error"}'] >= 1
+    assert told["isochrone_plan_version"] == 1
+    assert told["isochrone_spool_bytes"] > 0
+    assert told['isochrone_build_info{region="us-east-2",vantage="us-1",version="0.1.0"}'] == 1
+    assert told["process_resident_memory_bytes"] > 1e6
+    names = {name.partition("{")[0] for name in told}
+    assert {name for name in names if not name.startswith(("isochrone_", "process_"))} == set()
+    assert agent.stop() == 0
+
+
+def test_one_line_per_unit_of_work(
+    start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator
+) -> None:
+    """Every stored sample has one line in the agent's log, every batch of the ledger one in each log."""
+    collector = start_collector()
+    collector.call.apply(
+        "baseline: us-east-2\nevery: 500ms\n"
+        f"targets: [{{provider: sim, model: fault-500, base_url: '{fault_simulator.base_url}'}}]\n"
+    )
+    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
+    eventually(30, lambda: agent.log().count("batch.stored") >= 2, "two batches")
+    assert agent.stop() == 0
+    with psycopg.connect(collector.database_url) as connection:
+        samples, batches = connection.execute("select sum(samples), count(*) from ingest_batch").fetchone() or (0, 0)
+    assert agent.log().count("probe.done") == samples
+    assert agent.log().count("batch.stored") == batches
+    ingested = [json.loads(line) for line in collector.log().splitlines() if "batch.ingested" in line]
+    assert len([line for line in ingested if line["seq"]]) == batches
+
+
+def test_unasked_nothing_is_loaded() -> None:
+    """An agent that nobody scrapes does not carry Prometheus' library."""
+    code = "import sys, isochrone_agent.runner, isochrone_agent.commands.run; print('prometheus_client' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_metrics_stay_on_this_machine(tmp_path: Path) -> None:
+    """An address that others could reach is refused with a sentence and exit code 2."""
+    told = ["--vantage", "us-1", "--region", "us", "--data-dir", str(tmp_path), "--metrics-listen", "0.0.0.0:4691"]
+    done = subprocess.run(
+        [sys.executable, "-m", "isochrone_agent", "run", *told], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "metrics are for this one only" in done.stderr
+    assert "hint: --metrics-listen 127.0.0.1:4691, or off" in done.stderr

@@ -1,0 +1,126 @@
+"""Operators and readers at their own commands, against a collector that speaks TLS."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fix_collector import Collector, StartCollector, run_command
+from isochrone_client.cli import cli
+from isochrone_wire import passport
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+
+
+@pytest.fixture
+def collector(start_collector: StartCollector) -> Collector:
+    return start_collector(more=["--tls"])
+
+
+def operate(collector: Collector, *words: str) -> str:
+    """What an operator's command prints on the collector's host."""
+    done = run_command(*words, "--identity", str(collector.data_dir / "operator.json"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ask(home: Path, *words: str) -> Result:
+    """What the reading command says to somebody whose configuration is in `home`."""
+    return CliRunner().invoke(cli, words, env={"XDG_CONFIG_HOME": str(home)}, prog_name="isochrone")
+
+
+def test_an_operator_lets_in_lists_and_shuts_out(collector: Collector) -> None:
+    """From `vantage add` to `vantage revoke`, and the same for people: each line can be copied, each list is true."""
+    text = operate(collector, "vantage", "add", "sg-1", "--region", "ap-southeast-1", "--address", "c.example")
+    assert "  isochrone-agent join c.example:4600 --token isochrone-join-" in text
+    told = json.loads(operate(collector, "access", "add", "ida", "--role", "reader", "--expires", "2h", "-o", "json"))
+    assert told["command"] == f"isochrone join {collector.address} --token {told['token']}"
+    assert (told["schema"], told["role"]) == ("isochrone.invitation/1", "reader")
+    assert "sg-1  vantage  ap-southeast-1  invited" in operate(collector, "vantage", "list")
+    listed = json.loads(operate(collector, "access", "list", "-o", "json"))["access"]
+    assert {(one["name"], one["state"]) for one in listed} >= {("ida", "invited")}
+    assert "sg-1" not in {one["name"] for one in listed}
+    rotated = operate(collector, "vantage", "rotate", "sg-1", "--overlap", "30m")
+    assert "isochrone-agent join" in rotated
+    assert "sg-1: 1 ended" in operate(collector, "vantage", "revoke", "sg-1")
+    assert "sg-1" not in operate(collector, "vantage", "list")
+    refused = run_command("vantage", "revoke", "ida", "--identity", str(collector.data_dir / "operator.json"))
+    assert (refused.returncode, "access revoke ida" in refused.stderr) == (2, True)
+
+
+def test_without_an_identity_an_operators_command_says_what_to_do(collector: Collector, tmp_path: Path) -> None:
+    """Nobody, somebody revoked, another machine and no file: a sentence, a hint and an exit code each, no traceback."""
+    stale = tmp_path / "stale.json"
+    passport.write(stale, passport.read(collector.data_dir / "operator.json"))
+    collector.call.revoke(passport.read(stale).name)
+    cases = [
+        (("--collector", collector.address), 3, "no collector answers"),
+        (("--collector", collector.address, "--identity", str(stale)), 1, "has been revoked"),
+        (("--collector", "192.0.2.1:4600"), 2, "another machine"),
+        (("--identity", str(tmp_path / "none")), 2, "cannot be read"),
+        (("--identity", "/dev/null"), 2, "cannot be used"),
+    ]
+    for words, exit_code, sentence in cases:
+        done = run_command("vantage", "list", *words)
+        assert (done.returncode, sentence in done.stderr) == (exit_code, True), (words, done.stderr)
+        assert "hint:" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_plan_is_applied_over_tls(collector: Collector, tmp_path: Path) -> None:
+    """`apply` takes the operator's identity like every other command of theirs."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN)
+    assert "plan 1" in operate(collector, "apply", str(file), "--yes")
+    assert collector.call.targets().plan_version == 1
+
+
+def test_a_reader_joins_reads_and_is_shut_out(collector: Collector, tmp_path: Path) -> None:
+    """After joining every command knows the collector; revoked, it says so with exit code 1 and what would help."""
+    collector.call.apply(PLAN)
+    token = collector.call.invite("ida", role="reader", region=None)
+    joined = ask(tmp_path, "join", collector.address, "--token", token)
+    assert (joined.exit_code, joined.stderr) == (0, "")
+    file = tmp_path / "isochrone" / "identity.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "sim/a" in ask(tmp_path, "targets").stdout
+    assert "sim/a" in ask(tmp_path, "targets", "--collector", collector.address).stdout
+    collector.call.revoke("ida")
+    refused = ask(tmp_path, "targets")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "the credential of 'ida' has been revoked" in refused.stderr
+    assert "hint: an operator lets you in" in refused.stderr
+
+
+def test_what_may_go_wrong_when_joining(collector: Collector, start_collector: StartCollector, tmp_path: Path) -> None:
+    """Another collector's token, nobody there, and a token that is none or used: sentence and exit code each."""
+    other = start_collector(more=["--tls"])
+    token = collector.call.invite("ida", role="reader", region=None)
+    cases = [
+        ((other.address, "--token", token), 1, "nothing has been sent"),
+        (("127.0.0.1:1", "--token", token), 3, "no collector answers"),
+        ((collector.address, "--token", "geheim"), 1, "begins with"),
+        ((collector.address,), 2, "say --token"),
+        (("host:x", "--token", token), 2, "no usable port"),
+    ]
+    for words, exit_code, sentence in cases:
+        said = ask(tmp_path, "join", *words)
+        assert (said.exit_code, sentence in said.stderr) == (exit_code, True), (words, said.stderr)
+    assert not (tmp_path / "isochrone" / "identity.json").exists()
+    assert ask(tmp_path, "join", collector.address, "--token", token).exit_code == 0
+    assert "used already" in ask(tmp_path, "join", collector.address, "--token", token).stderr
+
+
+def test_another_certificate_than_the_joined_one_is_told(
+    collector: Collector, start_collector: StartCollector, tmp_path: Path
+) -> None:
+    """Somebody else in the collector's place gets no credential, and the reader is told, not left with a timeout."""
+    token = collector.call.invite("ida", role="reader", region=None)
+    assert ask(tmp_path, "join", collector.address, "--token", token).exit_code == 0
+    collector.stop()
+    impostor = start_collector(port=collector.port, database_url=collector.database_url, more=["--tls"])
+    said = ask(tmp_path, "targets")
+    assert (said.exit_code, "is not the one that was joined" in said.stderr) == (1, True), said.stderr
+    assert "ida" not in impostor.log()

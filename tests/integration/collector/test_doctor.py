@@ -1,0 +1,93 @@
+"""`isochrone-collector doctor` on real collectors: what is well is ok, and what is not says what would help."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_collector import Collector, StartCollector, run_command
+from isochrone_wire.model import SECOND_US, Batch, Vantage, Vitals
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+US = Vantage(name="us-1", region="us-east-2")
+
+
+def consult(collector: Collector, *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the findings by what they are of."""
+    database = ("--database-url", collector.database_url) if collector.database_url else ()
+    told = ("--data-dir", str(collector.data_dir), "--collector", collector.address)
+    done = run_command("doctor", *told, *database, "--output", "json", *more)
+    document = json.loads(done.stdout)
+    assert document["schema"] == "isochrone.doctor/1"
+    return done.returncode, {finding["check"]: finding for finding in document["findings"]}
+
+
+def test_a_collector_that_is_well(start_collector: StartCollector, tmp_path: Path) -> None:
+    """The embedded server, its schema, partitions, clock and plan are ok, and the doctor changes none of them."""
+    collector = start_collector(data_dir=tmp_path / "data")
+    collector.call.apply(PLAN)
+    collector.call.push(Batch(vantage=US, epoch=5, seq=0, vitals=Vitals(next_heartbeat_us=900 * SECOND_US)))
+    code, found = consult(collector)
+    assert (code, found["vantages"]["verdict"]) == (0, "warn"), found
+    assert "us-1 is silent" in found["vantages"]["sentence"]
+    well = ("software", "data folder", "postgresql", "durability", "schema", "partitions", "clock", "plan", "health")
+    assert {name: found[name]["verdict"] for name in well} == dict.fromkeys(well, "ok")
+    assert found["certificate"]["sentence"].startswith("plain text")
+    table = run_command("doctor", "--data-dir", str(collector.data_dir), "--collector", collector.address)
+    assert "ok    partitions    there from" in table.stdout
+    assert table.returncode == 0
+
+
+def test_what_is_broken_is_found(start_collector: StartCollector) -> None:
+    """A missing partition and a DEFAULT one are failures, each with a hint, and the exit code says so."""
+    collector = start_collector()
+    with psycopg.connect(collector.database_url, autocommit=True) as connection:
+        [name] = connection.execute(
+            "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'sample'::regclass"
+        ).fetchone() or [""]
+        connection.execute(f"DROP TABLE {name}")  # a name of the server's own
+    code, found = consult(collector)
+    assert (code, found["partitions"]["verdict"]) == (1, "fail")
+    assert found["partitions"]["sentence"].startswith("none for 2")
+    assert found["plan"]["verdict"] == "warn"
+    with psycopg.connect(collector.database_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE rest PARTITION OF sample DEFAULT")
+    assert "DEFAULT partition" in consult(collector)[1]["partitions"]["sentence"]
+
+
+def test_under_tls(start_collector: StartCollector, tmp_path: Path) -> None:
+    """With the operator's identity of the data folder the doctor gets in, and says how long the certificate is good."""
+    data_dir = tmp_path / "data"
+    collector = start_collector(data_dir=data_dir, more=["--tls"])
+    found = consult(collector, "--identity", str(data_dir / "operator.json"))[1]
+    assert (found["health"]["verdict"], found["vantages"]["verdict"]) == ("ok", "warn")
+    assert found["certificate"]["verdict"] == "ok"
+    assert found["certificate"]["sentence"].startswith("good for 36")
+
+
+def test_nobody_home(tmp_path: Path) -> None:
+    """Without a collector and a database the doctor still says what is there and what is not."""
+    done = run_command("doctor", "--data-dir", str(tmp_path), "--collector", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "fail  database      no embedded PostgreSQL runs over" in done.stdout
+    assert "fail  health        no collector answers at 127.0.0.1:1" in done.stdout
+    assert "is `isochrone-collector serve` running?" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_database_is_told(empty_database_url: str, tmp_path: Path) -> None:
+    """A database in which nothing was ever migrated is no failure by itself, and no password is shown."""
+    done = run_command("doctor", "--database-url", empty_database_url, "--data-dir", str(tmp_path / "none"))
+    assert "warn  schema        nothing was ever migrated here" in done.stdout
+    assert "partitions" not in done.stdout
+
+
+@pytest.mark.parametrize("url", ["postgresql://ida:geheim@127.0.0.1:1/isochrone", "postgresql://ida:geheim@:x"])
+def test_no_password_is_shown(url: str, tmp_path: Path) -> None:
+    """A database that cannot be reached is a failure that does not repeat the password."""
+    done = run_command("doctor", "--database-url", url, "--data-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "fail  database" in done.stdout
+    assert "geheim" not in done.stdout + done.stderr

@@ -1,0 +1,150 @@
+"""Who is there and what they spend, as a real collector tells it of the pushes it got."""
+
+import time
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from fix_collector import Caller, StartCollector
+from isochrone_wire.answers import Liveness, Selection, VantageStatus, Window
+from isochrone_wire.model import DAY_US, SECOND_US, Batch, Budget, Outcome, Sample, Spend, Vantage, Vitals
+
+PLAN = """\
+baseline: us-east-2
+every: 60s
+budgets:
+  - {provider: sim, requests_per_day: 1000}
+  - {provider: sim, vantage: sg-1, usd_per_day: 2.5}
+targets:
+  - {model: a, provider: sim, base_url: http://h, price: {usd_per_m_output: 2.5}}
+  - {model: b, provider: other, base_url: http://h}
+"""
+US = Vantage(name="us-1", region="us-east-2")
+SG = Vantage(name="sg-1", region="ap-southeast-1")
+ANY = Selection(window=Window(from_at=0, until_at=0))
+VITALS = Vitals(
+    agent_version="0.3.0",
+    plan_version=1,
+    next_heartbeat_us=15 * SECOND_US,
+    clock_offset_us=-1_500,
+    clock_uncertainty_us=300,
+    loop_lag_us=40,
+)
+
+
+def now_at() -> int:
+    return time.time_ns() // 1000
+
+
+def samples(call: Caller, n: int) -> tuple[Sample, ...]:
+    at = now_at()
+    target_id = call.targets().targets[0].id
+    return tuple(
+        Sample(target_id=target_id, round_at=at - k, outcome=Outcome.OK, dispatched_at=at) for k in range(1, n + 1)
+    )
+
+
+def status(call: Caller, name: str) -> VantageStatus:
+    return next(vantage for vantage in call.vantages().vantages if vantage.name == name)
+
+
+@pytest.fixture
+def call(start_collector: StartCollector) -> Caller:
+    """A collector with a plan, and a short way to ask it."""
+    caller = start_collector().call
+    assert caller.apply(PLAN).problems == ()
+    return caller
+
+
+def test_samples_make_a_vantage_online(call: Caller) -> None:
+    """A vantage is silent until its samples arrive, then online, with the vitals of its newest push."""
+    call.push(Batch(vantage=US, epoch=5, seq=0, vitals=VITALS))
+    silent = status(call, "us-1")
+    assert (silent.liveness, silent.newest_sample_at) == (Liveness.SILENT, None)
+    call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 3), vitals=replace(VITALS, finished=3)))
+    online = status(call, "us-1")
+    assert (online.liveness, online.reason) == (Liveness.ONLINE, "samples arrive")
+    assert online.newest_sample_at is not None
+    assert (online.agent_version, online.plan_version, online.region) == ("0.3.0", 1, "us-east-2")
+    assert (online.clock_offset_us, online.clock_uncertainty_us, online.loop_lag_us) == (-1_500, 300, 40)
+    assert (online.finished, online.ledgered) == (3, 3)
+    assert online.next_heartbeat_at == online.last_seen_at + 15 * SECOND_US
+
+
+def test_a_broken_promise_is_late(call: Caller) -> None:
+    """Whoever promised a heartbeat within a moment and was not heard again is late, however fresh its samples."""
+    vitals = replace(VITALS, next_heartbeat_us=1)
+    call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 1), vitals=vitals))
+    deadline = time.monotonic() + 20
+    while status(call, "us-1").liveness is not Liveness.LATE:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert "was to be heard again" in status(call, "us-1").reason
+
+
+def test_without_a_plan_everybody_is_empty(start_collector: StartCollector) -> None:
+    """Before the first plan nobody can be blamed for delivering nothing."""
+    call = start_collector().call
+    assert call.vantages().vantages == ()
+    call.push(Batch(vantage=US, epoch=5, seq=0, vitals=replace(VITALS, plan_version=0)))
+    assert status(call, "us-1").liveness is Liveness.EMPTY
+    assert call.vantages().plan_version == 0
+
+
+def test_the_ledger_of_the_spool_that_speaks(call: Caller) -> None:
+    """What is ledgered is counted over the spool that pushed last; an earlier spool's batches are another account."""
+    call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 4), vitals=replace(VITALS, finished=4)))
+    call.push(Batch(vantage=US, epoch=9, seq=1, samples=samples(call, 2), vitals=replace(VITALS, finished=2)))
+    call.push(Batch(vantage=US, epoch=9, seq=2, samples=samples(call, 1), vitals=replace(VITALS, finished=3)))
+    assert (status(call, "us-1").finished, status(call, "us-1").ledgered) == (3, 3)
+
+
+def test_what_an_agent_says_of_itself_is_told(call: Caller) -> None:
+    """A refused plan, drops, quarantine and missed rounds reach the reader as they were reported."""
+    vitals = replace(
+        VITALS,
+        plan_version=0,
+        refused_plan_version=1,
+        refused_plan_reason="sim/a would send the credential 'x' to h",
+        dropped={"spool_full": 7},
+        quarantined=2,
+        rounds_missed=3,
+        spool_depth=5,
+        spool_oldest_at=now_at() - 60 * SECOND_US,
+    )
+    call.push(Batch(vantage=US, epoch=5, seq=0, vitals=vitals))
+    told = status(call, "us-1")
+    assert (told.refused_plan_version, told.refused_plan_reason) == (1, vitals.refused_plan_reason)
+    assert (told.dropped, told.quarantined, told.rounds_missed) == ({"spool_full": 7}, 2, 3)
+    assert (told.spool_depth, told.spool_oldest_at) == (5, vitals.spool_oldest_at)
+    assert told.reason.endswith("it refuses plan 1")
+
+
+def test_spend_and_what_the_day_comes_to(call: Caller) -> None:
+    """Reported spend comes back per vantage and provider with its budget, and the forecast is never below it."""
+    day_at = now_at() // DAY_US * DAY_US
+    spent = (Spend(provider="sim", day_at=day_at, usd=0.5, tokens=1_000, requests=10),)
+    call.push(Batch(vantage=US, epoch=5, seq=0, vitals=replace(VITALS, spend=spent)))
+    call.push(Batch(vantage=SG, epoch=6, seq=0, vitals=VITALS))
+    lines = {(line.vantage, line.provider): line for line in call.spend(ANY)}
+    assert lines.keys() == {("us-1", "sim"), ("us-1", "other"), ("sg-1", "sim"), ("sg-1", "other")}
+    us = lines["us-1", "sim"]
+    assert (us.usd, us.tokens, us.requests, us.day_at) == (0.5, 1_000, 10, day_at)
+    assert us.forecast_usd is not None
+    assert us.forecast_usd == pytest.approx(0.5 + (us.forecast_requests - 10) * 0.05)
+    assert us.budget == Budget(provider="sim", requests_per_day=1000)
+    sg = lines["sg-1", "sim"].budget
+    assert sg is not None
+    assert (sg.vantage, sg.usd_per_day) == ("sg-1", 2.5)
+    assert lines["us-1", "other"].forecast_usd is None
+
+
+def test_spend_is_selected(call: Caller) -> None:
+    """Regions and targets restrict it; a name that is not there is refused with those that are."""
+    for vantage in (US, SG):
+        call.push(Batch(vantage=vantage, epoch=5, seq=0, vitals=VITALS))
+    assert {line.vantage for line in call.spend(replace(ANY, regions=("us-east-2",)))} == {"us-1"}
+    assert {line.provider for line in call.spend(replace(ANY, targets=("other/*",)))} == {"other"}
+    with pytest.raises(grpc.RpcError, match="unknown region 'mars'"):
+        call.spend(replace(ANY, regions=("mars",)))

@@ -1,0 +1,101 @@
+"""A collector for the agent's tests: a real gRPC server in this process that remembers what it was given, and
+misbehaves as it is told.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+
+Context = Any
+Answer = Callable[[fleet_pb2.PushRequest, fleet_pb2.PushResponse, Context], Awaitable[None]]
+
+
+async def behave(_request: fleet_pb2.PushRequest, _response: fleet_pb2.PushResponse, _context: Context) -> None:
+    """The answer as it should be."""
+
+
+@dataclass(slots=True)
+class Misbehaving(fleet_pb2_grpc.FleetServicer):
+    """Stores each batch once, like a collector, under (epoch, seq). Before a push is stored `before` may refuse it, and
+    after that `after` may alter or withhold the answer. `ahead_us` is how far its clock is ahead.
+    """
+
+    before: Answer = behave
+    after: Answer = behave
+    ahead_us: int = 0
+    delay_seconds: float = 0.0
+    batches: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    pushes: list[fleet_pb2.PushRequest] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    altered: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
+
+    async def Push(self, request: fleet_pb2.PushRequest, context: Context) -> fleet_pb2.PushResponse:  # noqa: N802  # the name in the .proto
+        """One push, stored before it is answered."""
+        received_at = self._now_at()
+        self.pushes.append(request)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await asyncio.sleep(self.delay_seconds)
+            response = fleet_pb2.PushResponse(plan_version=1, received_at=received_at)
+            await self.before(request, response, context)
+            self._store(request, response)
+            response.server_at = self._now_at()
+            await self.after(request, response, context)
+            return response
+        finally:
+            self.in_flight -= 1
+
+    async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: Context) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # the name in the .proto
+        """No plan."""
+        return fleet_pb2.FetchPlanResponse()
+
+    async def Join(self, _request: fleet_pb2.JoinRequest, context: Context) -> fleet_pb2.JoinResponse:  # noqa: N802  # the name in the .proto
+        """Nobody joins."""
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "nobody joins here")
+        raise AssertionError("abort raises")
+
+    @property
+    def stored(self) -> list[int]:
+        """The rounds of everything stored, sorted."""
+        parcels = [fleet_pb2.PushRequest.FromString(content) for content in self.batches.values()]
+        return sorted(sample.round_at for parcel in parcels for sample in parcel.samples)
+
+    def _store(self, request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse) -> None:
+        if not request.seq:
+            return
+        content = fleet_pb2.PushRequest(samples=request.samples).SerializeToString()
+        known = self.batches.setdefault((request.epoch, request.seq), content)
+        self.altered += known != content
+        if known is content:
+            response.stored = len(request.samples)
+            self.order += [sample.round_at for sample in request.samples]
+        else:
+            response.duplicate = len(request.samples)
+
+    def _now_at(self) -> int:
+        return time.time_ns() // 1000 + self.ahead_us
+
+
+@asynccontextmanager
+async def serving(collector: Misbehaving) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to the collector, which serves for the length of the block."""
+    server = grpc.aio.server()
+    fleet_pb2_grpc.add_FleetServicer_to_server(collector, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(None)
