@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from psycopg.conninfo import conninfo_to_dict
 
 from chaos import disk, journal, spoolbook
-from chaos.journal import Entry, Key
+from chaos.journal import Entry, Key, Word
 from chaos.process import Program
 from chaos.relay import Relay
 from isochrone_collector.store.embedded import EmbeddedPostgres
@@ -62,13 +62,16 @@ class Subject:
         return waiting
 
     def dropped(self, counted: Mapping[str, int]) -> int:
-        """How many samples this agent says are gone: by its account, and when damage took the counters too, by its word
-        that it does not know how many.
+        """How many recorded samples this agent says are gone. Its account also has those that its spool refused, which
+        were never recorded; and when damage took the counters too, it says that it does not know how many.
         """
         said = (
             json.loads(line) for line in self.program.log_file.read_text().splitlines() if '"spool.salvaged"' in line
         )
-        return len(self.exposed) if any(not event["lost_is_known"] for event in said) else sum(counted.values())
+        if any(not event["lost_is_known"] for event in said):
+            return len(self.exposed)
+        refused = sum(entry.word is Word.REFUSED for entry in self.journal())
+        return max(sum(counted.values()) - refused, 0)
 
     def journal(self) -> list[Entry]:
         """What its journal says."""
