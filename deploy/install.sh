@@ -36,7 +36,8 @@ install -d -m 0755 "$home"
 install -d -m 0750 -o root -g isochrone /etc/isochrone
 install -d -m 0700 -o isochrone -g isochrone "/var/lib/isochrone-$role"
 
-[ -x "$home/bin/python" ] || "$python" -m venv "$home"
+# A virtual environment without pip is one that failed half-way, for want of python3-venv, say.
+[ -x "$home/bin/pip" ] || "$python" -m venv --clear "$home"
 "$home/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "$package$extras"
 
 for command in isochrone "isochrone-$role"; do

@@ -95,6 +95,11 @@ def _prepared(folder: Path) -> Passport | None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise SettingsError(f"{folder} cannot be made: {error.strerror}", hint="choose another --data-dir") from error
+    owner = folder.stat().st_uid
+    if owner != os.geteuid():
+        # The agent runs as the owner, and could not read what another user leaves there.
+        hint = "join as the user the agent runs as: sudo -u USER isochrone-agent join …"
+        raise SettingsError(f"{folder} belongs to another user (uid {owner})", hint=hint)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise SettingsError(f"{folder} cannot be written", hint="join as the user the agent runs as, or say --data-dir")
     try:

@@ -233,3 +233,15 @@ async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_
         passport.write(settings.identity, settings.passport)
         line.refresh()
         assert line._current is not first
+
+
+def test_nobody_joins_into_another_users_folder(tmp_path: Path) -> None:
+    """What one user left there the agent of another could not read: it is refused before the token is used."""
+    if os.geteuid() != 0:
+        pytest.skip("giving a folder to another user needs root")
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+    done = agent_command("join", "127.0.0.1:1", "--token", "isochrone-join-AAAA", "--data-dir", str(folder))
+    assert (done.returncode, "belongs to another user" in done.stderr) == (2, True), done.stderr
+    assert list(folder.iterdir()) == []
