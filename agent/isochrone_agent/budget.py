@@ -5,17 +5,19 @@ The laws:
 1. A round is begun only if what was spent today, the most that rounds in flight may cost and the most that it may cost
    itself stay within every limit. Reaching a limit is within it.
 2. Before it is sent a request is taken to cost its most: all of `max_output_tokens`, and a prompt token for every four
-   bytes. Afterwards it has cost what its sample says.
+   bytes. Afterwards it has cost what the provider counted; a count that nobody knows stays at its most, unless nothing
+   was sent or the provider refused (4xx).
 3. A vantage's own budget with a provider takes the place of the one for every vantage.
 4. A request belongs to the day in which it was dispatched. A new day begins with nothing spent.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from isochrone_wire.model import DAY_US, Budget, Sample, Spend, Target
+from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource
 
 _BYTES_PER_TOKEN = 4
+_REFUSED = range(400, 500)
 # Sums of floats are not exact; a millionth of a cent is.
 _DUST_USD = 1e-8
 
@@ -51,20 +53,74 @@ def day_of(at: int) -> int:
 
 def most_of_round(target: Target) -> Cost:
     """The most that one round of `target` costs, all its streams together. Without a price the money counts as none."""
-    workload, streams = target.workload, target.workload.concurrency
-    prompt_tokens = -(-len(workload.prompt.encode()) // _BYTES_PER_TOKEN)
-    output_tokens = workload.max_output_tokens
-    usd = target.price.cost_usd(prompt_tokens=prompt_tokens, output_tokens=output_tokens) if target.price else 0.0
+    streams = target.workload.concurrency
+    prompt_tokens, output_tokens = _most_tokens(target)
+    usd = _price_usd(target, prompt_tokens, output_tokens)
     return Cost(usd=usd * streams, tokens=(prompt_tokens + output_tokens) * streams, requests=streams)
 
 
-def spend_of(sample: Sample, provider: str) -> Spend:
-    """What a sample says that its request has cost; nothing where nothing was sent."""
+def spend_of(sample: Sample, target: Target) -> Spend:
+    """What a request of `target` is charged, by its sample; nothing where nothing was sent."""
     day_at = day_of(sample.dispatched_at)
     if sample.outcome.skipped:
-        return Spend(provider=provider, day_at=day_at)
-    tokens = (sample.prompt_tokens or 0) + (sample.output_tokens or 0)
-    return Spend(provider=provider, day_at=day_at, usd=sample.cost_usd or 0.0, tokens=tokens, requests=1)
+        return Spend(provider=target.provider, day_at=day_at)
+    prompt_tokens, output_tokens = _charged_tokens(sample, target)
+    known = sample.cost_usd is not None and (prompt_tokens, output_tokens) == (
+        sample.prompt_tokens,
+        sample.output_tokens,
+    )
+    usd = sample.cost_usd if known else _price_usd(target, prompt_tokens, output_tokens)
+    return Spend(
+        provider=target.provider, day_at=day_at, usd=usd or 0.0, tokens=prompt_tokens + output_tokens, requests=1
+    )
+
+
+def settle(samples: Sequence[Sample], *, target: Target, reserved: Spend | None) -> list[tuple[Spend, ...]]:
+    """For each sample of a round what to add to the account when it is recorded: what it is charged, and the share of
+    what was `reserved` for the round, taken back.
+    """
+    charges = [spend_of(sample, target) for sample in samples]
+    if reserved is None:
+        return [(charge,) for charge in charges]
+    return [(charge, _taken_back(reserved, n, len(charges))) for n, charge in enumerate(charges)]
+
+
+def _taken_back(reserved: Spend, number: int, count: int) -> Spend:
+    """The share of one of `count` samples, by its number from 0; the first has what does not divide."""
+    tokens, requests = (
+        whole // count + (0 if number else whole % count) for whole in (reserved.tokens, reserved.requests)
+    )
+    return replace(reserved, usd=-reserved.usd / count, tokens=-tokens, requests=-requests)
+
+
+def _most_tokens(target: Target) -> tuple[int, int]:
+    """The most of the prompt and of the answer that one request may have."""
+    return -(-len(target.workload.prompt.encode()) // _BYTES_PER_TOKEN), target.workload.max_output_tokens
+
+
+def _price_usd(target: Target, prompt_tokens: int, output_tokens: int) -> float:
+    return target.price.cost_usd(prompt_tokens=prompt_tokens, output_tokens=output_tokens) if target.price else 0.0
+
+
+def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
+    prompt_tokens, output_tokens = sample.prompt_tokens, sample.output_tokens
+    if _cost_nothing_more(sample, target):
+        return prompt_tokens or 0, output_tokens or 0
+    most_prompt, most_output = _most_tokens(target)
+    if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
+        # What we saw is an estimate, and reasoning may be hidden behind it.
+        output_tokens = max(output_tokens or 0, most_output)
+    return most_prompt if prompt_tokens is None else prompt_tokens, output_tokens
+
+
+def _cost_nothing_more(sample: Sample, target: Target) -> bool:
+    """Whether a provider cannot have worked for this request, or has said that it will not."""
+    if sample.http_status is not None:
+        return sample.http_status in _REFUSED
+    # A limit that was hit while connecting; on a connection that was kept there is nothing to connect.
+    unconnected = sample.tcp_us is None and Quality.REUSED not in sample.quality
+    late = sample.outcome is Outcome.TIMED_OUT and sample.timeout_us == target.workload.timeouts.connect_us
+    return sample.outcome is Outcome.CONNECT_FAILED or (late and unconnected)
 
 
 def budget_of(budgets: Iterable[Budget], *, provider: str, vantage: str) -> Budget | None:
@@ -106,10 +162,37 @@ class Ledger:
             # A clock that is set back an hour may come back to yesterday.
             self._spent = {known: cost for known, cost in self._spent.items() if known[1] >= spend.day_at - DAY_US}
 
+    def recall(self, spends: Iterable[Spend]) -> None:
+        """Take up an account that was kept elsewhere, which may have what is known here already."""
+        for spend in spends:
+            known = self._spent.get((spend.provider, spend.day_at), NOTHING)
+            self.note(
+                [
+                    replace(
+                        spend,
+                        usd=max(spend.usd - known.usd, 0.0),
+                        tokens=max(spend.tokens - known.tokens, 0),
+                        requests=max(spend.requests - known.requests, 0),
+                    )
+                ]
+            )
+
+    def binds(self, target: Target) -> bool:
+        """Whether any budget holds for `target`."""
+        return self._budget(target) is not None
+
     def refusal(self, target: Target, now_at: int) -> str | None:
         """Why a round of `target` may not be begun at `now_at`, naming the limit; `None` when it may."""
-        budget = budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
-        return verdict(most_of_round(target), used=self._used(target.provider, now_at), budget=budget)
+        return verdict(most_of_round(target), used=self._used(target.provider, now_at), budget=self._budget(target))
+
+    def reservation(self, target: Target, now_at: int) -> Spend | None:
+        """What to write down before a round of `target` is sent at `now_at`; `None` where no budget holds."""
+        if not self.binds(target):
+            return None
+        most = most_of_round(target)
+        return Spend(
+            provider=target.provider, day_at=day_of(now_at), usd=most.usd, tokens=most.tokens, requests=most.requests
+        )
 
     def begin(self, target: Target) -> None:
         """A round of `target` is in flight."""
@@ -118,7 +201,10 @@ class Ledger:
     def end(self, target: Target, samples: Iterable[Sample]) -> None:
         """It has ended, in these samples."""
         self._in_flight[target.provider] -= most_of_round(target)
-        self.note(spend_of(sample, target.provider) for sample in samples)
+        self.note(spend_of(sample, target) for sample in samples)
+
+    def _budget(self, target: Target) -> Budget | None:
+        return budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
 
     def _used(self, provider: str, now_at: int) -> Cost:
         in_flight = self._in_flight.get(provider, NOTHING)

@@ -1,12 +1,14 @@
-"""Provider keys: named in the plan, kept here, sent only to the hosts they are meant for.
+"""Provider keys: named in the plan, kept here, sent only to the origins they are meant for.
 
-`credentials.toml`, the agent's own file, says for each name where the key is and which hosts may have it:
+`credentials.toml`, the agent's own file, says for each name where the key is and which hosts may have it, over TLS (see
+`isochrone_agent.origin`):
 
     [deepseek]
     env = "DEEPSEEK_API_KEY"          # or: file = "/run/secrets/deepseek"
     hosts = ["api.deepseek.com"]
 
-So a plan, whoever wrote it, cannot make an agent send a key anywhere else.
+A name that is not there and is that of a provider of the catalogue means its variable, if that is set, and that
+provider's own address. So a plan, whoever wrote it, cannot make an agent send a key anywhere else.
 """
 
 import os
@@ -16,8 +18,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
+from isochrone_agent.catalogue import CATALOGUE
 from isochrone_agent.errors import CredentialError
-from isochrone_agent.url import ascii_host, parse_url
+from isochrone_agent.origin import Origin, origin_of, parse_origin
+from isochrone_agent.url import parse_url
 from isochrone_wire.model import Target
 
 _FIELDS = ("env", "file", "hosts")
@@ -25,16 +29,39 @@ _FIELDS = ("env", "file", "hosts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Where one key is found (an environment variable or a file) and the hosts it may be sent to."""
+    """Where one key is found (an environment variable or a file) and the hosts it may be sent to, which are entries as
+    `parse_origin` takes them.
+    """
 
     name: str
     hosts: tuple[str, ...]
     env: str | None = None
     file: str | None = None
 
-    def may_go_to(self, target: Target) -> bool:
-        """Whether the target's host is one this key is meant for."""
-        return _host_of(target) in map(ascii_host, self.hosts)
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the key may be sent."""
+        return tuple(map(parse_origin, self.hosts))
+
+    @property
+    def source(self) -> str:
+        """Where the key comes from, for people."""
+        return f"variable {self.env}" if self.env is not None else f"file {self.file}"
+
+    def refusal(self, target: Target) -> str | None:
+        """Why a request to `target` may not carry this key, with the origin wanted and those allowed; `None` when it
+        may.
+        """
+        try:
+            url = parse_url(target.base_url)
+        except ValueError:
+            wanted = target.base_url
+        else:
+            if any(origin.allows(url) for origin in self.origins):
+                return None
+            wanted = str(origin_of(url))
+        allowed = ", ".join(map(str, self.origins))
+        return f"{target.name} would send the credential {self.name!r} to {wanted}, allowed is {allowed}"
 
     def read(self) -> str:
         """The key itself. Raises `CredentialError` when it is not there, or is no key."""
@@ -65,22 +92,34 @@ class Keyring:
         """Hold what another holds."""
         self.credentials = newer.credentials
 
+    def credential(self, name: str) -> Credential | None:
+        """The credential of this name: of the agent's own file, else of a provider of the catalogue whose variable is
+        set.
+        """
+        return self.credentials.get(name) or _of_catalogue(name)
+
+    def told(self, target: Target) -> list[str]:
+        """The name of the key of `target` and where it comes from, for people; nothing when there is none."""
+        credential = self.credential(target.credential) if target.credential else None
+        return [f"{credential.name} ({credential.source})"] if credential else []
+
     def key_for(self, target: Target) -> str | None:
         """The key that `target` needs, or `None` when it needs none.
 
-        Raises `CredentialError` when it is missing, or when the target's host is not one the key is meant for.
+        Raises `CredentialError` when it is missing, or when the target's origin is not one the key is meant for.
         """
         if target.credential is None:
             return None
-        credential = self.credentials.get(target.credential)
+        credential = self.credential(target.credential)
         if credential is None:
             known = ", ".join(sorted(self.credentials)) or "none"
+            variable = _variable_of(target.credential)
             hint = f"add a [{target.credential}] table to credentials.toml; known: {known}"
+            hint += f"; or set {variable}" if variable else ""
             raise CredentialError(f"{target.name} needs the credential {target.credential!r}, unknown here", hint=hint)
-        if not credential.may_go_to(target):
-            host = _host_of(target)
-            hint = f"if {host} may have this key, add it to hosts under [{credential.name}] in credentials.toml"
-            raise CredentialError(f"{target.name} would send the credential {credential.name!r} to {host}", hint=hint)
+        if refusal := credential.refusal(target):
+            hint = f"if it may have this key, add it to hosts under [{credential.name}] in credentials.toml"
+            raise CredentialError(refusal, hint=hint)
         return credential.read()
 
 
@@ -121,21 +160,27 @@ def _problems(name: str, table: object) -> list[str]:
         problems.append(f"[{name}] needs either env or file")
     hosts = table.get("hosts")
     if not (isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)):
-        return [*problems, f"[{name}] needs hosts, a list of host names"]
-    return problems + [f"[{name}] has {host!r} among its hosts" for host in hosts if not _is_host(host)]
+        return [*problems, f"[{name}] needs hosts, a list of host names, host:port or http://host"]
+    return problems + [f"[{name}] has {host!r} among its hosts" for host in hosts if not _is_origin(host)]
 
 
-def _host_of(target: Target) -> str:
-    """The host that a request would go to; of an address that is none, all of it, which is nobody's name."""
+def _variable_of(name: str) -> str | None:
+    """The variable in which the catalogue looks for the key of a provider whose address is known."""
+    provider = CATALOGUE.get(name)
+    return provider.key_env if provider and not provider.needs_filling else None
+
+
+def _of_catalogue(name: str) -> Credential | None:
+    variable = _variable_of(name)
+    if variable is None or not os.environ.get(variable, "").strip():
+        return None
+    origin = origin_of(parse_url(CATALOGUE[name].base_url))
+    return Credential(name=name, env=variable, hosts=(str(origin),))
+
+
+def _is_origin(text: str) -> bool:
     try:
-        return parse_url(target.base_url).host
-    except ValueError:
-        return target.base_url
-
-
-def _is_host(text: str) -> bool:
-    try:
-        ascii_host(text)
+        parse_origin(text)
     except ValueError:
         return False
     return True

@@ -131,8 +131,9 @@ def _plan(settings: Settings, plan: Plan) -> Finding:
 
 
 def _keys(settings: Settings, plan: Plan) -> Finding:
-    """Every target's key is looked for, and only its name is told."""
+    """Every target's key is looked for, and only its name is told, and where it is."""
     missing: dict[str, str] = {}
+    found: list[str] = []
     try:
         keyring = load_keyring(settings.credentials)
     except AgentError as error:
@@ -142,7 +143,9 @@ def _keys(settings: Settings, plan: Plan) -> Finding:
             keyring.key_for(target)
         except AgentError as error:
             missing[target.name] = str(error)
-    return checkup.judge_keys(missing, (target.credential for target in plan.targets if target.credential))
+        else:
+            found += keyring.told(target)
+    return checkup.judge_keys(missing, found)
 
 
 async def _names(settings: Settings, plan: Plan) -> Finding:

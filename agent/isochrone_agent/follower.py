@@ -10,6 +10,7 @@ from isochrone_agent.credentials import Keyring
 from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.errors import PlanRefused, SpoolError
 from isochrone_agent.keeper import Keeper
+from isochrone_agent.planlimits import passed_limits
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.uplink import Collector
 from isochrone_wire.codec import CodecError
@@ -17,6 +18,7 @@ from isochrone_wire.model import Plan, Target
 
 ASK_FOR_PLAN_SECONDS = 2.0
 MAX_REASON_CHARS = 500
+_NAMED = 5
 
 log = structlog.get_logger()
 
@@ -57,6 +59,9 @@ class PlanFollower:
             # The next plan that is fetched takes its place.
             log.error("plan.unreadable", reason=str(error))  # noqa: TRY400  # no traceback
             return
+        except Exception as error:  # a bug of ours: no plan on disk may end every start
+            log.exception("plan.unreadable", reason=str(error))
+            return
         if kept is not None:
             await self._consider(kept)
 
@@ -72,6 +77,11 @@ class PlanFollower:
             hint = "upgrade this agent, or the collector"
             self._refuse(version, PlanRefused(f"the plan cannot be understood: {error}", hint=hint))
             return bool(self._rounds.plan_version)
+        except Exception as error:  # a bug of ours: it must not end the agent
+            log.exception("plan.failed", version=version)
+            self._refused_plan = None
+            self._refuse(version, _failure(error))
+            return bool(self._rounds.plan_version)
         if plan is not None and plan.version:
             await self._consider(plan)
         return bool(self._rounds.plan_version)
@@ -83,16 +93,21 @@ class PlanFollower:
         return bool(self._rounds.plan_version)
 
     async def _consider(self, plan: Plan) -> None:
-        """Take the plan up, or refuse it: then the one before it runs on."""
+        """Take the plan up and keep it, or refuse it, whatever is wrong with it: then the one before it runs on."""
         try:
             check_plan(plan, self._keyring)
+            self._rounds.take_up(plan)
         except PlanRefused as error:
-            self._refused_plan = plan
-            self._refuse(plan.version, error)
+            refusal = error
+        except Exception as error:  # a bug of ours: it must not end the agent, and not every start after it
+            log.exception("plan.failed", version=plan.version)
+            refusal = _failure(error)
+        else:
+            self.refused = self._refused_plan = None
+            await self._keep(plan)
             return
-        await self._keep(plan)
-        self.refused = self._refused_plan = None
-        self._rounds.take_up(plan)
+        self._refused_plan = plan
+        self._refuse(plan.version, refusal)
 
     async def _keep(self, plan: Plan) -> None:
         try:
@@ -112,6 +127,9 @@ class PlanFollower:
 
 def check_plan(plan: Plan, keyring: Keyring) -> None:
     """Whether this agent can run `plan`. Raises `PlanRefused` naming every target it cannot probe, and why."""
+    if passed := passed_limits(plan):
+        more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
+        raise PlanRefused("; ".join(passed[:_NAMED]) + more, hint="correct the plan; is the collector your own?")
     problems = [problem for target in plan.targets if (problem := _problem(target, keyring))]
     if problems:
         raise PlanRefused("; ".join(problems), hint="correct the plan, or this agent's credentials.toml")
@@ -120,7 +138,9 @@ def check_plan(plan: Plan, keyring: Keyring) -> None:
 def _problem(target: Target, keyring: Keyring) -> str | None:
     if target.dialect not in DIALECTS:
         return f"{target.name} speaks {target.dialect!r}, which this agent does not"
-    credential = keyring.credentials.get(target.credential or "")
-    if credential is not None and not credential.may_go_to(target):
-        return f"{target.name} would send the credential {credential.name!r} to {target.base_url}"
-    return None
+    credential = keyring.credential(target.credential) if target.credential else None
+    return credential.refusal(target) if credential else None
+
+
+def _failure(error: Exception) -> PlanRefused:
+    return PlanRefused(f"the agent failed over the plan: {type(error).__name__}", hint="report it, with the log")

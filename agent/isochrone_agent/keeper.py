@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -38,7 +38,7 @@ class Keeper:
 
     @property
     def epoch(self) -> int:
-        """The epoch under which samples are sealed now; salvaging a damaged spool begins another."""
+        """The epoch under which samples are sealed now; every opening and every salvage begins another."""
         return self._spool.epoch
 
     async def __aenter__(self) -> Self:
@@ -48,10 +48,14 @@ class Keeper:
         await self._call(self._spool.close)
         self._thread.shutdown()
 
-    async def record(self, sample: Sample, provider: str | None = None) -> None:
+    async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
         """As `Spool.record`, with what is known of the collector's clock; wakes whoever waits for more."""
-        await self._call(self._spool.record, self._synchronised(sample), provider)
+        await self._call(self._spool.record, self._synchronised(sample), spends)
         self.wake()
+
+    async def reserve(self, spend: Spend) -> None:
+        """As `Spool.reserve`."""
+        await self._call(self._spool.reserve, spend)
 
     async def spend(self, day_at: int) -> tuple[Spend, ...]:
         """As `Spool.spend`."""

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import structlog
 
-from isochrone_agent.budget import Ledger, day_of
+from isochrone_agent.budget import Ledger, day_of, settle
 from isochrone_agent.clock import now_at
 from isochrone_agent.credentials import Keyring
 from isochrone_agent.errors import CredentialError, SpoolError
@@ -18,7 +18,7 @@ from isochrone_agent.keeper import Keeper
 from isochrone_agent.measurement import ERROR_CHARS
 from isochrone_agent.prober import Prober
 from isochrone_agent.schedule import Due, Schedule
-from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Target
+from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target
 
 # Short naps, so that a wall clock that jumps is noticed.
 MAX_NAP_US = SECOND_US // 2
@@ -67,6 +67,10 @@ class Rounds:
         self._schedule = Schedule((), now_at=0)
         self._missed_before = 0
         self._ledger = Ledger(prober.vantage)
+        # Why today's spend is not known, until it is.
+        self._forgotten: str | None = "not yet"
+        # By target id and round: what the spool has counted already of rounds in flight.
+        self._reserved: dict[tuple[int, int], Spend] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: Counter[int] = Counter()
@@ -88,11 +92,11 @@ class Rounds:
         return self._missed_before + self._schedule.missed
 
     def take_up(self, plan: Plan) -> None:
-        """Probe the rounds of `plan` from now on, within its budgets."""
-        self._missed_before = self.missed
-        self._schedule = Schedule(
+        """Probe the rounds of `plan` from now on, within its budgets. One that cannot be scheduled changes nothing."""
+        schedule = Schedule(
             plan.targets, now_at=self._clock(), vantage=self._prober.vantage, begun=self._schedule.begun
         )
+        self._missed_before, self._schedule = self.missed, schedule
         self._ledger.budgets = plan.budgets
         self.plan_version = plan.version
         self._changed.set()
@@ -124,9 +128,13 @@ class Rounds:
 
     async def _remember_spend(self) -> None:
         try:
-            self._ledger.note(await self._keeper.spend(day_of(self._clock())))
+            self._ledger.recall(await self._keeper.spend(day_of(self._clock())))
         except SpoolError as error:
-            log.error("budget.forgotten", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+            if self._forgotten != str(error):
+                log.error("budget.forgotten", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+            self._forgotten = str(error)
+        else:
+            self._forgotten = None
 
     async def _nap(self) -> None:
         next_at = self._schedule.next_at()
@@ -136,14 +144,16 @@ class Rounds:
             await asyncio.wait_for(self._changed.wait(), nap_us / SECOND_US)
 
     async def _round(self, due: Due) -> None:
-        for sample in await self._samples(due):
+        samples = await self._samples(due)
+        reserved = self._reserved.pop((due.target.id, due.round_at), None)
+        for sample, spends in zip(samples, settle(samples, target=due.target, reserved=reserved), strict=True):
             _log_sample(due.target, sample)
             self.outcomes[sample.outcome.value] += 1
-            await self._record(sample, due.target.provider)
+            await self._record(sample, spends)
 
-    async def _record(self, sample: Sample, provider: str) -> None:
+    async def _record(self, sample: Sample, spends: Sequence[Spend]) -> None:
         try:
-            await self._keeper.record(sample, provider)
+            await self._keeper.record(sample, spends)
         except SpoolError as error:
             self.lost += 1
             log.error("sample.lost", reason=str(error), hint=error.hint, lost=self.lost)  # noqa: TRY400  # no traceback
@@ -155,6 +165,8 @@ class Rounds:
         """What the round comes to: whatever happens, at least one sample."""
         outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"
         try:
+            if self._forgotten and self._ledger.binds(due.target):
+                await self._remember_spend()
             skipped = self._skipped(due)
             if skipped is None:
                 return await self._probe(due)
@@ -177,8 +189,13 @@ class Rounds:
             return Outcome.SKIPPED_OVERLAP, "the previous probe is still in flight"
         if self._throttled_until_ns.get(target.id, 0) > time.monotonic_ns():
             return Outcome.SKIPPED_THROTTLED, "the provider asked to wait"
-        over = self._ledger.refusal(target, self._clock())
+        over = self._over_budget(target)
         return (Outcome.SKIPPED_BUDGET, over) if over else None
+
+    def _over_budget(self, target: Target) -> str | None:
+        if self._forgotten and self._ledger.binds(target):
+            return f"what was spent today cannot be read: {self._forgotten}"
+        return self._ledger.refusal(target, self._clock())
 
     async def _probe(self, due: Due) -> list[Sample]:
         target, samples = due.target, list[Sample]()
@@ -190,6 +207,9 @@ class Rounds:
         finally:
             self._busy[target.id] -= 1
             self._ledger.end(target, samples)
+            if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
+                # Cancelled or failed: something may have been sent all the same.
+                self._ledger.note([unsettled])
         waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
         if waits_us:
             self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
@@ -205,10 +225,24 @@ class Rounds:
             except TimeoutError:
                 crowd = f"no room among {self._slots.size} probes in flight for half the interval"
                 return [self._nothing_sent(due, Outcome.SKIPPED_NOT_READY, crowd)]
+            if unkept := await self._reserve(due):
+                return [self._nothing_sent(due, Outcome.SKIPPED_BUDGET, unkept)]
             if self._stopping:
                 return [self._nothing_sent(due, Outcome.SKIPPED_NOT_READY, "the agent stopped")]
             samples = await self._prober.burst(target, round_at=due.round_at, key=key)
         return [replace(sample, late_us=sample.dispatched_at - due.begins_at) for sample in samples]
+
+    async def _reserve(self, due: Due) -> str | None:
+        """Have what the round may cost on disk, so that no crash forgets it; or why that cannot be."""
+        reservation = self._ledger.reservation(due.target, self._clock())
+        if reservation is None:
+            return None
+        try:
+            await self._keeper.reserve(reservation)
+        except SpoolError as error:
+            return f"what this round may cost cannot be written down: {error}"
+        self._reserved[due.target.id, due.round_at] = reservation
+        return None
 
     def _nothing_sent(self, due: Due, outcome: Outcome, reason: str) -> Sample:
         at = self._clock()

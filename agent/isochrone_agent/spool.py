@@ -7,28 +7,31 @@ The laws:
    that a retry carries the same samples under the same number.
 3. A batch is forgotten only when the collector has acknowledged it, when it was split into batches under new numbers,
    or when the size limit takes it, counted. A number that was given up is never used again.
-4. The epoch is random and made with the file: another spool of the same vantage never reuses a number.
+4. The epoch is random and made at every opening: neither another spool of the same vantage, nor a file that was put
+   back to what it held before, by hand or by a crash, reuses a number. What was sealed before keeps its epoch.
 5. At every instant finished = stored + spooled + dropped by reason (`account`), because every change of one of them
    is a transaction that changes the other.
 
 Where the disk is full, a reserve is given up, and then the oldest batch; where even that cannot be written, what is
 lost is counted in memory and written with whatever can be written next. Where the file is damaged, it is salvaged
-(`isochrone_agent.salvage`) and the change is made in the new one.
+(`isochrone_agent.salvage`) and the change is made in the new one; where that fails, the next call tries again.
 
 Every method blocks; the keeper calls them in one thread of their own, in order.
 """
 
+import errno
+import secrets
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from isochrone_agent import salvage, spending, spoolfile
+from isochrone_agent import eviction, salvage, spending, spoolfile
 from isochrone_agent.depth import Depth, read_depth, with_unwritten
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.padlock import Padlock
@@ -80,6 +83,8 @@ class Spool:
         self._unwritten: Counter[str] = Counter()
         self._reserve = Reserve(path)
         self._tight = False
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._padlock = Padlock(path)
@@ -95,8 +100,8 @@ class Spool:
     def __repr__(self) -> str:
         return f"<Spool {self._path} epoch={self.epoch}>"
 
-    def record(self, sample: Sample, provider: str | None = None) -> None:
-        """Keep `sample`, and with a `provider` what it cost there; on return both survive a crash.
+    def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
+        """Keep `sample`, and count the `spends` that come of it; on return all of it survives a crash.
 
         Raises `SpoolError` when it could not be written. The sample is lost then, and counted.
         """
@@ -105,8 +110,8 @@ class Spool:
 
         def change() -> None:
             self._insert(recorded_at, body)
-            if provider is not None:
-                spending.add(self._db, sample, provider)
+            for spend in spends:
+                spending.add(self._db, spend)
             self._keep_within_limit()
 
         try:
@@ -147,7 +152,7 @@ class Spool:
             if self._forget(batch):
                 earlier = 0 if batch.epoch == self.epoch else stored
                 self._db.execute("update spool set stored = stored + ?, earlier = earlier + ?", (stored, earlier))
-                self._count_dropped(reasons)
+                eviction.count_dropped(self._db, reasons)
 
         self._change(change)
         self._leased.discard(batch.id)
@@ -200,6 +205,10 @@ class Spool:
         """What the day (UTC) that began at `day_at` has cost so far, by provider."""
         return spending.read(self._db, day_at)
 
+    def reserve(self, spend: Spend) -> None:
+        """Count what is about to be spent; on return that survives a crash. `record` takes it back."""
+        self._change(lambda: spending.add(self._db, spend))
+
     def keep_plan(self, plan: Plan) -> None:
         """Remember the plan, for a start without a collector."""
         body = codec.encode(plan).SerializeToString()
@@ -212,7 +221,8 @@ class Spool:
 
     def close(self) -> None:
         """Close the file; what is recorded stays."""
-        self._db.close()
+        self._closed = True
+        self._shut()
         self._padlock.release()
 
     def _open_anyhow(self) -> None:
@@ -224,16 +234,40 @@ class Spool:
             self._reserve.give()
             self._open()
 
+    @property
+    def _db(self) -> sqlite3.Connection:
+        """The open file; opened again after a salvage that failed."""
+        if self._connection is None:
+            if self._closed:
+                raise sqlite3.ProgrammingError("the spool is closed")
+            self._open()
+            assert self._connection is not None  # for mypy: `_open` sets it or raises
+        return self._connection
+
     def _open(self) -> None:
         salvage.finish(self._path)
         try:
-            self._db = spoolfile.connect(self._path)
+            salvage.check_log(self._path)
+            self._connection = spoolfile.connect(self._path)
         except (sqlite3.DatabaseError, SpoolDamaged) as error:
             if not salvage.is_damage(error):
                 raise
-            salvage.salvage(self._path, str(error))
-            self._db = spoolfile.connect(self._path)
-        self.epoch: int = spoolfile.value(self._db, "select epoch from spool")
+            salvage.salvage(self._path, str(error), make_room=self._reserve.give)
+            self._connection = spoolfile.connect(self._path)
+        self.epoch = secrets.randbits(62) + 1
+        self._epoch_begun = self._tight = False
+        try:
+            self._attempt(lambda: None)
+        except sqlite3.DatabaseError as error:
+            # The epoch begins with the first transaction that finds room.
+            if not _is_full(error):
+                self._shut()
+                raise
+
+    def _shut(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _change(self, change: Callable[[], Result]) -> Result:
         """Make a change in a transaction, and again after a full disk or a damaged file has been seen to."""
@@ -281,22 +315,29 @@ class Spool:
 
     def _attempt(self, change: Callable[[], Result]) -> Result:
         with Transaction(self._db):
+            self._begin_epoch()
             self._book_unwritten()
             result = change()
+        self._epoch_begun = True
         self._unwritten.clear()
         self._relax()
         return result
 
     def _renew(self, error: Exception) -> None:
         log.error("spool.damaged", path=str(self._path), reason=str(error))
-        self._db.close()
-        salvage.salvage(self._path, str(error))
+        self._shut()
+        salvage.salvage(self._path, str(error), make_room=self._reserve.give)
         self._open()
+
+    def _begin_epoch(self) -> None:
+        if not self._epoch_begun:
+            # Whatever was stored was stored under epochs that are over now.
+            self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
 
     def _book_unwritten(self) -> None:
         if self._unwritten:
             self._db.execute("update spool set finished = finished + ?", (self._unwritten.total(),))
-            self._count_dropped(self._unwritten)
+            eviction.count_dropped(self._db, self._unwritten)
 
     def _insert(self, recorded_at: int, body: bytes) -> None:
         self._db.execute("update spool set finished = finished + 1, last_id = last_id + 1")
@@ -358,12 +399,6 @@ class Spool:
         key = (batch.id, batch.epoch, batch.seq)
         return self._db.execute("delete from sealed where id = ? and epoch = ? and seq = ?", key).rowcount == 1
 
-    def _count_dropped(self, reasons: Mapping[str, int]) -> None:
-        self._db.executemany(
-            "insert into dropped values (?, ?) on conflict (reason) do update set samples = samples + excluded.samples",
-            [(reason, samples) for reason, samples in reasons.items() if samples],
-        )
-
     def _keep_within_limit(self) -> None:
         while self._used_pages() > self._pages and self._drop_oldest(FULL):
             pass
@@ -374,25 +409,7 @@ class Spool:
         return total - free
 
     def _drop_oldest(self, reason: str) -> bool:
-        """Give up the oldest batch that is not on its way, one that was never tried if there is any, else the older
-        half of what waits; whether there was any.
-        """
-        leased, tried = ",".join(map(str, self._leased)), ",".join(map(str, self._tried))
-        oldest = f"select id from sealed where id not in ({leased}) order by id in ({tried}), id limit 1"  # noqa: S608  # our own numbers
-        row = self._db.execute(f"delete from sealed where id = ({oldest}) returning samples").fetchall()  # noqa: S608  # as above
-        samples = row[0][0] if row else self._drop_waiting()
-        if samples:
-            self._count_dropped({reason: samples})
-            log.warning("samples.dropped", reason=reason, samples=samples)
-        return bool(samples)
-
-    def _drop_waiting(self) -> int:
-        """Never the newest: it is what is being recorded."""
-        rows = self._db.execute("select id from waiting order by id").fetchall()
-        given_up = rows[: len(rows) // 2]
-        if given_up:
-            self._db.execute("delete from waiting where id <= ?", given_up[-1])
-        return len(given_up)
+        return eviction.drop_oldest(self._db, reason, leased=self._leased, tried=self._tried)
 
     def _shrink(self) -> None:
         """Give pages back to the file system, a few at a time, so that no probe's sample waits for it."""
@@ -403,7 +420,7 @@ class Spool:
 
 def _is_full(error: BaseException) -> bool:
     code = getattr(error, "sqlite_errorcode", None) or 0
-    return code & 0xFF == sqlite3.SQLITE_FULL
+    return code & 0xFF == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC
 
 
 def _how_many_fit(bodies: list[bytes]) -> int:
@@ -419,6 +436,6 @@ def _how_many_fit(bodies: list[bytes]) -> int:
 def _unusable(path: Path, error: OSError | sqlite3.Error) -> SpoolError:
     """The error of a spool that cannot be opened, as a sentence and what to do."""
     hint = "check that the folder is on a local disk, writable, with space left; see --data-dir"
-    if _is_full(error) or getattr(error, "errno", None) == 28:  # noqa: PLR2004  # ENOSPC
+    if _is_full(error):
         return SpoolError(f"the spool {path} cannot be opened: its disk is full", hint="free some space on that disk")
     return SpoolError(f"the spool {path} cannot be opened: {error}", hint=hint)

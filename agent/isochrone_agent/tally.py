@@ -107,9 +107,9 @@ def _first_chunk(streamed: int | None, paced: Strand, stated: int | None) -> int
 
 def cost_usd(price: Price | None, usage: Usage, tokens: Tokens) -> float | None:
     """List price of the exchange in US dollars; `None` when the price or a count is unknown."""
-    if price is None or tokens.output is None:
+    if price is None or tokens.output is None or usage.prompt_tokens is None:
         return None
-    return price.cost_usd(prompt_tokens=usage.prompt_tokens or 0, output_tokens=tokens.output)
+    return price.cost_usd(prompt_tokens=usage.prompt_tokens, output_tokens=tokens.output)
 
 
 def speed_is_defined(chunk_ns: Sequence[int]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST_CHARS = 253
 
@@ -24,7 +24,7 @@ class Url:
     def authority(self) -> str:
         """What the Host header says."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port in (None, _DEFAULT_PORTS[self.scheme]) else f"{host}:{self.port}"
+        return host if self.port in (None, DEFAULT_PORTS[self.scheme]) else f"{host}:{self.port}"
 
 
 def parse_url(text: str) -> Url:
@@ -34,7 +34,7 @@ def parse_url(text: str) -> Url:
         port = parts.port
     except ValueError as error:
         raise ValueError(f"the base URL is no web address: {error}") from error
-    if parts.scheme not in _DEFAULT_PORTS:
+    if parts.scheme not in DEFAULT_PORTS:
         raise ValueError("the base URL does not begin with http:// or https://")
     if port == 0 or not parts.hostname:
         raise ValueError("the base URL is no web address: " + ("it has port 0" if port == 0 else "it names no host"))

@@ -49,10 +49,12 @@ def mend(copy: Path, empty: Path) -> None:
 
 
 class Wreck:
-    """A mended copy, open for reading; use `with`. What cannot be read is not there, and nothing raises."""
+    """A mended copy, or the file itself `read_only`, open for reading; use `with`. What cannot be read is not there,
+    and nothing raises.
+    """
 
-    def __init__(self, copy: Path) -> None:
-        self._db = sqlite3.connect(copy, isolation_level=None)
+    def __init__(self, copy: Path, *, read_only: bool = False) -> None:
+        self._db = spoolfile.connect_read_only(copy) if read_only else sqlite3.connect(copy, isolation_level=None)
         # Without it one table that is mentioned wrongly makes all of them unreadable.
         with contextlib.suppress(sqlite3.DatabaseError):
             self._db.execute("pragma writable_schema = on")

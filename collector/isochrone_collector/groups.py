@@ -2,9 +2,9 @@
 
 The laws:
 
-1. Nothing waits for company that may never come. What is submitted while a lane is free goes at once, unless more was
-   announced (`coming`) and there is less than a group worth its commit; what comes while all lanes are busy is the next
-   group. So groups grow as fast as commits are slow, or as what is announced is being made ready.
+1. Nothing waits for company that may never come. What is submitted while a lane is free goes at once, unless a crowd
+   was announced (`coming`) and there is less than a group worth its commit; what comes while all lanes are busy is the
+   next group. So groups grow as fast as commits are slow, or as what is announced is being made ready.
 2. A group that the database cannot take is tried one by one, so that one bad member cannot fail the others.
 3. Whoever stops waiting stops nobody: its work is done all the same.
 """
@@ -12,7 +12,7 @@ The laws:
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -20,6 +20,9 @@ from isochrone_collector.errors import DatabaseUnavailable, TooMany
 
 BUSY_DELAY_US = 5_000_000
 """How long whoever finds it full should wait, in microseconds."""
+
+# What was announced may come to nothing, again and again: whoever waits for it waits no longer than this.
+_PATIENCE_SECONDS = 0.1
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -35,7 +38,7 @@ class _Waiting(Generic[Work, Result]):
 class Groups(Generic[Work, Result]):
     """Hands waiting work to `commit`, at most `group_rows` rows at a time unless a single piece has more, in at most
     `lanes` calls at once. `commit` gives a result per piece, in their order. `worth_rows` are worth a commit although
-    more is coming; when `waiting_rows` wait or are coming, it is full.
+    a `crowd` is coming; when `waiting_rows` wait or are coming, it is full.
     """
 
     def __init__(
@@ -45,17 +48,21 @@ class Groups(Generic[Work, Result]):
         group_rows: int,
         waiting_rows: int,
         worth_rows: int = 0,
+        crowd: int = 1,
         lanes: int = 1,
     ) -> None:
         self._commit = commit
         self._group_rows = group_rows
         self._most_waiting = waiting_rows
         self._worth_rows = worth_rows
+        self._crowd = crowd
         self._lanes = lanes
         self._waiting: deque[_Waiting[Work, Result]] = deque()
         self._waiting_rows = 0
         self._coming_rows: list[int] = []
         self._came = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._running: set[asyncio.Task[None] | None] = set()
 
     @property
@@ -87,7 +94,14 @@ class Groups(Generic[Work, Result]):
         self._waiting_rows += rows
         if len(self._running) < self._lanes:
             self._running.add(asyncio.create_task(self._run()))
+            self._idle.clear()
         return await waiting.result
+
+    async def idle(self, *, at_most_us: int) -> None:
+        """Wait until nothing is being committed, for some microseconds at most."""
+        if not self._idle.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), at_most_us / 1_000_000)
 
     async def _run(self) -> None:
         try:
@@ -97,11 +111,15 @@ class Groups(Generic[Work, Result]):
         finally:
             # In the same step in which nothing waited: whoever comes next must not take this lane for busy.
             self._running.discard(asyncio.current_task())
+            if not self._running:
+                self._idle.set()
 
     async def _until_worth_it(self) -> None:
-        while self._coming_rows and self._waiting_rows < self._worth_rows:
-            self._came.clear()
-            await self._came.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while len(self._coming_rows) >= self._crowd and self._waiting_rows < self._worth_rows:
+                    self._came.clear()
+                    await self._came.wait()
 
     def _next_group(self) -> list[_Waiting[Work, Result]]:
         group = [self._waiting.popleft()]

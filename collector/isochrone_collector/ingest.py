@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from isochrone_collector.groups import BUSY_DELAY_US, Groups
 from isochrone_collector.plans import Plans
 from isochrone_collector.sheet import Sheet
 from isochrone_collector.store import batches, vantages
-from isochrone_collector.store.batches import MAX_ROWS_PER_COPY, SealedBatch
+from isochrone_collector.store.batches import MAX_ROWS, SealedBatch
 from isochrone_collector.store.pgcopy import pack
 from isochrone_collector.store.pool import Database
 from isochrone_collector.store.rows import LedgerRow, Origin
@@ -33,10 +32,13 @@ _log = structlog.get_logger()
 _MAX_WAITING_ROWS = 200_000
 # Enough for what a commit costs to be little beside what its rows cost.
 _WORTH_ROWS = 2_000
+# Fewer than these are no sign that more comes in than can be made ready, and a receipt should not wait for them.
+_CROWD = 4
 _ATTEMPTS = 3
-# Pushes of an agent that keeps up. They go past the backlogs of others: not in line with them for a commit, and not
-# worth a way to another thread.
+# Pushes of an agent that keeps up. They go past the backlogs of others: not in line with them for a commit, not worth a
+# way to another thread, and given way to.
 _SMALL_SAMPLES = 100
+_GIVING_WAY_US = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +60,16 @@ class Ingest:
         self._regions: dict[str, str] = {}
         self._large: Groups[_Push, LedgerRow | None] = Groups(
             self._commit,
-            group_rows=MAX_ROWS_PER_COPY,
+            group_rows=MAX_ROWS,
             waiting_rows=_MAX_WAITING_ROWS,
             worth_rows=_WORTH_ROWS,
+            crowd=_CROWD,
+            lanes=2,
         )
         self._small: Groups[_Push, LedgerRow | None] = Groups(
-            self._commit, group_rows=MAX_ROWS_PER_COPY, waiting_rows=_MAX_WAITING_ROWS
+            self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS
         )
+        self._turn = asyncio.Lock()
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="packing")
 
     async def push(self, parcel: Parcel) -> Receipt:
@@ -108,23 +113,33 @@ class Ingest:
     async def _batch(self, parcel: Parcel) -> Receipt:
         groups = self._small if parcel.samples <= _SMALL_SAMPLES else self._large
         with groups.coming(parcel.samples):
-            sheet = await self._work(parcel, parcel.sheet)
-            if not sheet.targets() <= self._plans.known_targets:
+            batch = await self._work(parcel, self._seal_known)
+            if batch is None:
                 # Another collector may have applied the plan that names them.
-                await self._plans.refresh()
-            batch = await self._work(parcel, partial(self._seal, parcel, sheet))
+                await self._plans.refresh_since_asked()
+                batch = await self._work(parcel, self._seal)
         earlier = await groups.submit(_Push(sign=_sign(parcel), batch=batch), rows=batch.stored)
         if earlier is not None:
             return self._repeated(parcel, earlier)
         return self._receipt(parcel, stored=batch.stored, rejections=_rejections(batch.rejections))
 
-    async def _work(self, parcel: Parcel, work: Callable[[], Made]) -> Made:
-        """What `work` makes of a parcel; of a large one in the other thread, so that small ones need not wait."""
+    async def _work(self, parcel: Parcel, work: Callable[[Parcel], Made]) -> Made:
+        """What `work` makes of a parcel; of a large one in the other thread, one at a time, and after giving way."""
         if parcel.samples <= _SMALL_SAMPLES:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+            return work(parcel)
+        async with self._turn:
+            await self._small.idle(at_most_us=_GIVING_WAY_US)
+            return await asyncio.get_running_loop().run_in_executor(self._aside, work, parcel)
 
-    def _seal(self, parcel: Parcel, sheet: Sheet) -> SealedBatch:
+    def _seal_known(self, parcel: Parcel) -> SealedBatch | None:
+        """The sealed batch, or `None` when it names targets that nobody here has heard of."""
+        sheet = parcel.sheet()
+        return self._sealed(parcel, sheet) if sheet.targets() <= self._plans.known_targets else None
+
+    def _seal(self, parcel: Parcel) -> SealedBatch:
+        return self._sealed(parcel, parcel.sheet())
+
+    def _sealed(self, parcel: Parcel, sheet: Sheet) -> SealedBatch:
         admitted = admit(parcel, sheet, known_targets=self._plans.known_targets, window=self.window)
         origin = Origin(
             vantage_id=parcel.vantage.id,

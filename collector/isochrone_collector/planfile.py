@@ -23,6 +23,7 @@ from isochrone_collector.planshapes import (
     WorkloadShape,
 )
 from isochrone_collector.yamltext import Path, Problem, YamlText
+from isochrone_wire.limits import MAX_PROMPTS_BYTES
 from isochrone_wire.model import Budget, Plan, Price, Target, Workload, target_id
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
@@ -133,8 +134,8 @@ class _Reader:
     def refuse_bulk(self, targets: Mapping[int, Target]) -> None:
         """The plan must fit into one message, in which every target carries its own prompt."""
         size = sum(len(target.workload.prompt.encode()) for target in targets.values())
-        if size > planshapes.MAX_PROMPTS_BYTES:
-            message = f"the prompts of all targets have {size} bytes together, at most {planshapes.MAX_PROMPTS_BYTES}"
+        if size > MAX_PROMPTS_BYTES:
+            message = f"the prompts of all targets have {size} bytes together, at most {MAX_PROMPTS_BYTES}"
             self.report(("targets",), message)
 
     def refuse_wide_spreads(self, targets: Mapping[int, Target]) -> None:

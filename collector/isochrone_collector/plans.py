@@ -1,5 +1,6 @@
 """The plan in force: applied by an operator, fetched by agents, remembered by every collector."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ from isochrone_collector.store.plans import Origin
 from isochrone_collector.store.pool import Connection, Database
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_wire.answers import Window
-from isochrone_wire.model import Plan
+from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
 
 _log = structlog.get_logger()
@@ -33,6 +34,8 @@ class Plans:
         self._clock = clock
         self.current: Plan | None = None
         self.known_targets: frozenset[int] = frozenset()
+        self._looked_at = 0
+        self._looking = asyncio.Lock()
 
     @property
     def version(self) -> int:
@@ -41,12 +44,26 @@ class Plans:
 
     async def refresh(self) -> None:
         """Look at what is in force now. Raises `DatabaseUnavailable`."""
+        self._looked_at = self._clock()
         async with self._database.connection() as connection:
             newest = await table.newest(connection)
             if newest is not None and newest.version != self.version:
                 self.known_targets = frozenset(row.id for row in await table.targets(connection))
                 self.current = _plan_of(newest.version, newest.document)
                 _log.info("plan.loaded", version=newest.version, targets=len(self.current.targets))
+
+    async def refresh_since_asked(self) -> None:
+        """Return when somebody has looked since this was called. Whoever asks together shares a look, and there is one
+        a second at most, so that pushes that name unknown targets cannot keep the database busy.
+        """
+        asked_at = self._clock()
+        async with self._looking:
+            if self._looked_at > asked_at:
+                return
+            pause_us = self._looked_at + SECOND_US - self._clock()
+            if 0 < pause_us <= SECOND_US:
+                await asyncio.sleep(pause_us / SECOND_US)
+            await self.refresh()
 
     def fetch(self, if_version: int | None) -> Plan | None:
         """The plan in force, or `None` when the asker already runs it or there is none."""

@@ -11,8 +11,25 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isochrone_collector import durations
 from isochrone_collector.names import unknown
+from isochrone_wire.limits import (
+    MAX_AMOUNT,
+    MAX_BUDGETS,
+    MAX_CONCURRENCY,
+    MAX_EFFORT_CHARS,
+    MAX_EVERY_US,
+    MAX_NAME_CHARS,
+    MAX_OUTPUT_TOKENS,
+    MAX_PROMPT_BYTES,
+    MAX_SPREAD_US,
+    MAX_TARGETS,
+    MAX_TEMPERATURE,
+    MAX_TIMEOUT_US,
+    MAX_URL_CHARS,
+    MAX_USD,
+    MIN_EVERY_US,
+    MIN_TIMEOUT_US,
+)
 from isochrone_wire.model import (
-    DAY_US,
     DEFAULT_PROMPT,
     SECOND_US,
     Budget,
@@ -24,13 +41,6 @@ from isochrone_wire.model import (
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"
-MIN_EVERY_US = 200_000
-MAX_EVERY_US = 7 * DAY_US
-MAX_BUDGETS = 1_000
-MAX_PROMPT_BYTES = 100_000
-MAX_TARGETS = 1_000
-# A plan travels in one message of at most 8 MiB, prompts and all; what is left over is ample for the other fields.
-MAX_PROMPTS_BYTES = 6_000_000
 
 _DEFAULTS = Timeouts()
 
@@ -84,13 +94,13 @@ def _overlap(text: object) -> Overlap:
     return Overlap(str(text))
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean)]
-Url = Annotated[str, Field(max_length=2_000), AfterValidator(_clean), AfterValidator(_url)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_clean)]
+Url = Annotated[str, Field(max_length=MAX_URL_CHARS), AfterValidator(_clean), AfterValidator(_url)]
 Every = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_EVERY_US, MAX_EVERY_US)]
-Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, 3600 * SECOND_US)]
-Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(1_000, 3600 * SECOND_US)]
-Dollars = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-Amount = Annotated[int, Field(ge=0, le=10**15)]
+Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, MAX_SPREAD_US)]
+Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_TIMEOUT_US, MAX_TIMEOUT_US)]
+Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
+Amount = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 DialectName = Annotated[str, AfterValidator(_dialect)]
 OverlapName = Annotated[Overlap, BeforeValidator(_overlap)]
 
@@ -124,11 +134,11 @@ class WorkloadShape(Shape):
     """The fixed request."""
 
     prompt: Annotated[str, Field(min_length=1), AfterValidator(_short_enough)] = DEFAULT_PROMPT
-    max_output_tokens: Annotated[int, Field(ge=1, le=100_000)] = 200
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    reasoning_effort: Annotated[Name, Field(max_length=40)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=MAX_OUTPUT_TOKENS)] = 200
+    temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)] | None = None
+    reasoning_effort: Annotated[Name, Field(max_length=MAX_EFFORT_CHARS)] | None = None
     timeouts: TimeoutsShape = TimeoutsShape()
-    concurrency: Annotated[int, Field(ge=1, le=1000)] = 1
+    concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] = 1
     connection: Annotated[ConnectionUse, BeforeValidator(_connection)] = ConnectionUse.COLD
 
     def value(self) -> Workload:

@@ -45,13 +45,24 @@ def key(field: int, wire_type: int) -> int:
 
 
 def read(data: bytes) -> Pairs:
-    """The pairs of a message. `data` must be what protobuf wrote: whole pairs of varints."""
+    """The pairs of a message. `data` must be what protobuf wrote: whole pairs of varints, of fields up to 2047."""
     octets = np.frombuffer(data, np.uint8)
-    seven = octets & _SEVEN_BITS
+    seven: NDArray[np.uint8] = octets & np.uint8(_SEVEN_BITS)
     (ends,) = np.nonzero(octets < _MORE)
     starts = np.concatenate((np.zeros(1, np.int64), ends + 1))[:-1]
+    key_starts, key_ends = starts[0::2], ends[0::2]
+    high = np.where(key_ends > key_starts, seven.take(key_ends), 0).astype(np.int64)
+    return Pairs(
+        keys=seven.take(key_starts) | high << 7,
+        values=_numbers(seven, starts[1::2], ends[1::2]),
+        starts=key_starts,
+    )
+
+
+def _numbers(seven: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Varints of any length by where they start and end, out of the seven bits of each byte."""
     numbers = seven.take(starts).astype(np.int64)
-    # Longer and longer varints, which are fewer and fewer: so many numbers, each byte so far of each, and its last one.
+    # Those that go on are fewer and fewer: which they are, the byte each has come to, and its last one.
     (longer,) = np.nonzero(ends > starts)
     at, last = starts.take(longer), ends.take(longer)
     shift = 7
@@ -61,4 +72,4 @@ def read(data: bytes) -> Pairs:
         (on,) = np.nonzero(last > at)
         longer, at, last = longer.take(on), at.take(on), last.take(on)
         shift += 7
-    return Pairs(keys=numbers[0::2], values=numbers[1::2], starts=starts[0::2])
+    return numbers

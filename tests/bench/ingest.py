@@ -225,6 +225,7 @@ def run(size: Size, stack: ExitStack) -> dict[str, float]:
     live = Agents([post(operator, "live", targets, FLOODING)])
     stack.callback(live.end)
     raw = stack.enter_context(RawCopy(postgres.conninfo, targets))
+    raw.age_log()
     copied, collected = in_turns(size, raw, agents)
     return {
         "raw_rows_per_second": copied,

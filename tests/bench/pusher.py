@@ -5,6 +5,7 @@ usage: pusher.py         the first line on stdin is a `Post`, every other one an
 
 import asyncio
 import json
+import random
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -105,10 +106,12 @@ class Pusher:
 
     async def _pace(self, order: Order, report: Report) -> None:
         assert order.per_second
+        # Agents do not push in step.
+        phase = random.Random(self._post.seed).random()
         async with asyncio.TaskGroup() as pushes:
             for nth in range(int(order.seconds * order.per_second)):
-                due = report.begun_at + nth / order.per_second
-                await asyncio.sleep(due - time.monotonic())
+                due = report.begun_at + (nth + phase) / order.per_second
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
                 pushes.create_task(self._one(order.samples, due, report))
 
     async def _one(self, samples: int, due: float, report: Report) -> None:

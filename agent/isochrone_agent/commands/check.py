@@ -15,6 +15,7 @@ from isochrone_agent.commands import options
 from isochrone_agent.credentials import load_keyring
 from isochrone_agent.errors import AgentError
 from isochrone_agent.follower import check_plan
+from isochrone_agent.planlimits import passed_limits
 from isochrone_agent.schedule import Due, next_rounds
 from isochrone_agent.selfcheck import (
     Finding,
@@ -72,13 +73,15 @@ async def _findings(settings: Settings) -> tuple[list[Finding], Plan | None]:
 def _check_credentials(settings: Settings, plan: Plan | None) -> Finding:
     try:
         keyring = load_keyring(settings.credentials)
+        told = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
         if plan:
             check_plan(plan, keyring)
         for target in plan.targets if plan else ():
             keyring.key_for(target)
+            told.update(keyring.told(target))
     except AgentError as error:
         return Finding(subject="credentials", verdict="fail", sentence=f"{error} ({error.hint})")
-    known = ", ".join(sorted(keyring.credentials)) or "none kept, none needed"
+    known = ", ".join(sorted(told)) or "none kept, none needed"
     return Finding(subject="credentials", verdict="ok", sentence=known)
 
 
@@ -92,7 +95,8 @@ def _plain(due: Due) -> dict[str, Any]:
 
 
 def _next_rounds(plan: Plan | None, settings: Settings) -> list[Due]:
-    targets = plan.targets if plan else ()
+    # Of a plan that would be refused there is no telling what its rounds are.
+    targets = plan.targets if plan and not passed_limits(plan) else ()
     return next_rounds(targets, now_at=now_at(), vantage=settings.vantage.name, count=_ROUNDS)
 
 

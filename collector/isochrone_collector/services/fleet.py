@@ -12,7 +12,7 @@ from isochrone_collector.services import sheets
 from isochrone_collector.services.answering import Context, answer
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
-from isochrone_wire.model import Sample, Vantage, Vitals
+from isochrone_wire.model import Receipt, Sample, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, sample_pb2
 
 
@@ -46,8 +46,12 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         """One batch; the reply means that it is committed."""
         received_at = now_at()
         await answer(context, self._gate.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage)))
-        receipt = await answer(context, self._ingest.push(parcel_of(request, received_at)))
+        receipt = await answer(context, self._pushed(request, received_at))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
+
+    async def _pushed(self, request: fleet_pb2.PushRequest, received_at: int) -> Receipt:
+        # What cannot be decoded is the asker's fault, and has to be raised where that is answered.
+        return await self._ingest.push(parcel_of(request, received_at))
 
 
 def parcel_of(request: fleet_pb2.PushRequest, received_at: int) -> Parcel:

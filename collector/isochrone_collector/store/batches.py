@@ -3,18 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.store import pgcopy
 from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pgcopy import Packed
 from isochrone_collector.store.pool import Connection, fetch
 from isochrone_collector.store.queries import query
 from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
 
-MAX_ROWS_PER_COPY = 10_000
+MAX_ROWS = 10_000
+"""How many rows may be stored at once: PostgreSQL and its relatives like a COPY best that is no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +26,8 @@ class SealedBatch:
 
     origin: Origin
     samples: int
-    rows: Sequence[bytes]
-    late_rows: Sequence[bytes]
+    rows: Packed
+    late_rows: Packed
     rejections: Sequence[tuple[int, str]]
 
     @property
@@ -37,7 +38,7 @@ class SealedBatch:
     @property
     def stored(self) -> int:
         """How many of its samples are stored with it."""
-        return len(self.rows) + len(self.late_rows)
+        return self.rows.rows + self.late_rows.rows
 
 
 async def store(connection: Connection, batches: Sequence[SealedBatch]) -> list[LedgerRow | None]:
@@ -48,8 +49,8 @@ async def store(connection: Connection, batches: Sequence[SealedBatch]) -> list[
     first = {batch.key: batch for batch in reversed(batches)}
     claimed = await _claim(connection, first)
     stored = [batch for key, batch in first.items() if key in claimed]
-    await copy(connection, "sample", pgcopy.ORDER, chain.from_iterable(batch.rows for batch in stored))
-    await copy(connection, "sample_late", pgcopy.LATE_ORDER, chain.from_iterable(batch.late_rows for batch in stored))
+    await copy(connection, "sample", pgcopy.ORDER, [batch.rows for batch in stored])
+    await copy(connection, "sample_late", pgcopy.LATE_ORDER, [batch.late_rows for batch in stored])
     ledger = {batch.key: _as_ledger(batch) for batch in stored}
     ledger |= await _earlier(connection, [key for key in first if key not in claimed])
     return [None if batch is first[batch.key] and batch.key in claimed else ledger[batch.key] for batch in batches]
@@ -65,7 +66,7 @@ async def _claim(connection: Connection, batches: Mapping[BatchKey, SealedBatch]
         **_arrays(batch.key for batch in ordered),
         samples=[batch.samples for batch in ordered],
         stored=[batch.stored for batch in ordered],
-        late=[len(batch.late_rows) for batch in ordered],
+        late=[batch.late_rows.rows for batch in ordered],
         rejections=[Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
         received_at=[Instant(batch.origin.received_at) for batch in ordered],
     )
@@ -92,13 +93,12 @@ def _as_ledger(batch: SealedBatch) -> LedgerRow:
     return LedgerRow(samples=batch.samples, stored=batch.stored, rejections=list(batch.rejections))
 
 
-async def copy(connection: Connection, table: str, columns: tuple[str, ...], rows: Iterable[bytes]) -> None:
-    """Copy packed rows into a table; `columns` says in which order they have them."""
-    listed = list(rows)
-    for start in range(0, len(listed), MAX_ROWS_PER_COPY):
-        block = b"".join([pgcopy.HEADER, *listed[start : start + MAX_ROWS_PER_COPY], pgcopy.TRAILER])
+async def copy(connection: Connection, table: str, columns: tuple[str, ...], blocks: Iterable[Packed]) -> None:
+    """Copy packed rows into a table, unless there are none; `columns` says in which order they have them."""
+    contents = [block.content for block in blocks if block.rows]
+    if contents:
         async with connection.cursor() as cursor, cursor.copy(_copy_statement(table, columns)) as stream:
-            await stream.write(block)
+            await stream.write(b"".join([pgcopy.HEADER, *contents, pgcopy.TRAILER]))
 
 
 @cache

@@ -9,7 +9,9 @@ the whole batch, then the words, then the texts.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -45,15 +47,23 @@ _MOST_BYTES = 4_000
 _LENGTHS = [_int32.pack(length) for length in range(_MOST_BYTES)]
 
 
-def pack(sheet: Sheet, chosen: Numbers, origin: Origin, reasons: Sequence[str] | None = None) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """So many rows as the bytes of a COPY, without its header and trailer."""
+
+    rows: int
+    content: bytes
+
+
+def pack(sheet: Sheet, chosen: Numbers, origin: Origin, reasons: Sequence[str] | None = None) -> Packed:
     """The `chosen` rows of a sheet, of samples that were admitted; late ones with the `reasons`, in the same order."""
     if not len(chosen):
-        return []
+        return Packed(0, b"")
     same = _same(origin, columns=len(ORDER if reasons is None else LATE_ORDER))
-    spoken = _spoken(sheet, chosen)
+    columns: list[Iterable[bytes]] = [repeat(same, len(chosen)), _words(sheet, chosen), *_spoken(sheet, chosen)]
     if reasons is not None:
-        spoken = [texts + _text(reason) for texts, reason in zip(spoken, reasons, strict=True)]
-    return [same + words + texts for words, texts in zip(_words(sheet, chosen), spoken, strict=True)]
+        columns.append(map(_text, reasons))
+    return Packed(len(chosen), b"".join(chain.from_iterable(zip(*columns, strict=True))))
 
 
 def _same(origin: Origin, *, columns: int) -> bytes:
@@ -92,17 +102,16 @@ def _lay(content: NDArray[np.signedinteger[Any]], known: Flags, words: NDArray[n
         kept[:, 1 + half :: 1 + size] = known
 
 
-def _spoken(sheet: Sheet, chosen: Numbers) -> list[bytes]:
-    """The texts, row by row."""
+def _spoken(sheet: Sheet, chosen: Numbers) -> list[list[bytes]]:
+    """The texts, column by column."""
     outcomes, sources = sheet.numbers[chosen][:, _WORD_COLUMNS].T.tolist()
     known_sources = sheet.present[chosen, COLUMN["token_source"]].tolist()
     rows = chosen.tolist()
-    columns = (
+    return [
         [_OUTCOMES[outcome] for outcome in outcomes],
         [_SOURCES[source] if known else _NULL for source, known in zip(sources, known_sources, strict=True)],
         *([_text(column[row]) for row in rows] for column in sheet.texts),
-    )
-    return list(map(b"".join, zip(*columns, strict=True)))
+    ]
 
 
 def _text(text: str | None) -> bytes:

@@ -60,7 +60,7 @@ def test_an_agent_that_is_well(start_collector: StartCollector, folder: Path) ->
     well = ("software", "data folder", "spool", "identity", "certificate", "collector", "plan", "keys", "names")
     assert {name: found[name]["verdict"] for name in well} == dict.fromkeys(well, "ok"), found
     assert done.returncode == 0
-    assert (found["keys"]["sentence"], found["names"]["sentence"]) == ("sim", "127.0.0.1")
+    assert (found["keys"]["sentence"], found["names"]["sentence"]) == ("sim (variable SIM_KEY)", "127.0.0.1")
     assert KEY not in done.stdout + done.stderr
     assert list(folder.iterdir()) == []
 

@@ -16,7 +16,7 @@ from isochrone_agent.prober import Prober
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.uplink import Collector
 from isochrone_wire import codec
-from isochrone_wire.model import Plan, Target, Vantage
+from isochrone_wire.model import Plan, Target, Timeouts, Vantage, Workload
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="https://api.example.com")
@@ -99,6 +99,47 @@ async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: Agent, bad: 
     agent.hand_out(replace(GOOD, version=3))
     assert await agent.follower.follow(3) == 3
     assert agent.follower.refused is None
+
+
+ABSURD = {
+    "every_us 0": replace(TARGET, every_us=0),
+    "every_us 1,": replace(TARGET, every_us=1),
+    "spread_us -5": replace(TARGET, spread_us=-5),
+    "concurrency 0": replace(TARGET, workload=Workload(concurrency=0)),
+    "concurrency 1000000000": replace(TARGET, workload=Workload(concurrency=10**9)),
+    "gap_us 0": replace(TARGET, workload=Workload(timeouts=Timeouts(gap_us=0))),
+    "total_us -1": replace(TARGET, workload=Workload(timeouts=Timeouts(total_us=-1))),
+    "bytes of the prompt 100001": replace(TARGET, workload=Workload(prompt="x" * 100_001)),
+}
+
+
+@pytest.mark.parametrize("named", ABSURD)
+async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: Agent, named: str) -> None:
+    """What no collector of ours would hand out is refused, naming target and limit, never kept, and refused again where
+    an older agent has kept it.
+    """
+    agent.hand_out(GOOD)
+    await agent.follower.follow(1)
+    absurd = Plan(version=2, baseline="us", targets=(ABSURD[named],))
+    agent.hand_out(absurd)
+    assert await agent.follower.follow(2) == 1
+    assert agent.follower.refused is not None
+    assert f"p/m has {named}" in agent.follower.refused[1]
+    assert await agent.keeper.last_plan() == GOOD
+    await agent.keeper.keep_plan(absurd)
+    await agent.follower._consider_kept()
+    assert agent.rounds.plan_version == 1
+
+
+async def test_a_plan_that_the_agent_fails_over_is_refused(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours that a plan brings out is a refusal with a sentence: the old one runs on, and is the one kept."""
+    agent.hand_out(GOOD)
+    await agent.follower.follow(1)
+    monkeypatch.setattr(Rounds, "take_up", lambda *_: 1 // 0)
+    agent.hand_out(replace(GOOD, version=2))
+    assert await agent.follower.follow(2) == 1
+    assert agent.follower.refused == (2, "the agent failed over the plan: ZeroDivisionError")
+    assert await agent.keeper.last_plan() == GOOD
 
 
 async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from fix_simulator import Simulator
-from isochrone_agent.budget import day_of
+from isochrone_agent.budget import day_of, most_of_round
 from isochrone_agent.clock import now_at
 from isochrone_agent.credentials import Credential, Keyring
+from isochrone_agent.errors import SpoolError
 from isochrone_agent.keeper import Keeper
 from isochrone_agent.prober import Prober
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.schedule import stagger_us
-from isochrone_wire.model import SECOND_US, Budget, Outcome, Overlap, Plan, Sample, Target, Timeouts, Workload
+from isochrone_wire.model import SECOND_US, Budget, Outcome, Overlap, Plan, Sample, Spend, Target, Timeouts, Workload
 from isochrone_wire.rounds import round_at, rounds_between
 
 EVERY_US = 200_000
@@ -41,9 +42,9 @@ class Notebook(Keeper):
         super().__init__(path)
         self.samples: list[Sample] = []
 
-    async def record(self, sample: Sample, provider: str | None = None) -> None:
+    async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
         """As `Keeper.record`."""
-        await super().record(sample, provider)
+        await super().record(sample, spends)
         self.samples.append(sample)
 
 
@@ -183,6 +184,102 @@ async def test_a_budget_ends_the_day(fault_simulator: Simulator, tmp_path: Path)
     async with Keeper(tmp_path / "spool.sqlite3") as keeper:
         [spent] = await keeper.spend(day_of(now_at()))
     assert (spent.provider, spent.requests) == ("sim", 2)
+
+
+async def spent_today(folder: Path) -> list[Spend]:
+    async with Keeper(folder / "spool.sqlite3") as keeper:
+        return list(await keeper.spend(day_of(now_at())))
+
+
+async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A request in flight is charged its most in the spool already, so that an agent that is killed forgets none; with
+    its sample that is corrected, and without a budget nothing is written before.
+    """
+    patient = replace(WORKLOAD, timeouts=Timeouts())
+    of = target(fault_simulator, "fault-slow-headers", every_us=400_000, workload=patient)
+    budgets = [Budget(provider="sim", requests_per_day=1)]
+    for bound in (budgets, []):
+        folder = tmp_path / str(len(bound))
+        async with machine(folder) as made:
+            made.rounds.take_up(plan_of(of, budgets=bound))
+            while not made.rounds._prober.under_way:
+                await asyncio.sleep(0.01)
+            reserved = [(s.requests, s.tokens) for s in await made.keeper.spend(day_of(now_at()))]
+            assert reserved == ([(1, most_of_round(of).tokens)] if bound else [])
+            await made.rounds.finish(5)
+            sent = [s for s in made.samples() if not s.outcome.skipped]
+        known = sum((s.prompt_tokens or 0) + (s.output_tokens or 0) for s in sent)
+        assert {s.outcome for s in sent} == {Outcome.OK}
+        assert [(s.requests, s.tokens) for s in await spent_today(folder)] == [(len(sent), known)]
+
+
+async def test_no_kill_passes_a_budget(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A round that dies without its sample leaves its reservation: the budget of the day ends after as many deaths."""
+    of = target(fault_simulator, "fault-silence")
+    plan = plan_of(of, budgets=[Budget(provider="sim", requests_per_day=2)])
+    sent = 0
+    for _ in range(4):
+        async with machine(tmp_path) as made:
+            made.rounds.take_up(plan)
+            while not (made.rounds._prober.under_way or made.keeper.samples):
+                await asyncio.sleep(0.01)
+            sent += len(made.rounds._prober.under_way)
+            for task in made.rounds._tasks:
+                task.cancel()
+            made.keeper.record = lost  # type: ignore[method-assign]  # as if the machine were gone
+    assert sent == 2
+    assert [s.requests for s in await spent_today(tmp_path)] == [2]
+
+
+async def lost(sample: Sample, spends: Sequence[Spend] = ()) -> None:
+    raise SpoolError("gone")
+
+
+@pytest.mark.parametrize("broken", ["spend", "reserve"])
+async def test_an_account_that_cannot_be_kept_closes_the_budget(
+    fault_simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Where what was spent cannot be read, or what may be spent not written, a round with a budget is skipped and says
+    why, and one without is probed; when the spool is well again so are the rounds.
+    """
+    honest, well = getattr(Keeper, broken), asyncio.Event()
+
+    async def failing(self: Keeper, argument: Any) -> Any:
+        if not well.is_set():
+            raise SpoolError("the disk is gone")
+        return await honest(self, argument)
+
+    monkeypatch.setattr(Keeper, broken, failing)
+    free = target(fault_simulator, "fault-crlf", number=8, provider="free", overlap=Overlap.ALLOW)
+    plan = plan_of(
+        target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW),
+        free,
+        budgets=[Budget(provider="sim", requests_per_day=1000)],
+    )
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan)
+        await asyncio.sleep(0.9)
+        before = made.samples()
+        well.set()
+        await asyncio.sleep(0.9)
+        await made.rounds.finish(5)
+        after = made.samples()
+    assert set(outcomes([s for s in before if s.target_id == 7])) == {Outcome.SKIPPED_BUDGET}
+    assert all("the disk is gone" in (s.error or "") for s in before if s.target_id == 7)
+    assert outcomes([s for s in before if s.target_id == 8])[Outcome.OK]
+    assert outcomes([s for s in after if s.target_id == 7])[Outcome.OK]
+
+
+async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Where the schedule cannot be made the plan before it runs on, and no missed round is counted twice."""
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan_of(target(fault_simulator, "fault-crlf", every_us=3600 * SECOND_US)))
+        made.rounds._schedule.missed = 3
+        with pytest.raises(ZeroDivisionError):
+            made.rounds.take_up(replace(plan_of(target(fault_simulator, "fault-crlf", every_us=0)), version=2))
+        assert made.rounds.plan_version == 1
+        assert [of.every_us for of in made.rounds._schedule.targets] == [3600 * SECOND_US]
+        assert made.rounds.missed == 3
 
 
 async def test_what_is_cut_off_says_so(fault_simulator: Simulator, tmp_path: Path) -> None:

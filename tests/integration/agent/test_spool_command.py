@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isochrone_agent.cli import cli
-from isochrone_agent.spool import Spool
+from isochrone_agent.spool import Drain, Spool
 from isochrone_wire.model import Outcome, Sample
 
 
@@ -91,6 +91,39 @@ def small_disk(tmp_path: Path) -> Path:
     if mounted.returncode != 0:
         pytest.skip("mounting a disk takes root")
     return folder
+
+
+def test_a_damaged_spool_without_room_for_another_stops_nothing(small_disk: Path) -> None:
+    """With the disk too full for a copy the damaged file is kept aside, its samples are counted, and recording and
+    delivering go on at once and after a restart.
+    """
+    try:
+        opened = Spool(small_disk / "spool.sqlite3", drain=Drain.OLDEST)
+        recorded = 0
+        while (small_disk / "spool.sqlite3").stat().st_size < 7_000_000:
+            text = os.urandom(2000).hex()
+            opened.record(Sample(target_id=1, round_at=recorded, outcome=Outcome.OK, dispatched_at=1, error=text))
+            recorded += 1
+        opened._db.execute("update sealed set checksum = checksum + 1 where id = (select min(id) from sealed)")
+        with (small_disk / "ballast").open("wb", buffering=0) as file:
+            while os.statvfs(small_disk).f_bavail * 4096 > 1_000_000:
+                file.write(bytes(4096))
+        assert opened.lease() is None
+        for number in range(20):
+            opened.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=1))
+        batch = opened.lease()
+        assert batch is not None
+        opened.acknowledge(batch)
+        opened.close()
+        opened = Spool(small_disk / "spool.sqlite3")
+        account = opened.account()
+        opened.close()
+        assert (account.finished, account.stored, account.holds) == (recorded + 20, 20, True)
+        assert account.dropped == {"spool_damaged": recorded}
+        assert len(list(small_disk.glob("*damaged-*"))) >= 1
+        assert spool(small_disk, "verify").exit_code == 0
+    finally:
+        subprocess.run(["umount", "-l", small_disk], check=True)
 
 
 def test_a_disk_that_fills_up_costs_what_it_must(small_disk: Path) -> None:

@@ -16,7 +16,7 @@ from isochrone_agent.uplink import Collector, Uplink
 from isochrone_agent.vitals import Conditions
 from isochrone_wire.codec import decode
 from isochrone_wire.conservation import account_of
-from isochrone_wire.model import Outcome, Quality, Sample, Vantage, Vitals
+from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 from material.misbehaving import Answer, Context, Misbehaving, behave, serving
 
@@ -279,7 +279,8 @@ async def test_vitals_tell_everything(tmp_path: Path) -> None:
     async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (keeper, _):
         await until_empty(keeper)
         now_at = time.time_ns() // 1000
-        await keeper.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), "deep")
+        spent = Spend(provider="deep", day_at=now_at - now_at % DAY_US, requests=1)
+        await keeper.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), [spent])
         await until_empty(keeper)
     vitals = decode(Vitals, collector.pushes[-1].vitals)
     assert (vitals.plan_version, vitals.rounds_missed) == (7, 4)

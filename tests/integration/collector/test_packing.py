@@ -85,7 +85,7 @@ async def test_packed_rows_are_the_same_rows(connection: Connection, samples: li
     request = fleet_pb2.PushRequest(samples=[codec.encode(sample) for sample in samples])
     sheet = sheets.read(request)
     chosen = np.arange(len(samples))[::-1].copy()
-    await batches.copy(connection, "sample", pgcopy.ORDER, pgcopy.pack(sheet, chosen, ORIGIN))
+    await batches.copy(connection, "sample", pgcopy.ORDER, [pgcopy.pack(sheet, chosen, ORIGIN)])
     packed = await kept(connection, "sample", list(COLUMNS))
     assert packed == await copied_one_by_one(connection, samples)
 
@@ -95,7 +95,7 @@ async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
     sample = Sample(target_id=1, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT, ttft_us=7, error="é")
     sheet = sheets.read(fleet_pb2.PushRequest(samples=[codec.encode(sample)] * 3))
     rows = pgcopy.pack(sheet, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
-    await batches.copy(connection, "sample_late", pgcopy.LATE_ORDER, rows)
+    await batches.copy(connection, "sample_late", pgcopy.LATE_ORDER, [rows])
     found = await kept(connection, "sample_late", ["idx", "ttft_us", "dns_us", "error", "region", "reason"])
     assert found == [(0, 7, None, "é", ORIGIN.region, "too_old"), (2, 7, None, "é", ORIGIN.region, "in_the_future")]
 

@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.budget import Cost, Ledger, budget_of, day_of, most_of_round, spend_of, verdict
-from isochrone_wire.model import DAY_US, Budget, Outcome, Price, Sample, Spend, Target, Workload
+from isochrone_agent.budget import Cost, Ledger, budget_of, day_of, most_of_round, settle, spend_of, verdict
+from isochrone_wire.model import (
+    DAY_US,
+    Budget,
+    Outcome,
+    Price,
+    Quality,
+    Sample,
+    Spend,
+    Target,
+    TokenSource,
+    Workload,
+)
 
 # 8 prompt tokens and 192 of the answer: 200 tokens, and 0.001 USD at most.
 WORKLOAD = Workload(prompt="x" * 32, max_output_tokens=192)
@@ -17,6 +28,10 @@ NOON = 20_000 * DAY_US + DAY_US // 2
 OK = Sample(
     target_id=7, round_at=NOON, dispatched_at=NOON, outcome=Outcome.OK, prompt_tokens=8, output_tokens=50, cost_usd=0.1
 )
+
+UNCOUNTED = replace(OK, cost_usd=None, prompt_tokens=None, output_tokens=None)
+MOST = {"usd": 0.001, "tokens": 200, "requests": 1}
+CONNECT_US = WORKLOAD.timeouts.connect_us
 
 
 def ledger(*budgets: Budget, spent: Spend | None = None) -> Ledger:
@@ -95,7 +110,7 @@ def test_what_is_in_flight_counts() -> None:
     assert "400 used" in (book.refusal(TARGET, NOON) or "")
     book.end(TARGET, [OK])
     assert book.refusal(TARGET, NOON) is None
-    book.end(TARGET, [])
+    book.end(TARGET, [replace(OK, outcome=Outcome.SKIPPED_NOT_READY)])
     assert book.refusal(TARGET, NOON) is None
 
 
@@ -128,17 +143,62 @@ def test_days_long_past_are_forgotten() -> None:
     ("sample", "spend"),
     [
         (OK, {"usd": 0.1, "tokens": 58, "requests": 1}),
-        (replace(OK, outcome=Outcome.STALLED, cost_usd=None, prompt_tokens=None), {"tokens": 50, "requests": 1}),
+        (replace(OK, cost_usd=None, prompt_tokens=None), {"usd": 58 * 5e-6, "tokens": 58, "requests": 1}),
         (
-            replace(OK, outcome=Outcome.HTTP_ERROR, cost_usd=None, prompt_tokens=None, output_tokens=None),
-            {"requests": 1},
+            replace(OK, cost_usd=None, prompt_tokens=None, token_source=TokenSource.ESTIMATED),
+            {"usd": 0.001, "tokens": 200, "requests": 1},
         ),
+        (
+            replace(OK, output_tokens=300, token_source=TokenSource.ESTIMATED),
+            {"usd": 0.1, "tokens": 308, "requests": 1},
+        ),
+        (replace(UNCOUNTED, outcome=Outcome.TIMED_OUT), {"usd": 0.001, "tokens": 200, "requests": 1}),
+        (replace(UNCOUNTED, outcome=Outcome.HTTP_ERROR, http_status=502), MOST),
+        (
+            replace(UNCOUNTED, outcome=Outcome.TIMED_OUT, timeout_us=CONNECT_US, quality=Quality.REUSED),
+            MOST,
+        ),
+        (replace(UNCOUNTED, outcome=Outcome.TIMED_OUT, timeout_us=CONNECT_US), {"requests": 1}),
+        (replace(UNCOUNTED, outcome=Outcome.CONNECT_FAILED), {"requests": 1}),
+        (replace(UNCOUNTED, outcome=Outcome.THROTTLED, http_status=429), {"requests": 1}),
         *((replace(OK, outcome=skip), {}) for skip in Outcome if skip.skipped),
     ],
 )
 def test_what_a_sample_has_cost(sample: Sample, spend: dict[str, float]) -> None:
-    """A request counts whatever became of it; a round in which nothing was sent costs nothing."""
-    assert spend_of(sample, "p") == Spend(provider="p", day_at=day_of(NOON), **spend)  # type: ignore[arg-type]  # as above
+    """A request counts whatever became of it, with its most where nobody knows the tokens; a round in which nothing
+    was sent costs nothing.
+    """
+    found = spend_of(sample, TARGET)
+    assert replace(found, usd=0.0) == Spend(provider="p", day_at=day_of(NOON), **(spend | {"usd": 0.0}))  # type: ignore[arg-type]  # as above
+    assert found.usd == pytest.approx(spend.get("usd", 0.0))
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_a_reservation_is_taken_back_by_the_samples(streams: int) -> None:
+    """Whatever was reserved for a round is gone when all its samples are recorded, one or a burst's, and what they are
+    charged stands, each in the day it was dispatched.
+    """
+    burst = replace(TARGET, workload=replace(WORKLOAD, concurrency=streams))
+    reserved = ledger(Budget(provider="p", requests_per_day=9)).reservation(burst, NOON - DAY_US)
+    assert reserved is not None
+    assert reserved.requests == streams
+    for samples in ([OK] * streams, [replace(OK, outcome=Outcome.SKIPPED_NOT_READY)]):
+        settled = settle(samples, target=burst, reserved=reserved)
+        assert [charge for charge, _ in settled] == [spend_of(sample, burst) for sample in samples]
+        assert {taken.day_at for _, taken in settled} == {reserved.day_at}
+        assert -sum(taken.tokens for _, taken in settled) == reserved.tokens
+        assert -sum(taken.requests for _, taken in settled) == reserved.requests
+        assert -sum(taken.usd for _, taken in settled) == pytest.approx(reserved.usd)
+    assert ledger().reservation(burst, NOON) is None
+
+
+def test_what_is_known_already_is_not_counted_twice() -> None:
+    """An account read late has what was spent meanwhile; only what it has beside that is new."""
+    book = ledger(Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=1))
+    book.recall([Spend(provider="p", day_at=day_of(NOON), requests=2)])
+    assert book.refusal(TARGET, NOON) is None
+    book.note([Spend(provider="p", day_at=day_of(NOON), requests=1)])
+    assert book.refusal(TARGET, NOON)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 200)), max_size=60), st.integers(0, 3000))
@@ -152,7 +212,7 @@ def test_no_order_of_events_passes_a_limit(events: list[tuple[bool, int]], limit
             book.begin(TARGET)
             open_rounds += 1
         elif not begins and open_rounds:
-            book.end(TARGET, [replace(OK, prompt_tokens=None, output_tokens=tokens)])
+            book.end(TARGET, [replace(OK, prompt_tokens=0, output_tokens=tokens)])
             open_rounds -= 1
             spent += tokens
     assert spent + 200 * open_rounds <= max(limit, 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isochrone_agent import inspection
 from isochrone_agent.spool import Drain, Spool
 from isochrone_agent.spoolfile import SealedBatch
-from isochrone_wire.model import Outcome, Sample
+from isochrone_wire.model import Outcome, Sample, Spend
 
 
 class _Life:
@@ -35,7 +35,8 @@ class _Life:
             self.recorded += 1
             text = self.chance.randbytes(100).hex()
             self.spool.record(
-                Sample(target_id=1, round_at=self.recorded, outcome=Outcome.OK, dispatched_at=1, error=text), "p"
+                Sample(target_id=1, round_at=self.recorded, outcome=Outcome.OK, dispatched_at=1, error=text),
+                [Spend(provider="p", day_at=0, requests=1)],
             )
 
     def lease(self) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_agent.credentials import load_keyring
+from isochrone_agent.credentials import Credential, load_keyring
 from isochrone_agent.errors import CredentialError
 from isochrone_wire.model import Target
 
@@ -34,9 +34,69 @@ def test_a_key_is_found_for_its_host(keyring_file: Path, monkeypatch: pytest.Mon
 def test_a_plan_cannot_send_a_key_elsewhere(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target on another host does not get the key, whatever the plan says."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
-    with pytest.raises(CredentialError, match=r"to evil\.example") as caught:
+    with pytest.raises(CredentialError, match=r"to https://evil\.example:443, allowed is https://api\.deep") as caught:
         load_keyring(keyring_file).key_for(target("https://evil.example/v1"))
     assert "hosts under [deepseek]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("entry", "allowed", "forbidden"),
+    [
+        (
+            "api.openai.com",
+            ["https://api.openai.com/v1", "https://API.openai.com:443/v2"],
+            [
+                "http://api.openai.com/v1",
+                "https://api.openai.com:4433/v1",
+                "http://api.openai.com:443/v1",
+                "https://api.openai.com.evil.example/v1",
+                "no address",
+            ],
+        ),
+        ("host:8443", ["https://host:8443/v1"], ["https://host/v1", "http://host:8443/v1"]),
+        ("http://host", ["http://host/v1", "http://host:80/"], ["https://host/v1", "http://host:81/v1"]),
+        ("http://host:8000", ["http://host:8000/v1"], ["http://host/v1", "https://host:8000/v1"]),
+        ("127.0.0.1", ["http://127.0.0.1:8000/v1", "https://127.0.0.1/v1"], ["http://127.0.0.2:8000/v1"]),
+        ("127.0.0.1:8000", ["http://127.0.0.1:8000/v1"], ["http://127.0.0.1:8001/v1"]),
+        ("::1", ["http://[::1]:8000/v1"], ["http://127.0.0.1:8000/v1"]),
+        ("[::1]:8000", ["http://[::1]:8000/v1"], ["http://[::1]:8001/v1"]),
+        ("10.0.0.1", ["https://10.0.0.1/v1"], ["http://10.0.0.1/v1"]),
+    ],
+)
+def test_a_key_stays_within_its_origin(entry: str, allowed: list[str], forbidden: list[str]) -> None:
+    """Scheme, host and port are those of the agent's own file: no key leaves in plain text or to another port, but on
+    this machine or where the file says so.
+    """
+    credential = Credential(name="k", hosts=(entry,), env="K")
+    assert [url for url in allowed + forbidden if credential.refusal(target(url)) is None] == allowed
+
+
+OPENAI = target("https://api.openai.com/v1", "openai")
+
+
+def test_a_provider_of_the_catalogue_needs_only_its_variable(
+    keyring_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a known provider stands for its variable, and for its own origin whatever the plan says; where the
+    variable is not set the hint names it, and the agent's own file goes first.
+    """
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-env")
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-file")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-env")
+    keyring = load_keyring(keyring_file)
+    assert keyring.key_for(OPENAI) == "sk-env"
+    assert keyring.told(OPENAI) == ["openai (variable OPENAI_API_KEY)"]
+    for elsewhere in ("https://evil.example/v1", "http://api.openai.com/v1", "https://api.openai.com:8443/v1"):
+        with pytest.raises(CredentialError, match=r"allowed is https://api\.openai\.com:443"):
+            keyring.key_for(target(elsewhere, "openai"))
+    with pytest.raises(CredentialError, match="unknown here"):
+        keyring.key_for(target("https://evil.openai.azure.com/v1", "azure"))
+    assert keyring.key_for(target()) == "sk-file"
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(CredentialError, match="unknown here") as caught:
+        keyring.key_for(OPENAI)
+    assert caught.value.hint.endswith("or set OPENAI_API_KEY")
 
 
 def test_a_missing_variable_is_named(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

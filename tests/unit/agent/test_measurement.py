@@ -233,4 +233,7 @@ def test_cold_is_connection_plus_first_token() -> None:
     price = Price(usd_per_m_input=1, usd_per_m_output=2)
     sample = measurement.sample(target_id=1, round_at=0, dispatched_at=7, connection=connection, price=price)
     assert (sample.connect_us, sample.ttft_cold_us, sample.late_us) == (6_000, 106_000, 7)
-    assert sample.cost_usd == pytest.approx(2e-6)
+    # A prompt that nobody counted is not one of no tokens.
+    assert sample.cost_usd is None
+    measurement = measured((0, Sent()), (0, Opened(status=200)), (100, Answer(4)), (100, Usage(prompt_tokens=3)))
+    assert measurement.sample(target_id=1, round_at=0, dispatched_at=7, price=price).cost_usd == pytest.approx(5e-6)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,12 @@ def rounds(batch: SealedBatch | None) -> list[int]:
 
 
 def test_what_is_recorded_survives_a_reopening(tmp_path: Path) -> None:
-    """Another process that opens the file finds the samples, their order, the epoch, the account and the plan."""
+    """Another process that opens the file finds the samples, their order, the account and the plan."""
     first = spool_of(tmp_path / "deep", range(3))
     first.keep_plan(Plan(version=4, baseline="a"))
     first.close()
     second = Spool(tmp_path / "deep" / "spool.sqlite3")
-    assert (second.epoch, rounds(second.lease())) == (first.epoch, [0, 1, 2])
+    assert rounds(second.lease()) == [0, 1, 2]
     assert second.last_plan() == Plan(version=4, baseline="a")
     assert second.account() == Account(finished=3, stored=0, spooled=3)
 
@@ -73,6 +74,42 @@ def test_numbers_are_not_reused_after_the_spool_was_empty(tmp_path: Path) -> Non
         seen.append(batch.seq)
     assert seen == [1, 2, 3]
     assert spool.account() == Account(finished=3, stored=3, spooled=0)
+
+
+def test_a_file_put_back_repeats_no_number(tmp_path: Path) -> None:
+    """A spool restored from a copy gives numbers of another epoch than the one it was restored over."""
+    path = tmp_path / "spool.sqlite3"
+    spool_of(tmp_path, range(1)).close()
+    before = path.read_bytes()
+    numbers = set[tuple[int, int]]()
+    for number in range(3):
+        path.write_bytes(before)
+        spool = spool_of(tmp_path, range(number, number + 1))
+        batch = leased(spool)
+        numbers.add((batch.epoch, batch.seq))
+        spool.close()
+    assert len(numbers) == 3
+
+
+def test_sealed_batches_keep_their_number_over_a_restart(tmp_path: Path) -> None:
+    """What was sealed before keeps epoch and number, because it may be stored already; stored, it counts as stored
+    under an earlier epoch, and new samples under this one.
+    """
+    first = spool_of(tmp_path, range(1))
+    sealed = leased(first)
+    first.record(sample(1))
+    first.acknowledge(leased(first))
+    first.close()
+    second = Spool(tmp_path / "spool.sqlite3")
+    assert second.epoch != first.epoch
+    assert leased(second) == sealed
+    assert (second.depth().stored, second.depth().earlier) == (1, 1)
+    second.acknowledge(sealed)
+    second.record(sample(2))
+    new = leased(second)
+    second.acknowledge(new)
+    assert (new.epoch, new.seq) == (second.epoch, 1)
+    assert (second.depth().stored, second.depth().earlier) == (3, 2)
 
 
 def test_what_is_leased_is_not_leased_again(tmp_path: Path) -> None:
@@ -178,6 +215,31 @@ def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
     assert spool.account() == Account(finished=2, stored=1, spooled=0, dropped={"spool_full": 1})
 
 
+def test_the_quarantine_makes_room_first(tmp_path: Path) -> None:
+    """What the collector refused goes before what it has not seen when the limit is reached, counted by itself."""
+    spool = Spool(tmp_path / "spool.sqlite3", limit_bytes=200_000)
+    for number in range(40):
+        spool.record(sample(number, error=os.urandom(900).hex()))
+    while (batch := spool.lease()) is not None:
+        spool.split(batch, "INVALID_ARGUMENT")
+    assert spool.depth().quarantined > 0
+    for number in range(40, 100):
+        spool.record(sample(number, error=os.urandom(900).hex()))
+    dropped = spool.account().dropped
+    assert (dropped["quarantine_full"], dropped["quarantine_full"] + spool.depth().quarantined) == (40, 40)
+    assert spool._used_pages() * spoolfile.PAGE_BYTES <= 200_000
+    assert spool.account().holds
+
+
+def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
+    """What is remembered of batches that were tried does not grow with every one that is dropped."""
+    spool = spool_of(tmp_path, range(1))
+    spool.release(leased(spool))
+    with spoolfile.Transaction(spool._db):
+        assert spool._drop_oldest("spool_full")
+    assert spool._tried == set()
+
+
 def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
     """A batch whose reply was lost is kept before one that was never sent: dropped, it might be counted twice."""
     spool = spool_of(tmp_path, range(1))
@@ -235,23 +297,21 @@ def test_what_was_spent_is_kept_with_the_sample(tmp_path: Path) -> None:
     """Money, tokens and requests add up per provider and day, over a restart; a skipped round is no request."""
     spool = Spool(tmp_path / "spool.sqlite3")
     noon = 20_000 * DAY_US + DAY_US // 2
-    paid = Sample(
-        target_id=1,
-        round_at=noon,
-        outcome=Outcome.OK,
-        dispatched_at=noon,
-        prompt_tokens=5,
-        output_tokens=7,
-        cost_usd=0.5,
-    )
-    skipped = Sample(target_id=1, round_at=noon, outcome=Outcome.SKIPPED_BUDGET, dispatched_at=noon)
-    for one in (paid, paid, skipped):
-        spool.record(one, "deep")
-    spool.record(paid, "other")
-    spool.close()
+    one = Sample(target_id=1, round_at=noon, outcome=Outcome.OK, dispatched_at=noon)
     day_at = 20_000 * DAY_US
+    paid = Spend(provider="deep", day_at=day_at, usd=0.5, tokens=12, requests=1)
+    most = Spend(provider="deep", day_at=day_at, usd=2.0, tokens=90, requests=1)
+    taken_back = replace(most, usd=-2.0, tokens=-90, requests=-1)
+    spool.reserve(most)
+    assert spool.spend(day_at) == (most,)
+    for spends in ([paid, taken_back], [paid], []):
+        spool.record(one, spends)
+    # Of a reservation that salvage has lost nothing is left to take back.
+    spool.record(one, [replace(paid, provider="other"), replace(taken_back, provider="gone")])
+    spool.close()
     assert Spool(tmp_path / "spool.sqlite3").spend(day_at) == (
         Spend(provider="deep", day_at=day_at, usd=1.0, tokens=24, requests=2),
+        Spend(provider="gone", day_at=day_at),
         Spend(provider="other", day_at=day_at, usd=0.5, tokens=12, requests=1),
     )
 

@@ -140,3 +140,38 @@ async def test_announced_work_that_fails_holds_nobody_up() -> None:
     failing.cancel()
     assert await first == "A"
     assert groups.rows == 0
+
+
+async def test_others_may_wait_until_it_is_idle() -> None:
+    """Idle is when nothing is being committed; whoever waits for that waits no longer than they said."""
+    committing = Committing()
+    groups = Groups(committing, group_rows=100, waiting_rows=1000)
+    await groups.idle(at_most_us=10_000_000)
+    [task] = await submitted(groups, "a")
+    await groups.idle(at_most_us=1_000)
+    assert not task.done()
+    waiting = asyncio.create_task(groups.idle(at_most_us=10_000_000))
+    committing.let.set()
+    await waiting
+    assert await task == "A"
+
+
+async def test_nobody_waits_for_company_that_never_comes() -> None:
+    """What is announced over and over and never submitted holds up nobody for longer than the patience."""
+    committing = Committing()
+    committing.let.set()
+    groups = Groups(committing, group_rows=100, waiting_rows=1000, worth_rows=50)
+    [task] = await submitted(groups, "good")
+
+    async def announce_for_ever() -> None:
+        while True:
+            with groups.coming(1):
+                await asyncio.sleep(0.01)
+
+    announcing = [asyncio.create_task(announce_for_ever()) for _ in range(3)]
+    try:
+        with groups.coming(1):
+            assert await asyncio.wait_for(task, 5) == "GOOD"
+    finally:
+        for each in announcing:
+            each.cancel()

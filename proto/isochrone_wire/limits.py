@@ -1,0 +1,22 @@
+"""What a plan may ask at most: the collector checks it when a plan is applied, and each agent when it is handed one."""
+
+_SECOND_US = 1_000_000
+
+MIN_EVERY_US = 200_000
+MAX_EVERY_US = 7 * 86_400 * _SECOND_US
+MAX_SPREAD_US = 3600 * _SECOND_US
+MIN_TIMEOUT_US = 1_000
+MAX_TIMEOUT_US = 3600 * _SECOND_US
+MAX_OUTPUT_TOKENS = 100_000
+MAX_TEMPERATURE = 2
+MAX_CONCURRENCY = 1_000
+MAX_PROMPT_BYTES = 100_000
+# A plan travels in one message of at most 8 MiB, prompts and all; what is left over is ample for the other fields.
+MAX_PROMPTS_BYTES = 6_000_000
+MAX_TARGETS = 1_000
+MAX_BUDGETS = 1_000
+MAX_NAME_CHARS = 200
+MAX_URL_CHARS = 2_000
+MAX_EFFORT_CHARS = 40
+MAX_USD = 1e6
+MAX_AMOUNT = 10**15
