@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-fleet bench-schedule chaos clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-fleet bench-schedule chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,6 +42,9 @@ bench-accuracy: $(STAMP) ## how wrong is the agent, beside the usual script (ARG
 
 bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe a second (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.footprint $(ARGS)
+
+bench-ingest: $(STAMP) ## samples a second beside raw COPY of the same rows, and how long a push waits (ARGS="--quick")
+	@PYTHONPATH=tests $(BIN)/python -m bench.ingest $(ARGS)
 
 bench-fleet: $(STAMP) ## a thousand agents on one collector, then all of them again at once (ARGS="--agents 200")
 	@PYTHONPATH=tests $(BIN)/python -m bench.fleet $(ARGS)

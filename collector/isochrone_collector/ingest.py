@@ -64,7 +64,6 @@ class Ingest:
             waiting_rows=_MAX_WAITING_ROWS,
             worth_rows=_WORTH_ROWS,
             crowd=_CROWD,
-            lanes=2,
         )
         self._small: Groups[_Push, LedgerRow | None] = Groups(
             self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS
