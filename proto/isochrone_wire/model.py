@@ -320,8 +320,8 @@ class Vitals:
 class Batch:
     """What is pushed: one sealed run of samples, or with `seq` 0 and no samples a heartbeat.
 
-    `epoch` is random for each start of an agent, so that no two lives of a vantage share a sequence. `sent_at` is the agent's wall
-    clock, the first of the four timestamps of a clock exchange.
+    `epoch` is random for each start of an agent, so that no two lives of a vantage share a sequence. `sent_at` is the
+    agent's wall clock, the first of the four timestamps of a clock exchange.
     """
 
     vantage: Vantage
