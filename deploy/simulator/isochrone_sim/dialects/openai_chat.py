@@ -73,15 +73,20 @@ class OpenAIChat:
 
     def headers(self, facts: Facts) -> dict[str, str]:
         """See `Dialect.headers`."""
-        return {
-            "x-request-id": facts.request_id,
-            "openai-processing-ms": str(facts.processing_us // 1000),
-            **(allowance_headers(facts.allowance) if facts.allowance else {}),
-        }
+        return openai_headers(facts)
 
     def refusal(self, refusal: Refusal) -> bytes:
         """See `Dialect.refusal`."""
         return openai_error(refusal)
+
+
+def openai_headers(facts: Facts) -> dict[str, str]:
+    """The headers of OpenAI's own, in whichever of its dialects."""
+    return {
+        "x-request-id": facts.request_id,
+        "openai-processing-ms": str(facts.processing_us // 1000),
+        **(_allowance_headers(facts.allowance) if facts.allowance else {}),
+    }
 
 
 def catalogue(models: list[Model]) -> bytes:
@@ -102,7 +107,7 @@ def openai_error(refusal: Refusal) -> bytes:
     return plain({"error": error})
 
 
-def allowance_headers(allowance: Allowance) -> dict[str, str]:
+def _allowance_headers(allowance: Allowance) -> dict[str, str]:
     """What is left, as all of OpenAI's APIs say it."""
     levels = {"requests": allowance.requests, "tokens": allowance.tokens}
     headers = {}

@@ -28,7 +28,7 @@ from isochrone_sim.dialects.fields import (
     texts_of,
     token_limit,
 )
-from isochrone_sim.dialects.openai_chat import allowance_headers, openai_error
+from isochrone_sim.dialects.openai_chat import openai_error, openai_headers
 from isochrone_sim.refusal import Refusal
 from isochrone_sim.requests import Request
 from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
@@ -85,11 +85,7 @@ class OpenAIResponses:
 
     def headers(self, facts: Facts) -> dict[str, str]:
         """See `Dialect.headers`."""
-        return {
-            "x-request-id": facts.request_id,
-            "openai-processing-ms": str(facts.processing_us // 1000),
-            **(allowance_headers(facts.allowance) if facts.allowance else {}),
-        }
+        return openai_headers(facts)
 
     def refusal(self, refusal: Refusal) -> bytes:
         """See `Dialect.refusal`."""
