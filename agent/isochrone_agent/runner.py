@@ -56,7 +56,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
         doors.enter_context(_scraped(settings, meter, rounds))
         try:
-            await _work_until(stop, plans, rounds, uplink, _watch(settings, line, keyring, plans))
+            await _work_until(stop, plans, rounds, uplink, _watch(settings, line, keyring))
         finally:
             log.info("agent.stopping", in_flight=rounds.in_flight)
             await rounds.finish(GRACE_SECONDS)
@@ -99,8 +99,8 @@ def _scraped(settings: Settings, meter: Meter, rounds: Rounds) -> Iterator[None]
         yield
 
 
-async def _watch(settings: Settings, line: Line, keyring: Keyring, plans: PlanFollower) -> None:
-    """Take up the identity and the credentials file when they change."""
+async def _watch(settings: Settings, line: Line, keyring: Keyring) -> None:
+    """Take up the identity and the credentials file when they change; the next push looks at a refused plan again."""
     keys = Watched([settings.credentials] if settings.credentials else [])
     while True:
         await asyncio.sleep(WATCH_SECONDS)
@@ -108,8 +108,6 @@ async def _watch(settings: Settings, line: Line, keyring: Keyring, plans: PlanFo
         if keys.changed():
             try:
                 keyring.renew(load_keyring(settings.credentials))
-                # What a plan was refused for may be allowed now; the next push asks again.
-                plans.refused = None
                 log.info("credentials.renewed", known=sorted(keyring.credentials))
             except CredentialError as error:
                 log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
