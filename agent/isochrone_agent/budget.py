@@ -14,7 +14,7 @@ The laws:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource
+from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource, day_of
 
 _BYTES_PER_TOKEN = 4
 _REFUSED = range(400, 500)
@@ -44,11 +44,6 @@ class Cost:
 
 
 NOTHING = Cost()
-
-
-def day_of(at: int) -> int:
-    """When the day (UTC) of an instant began, both in microseconds since the epoch."""
-    return at - at % DAY_US
 
 
 def most_of_round(target: Target) -> Cost:

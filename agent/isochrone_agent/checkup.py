@@ -1,49 +1,15 @@
 """What a doctor makes of what it found: a verdict, a sentence and what would help. Pure; facts come from elsewhere."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from isochrone_wire.access import shown_fingerprint
+from isochrone_wire.finding import Finding, fail, ok, warn
 
 _MIB = 1 << 20
 _LITTLE_BYTES = 512 * _MIB
 _NOTHING_BYTES = 64 * _MIB
 _NAMED = 3
 _MAX_ERROR_US = 100_000
-
-
-class Verdict(StrEnum):
-    """Fine, works but less well, or to be mended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at. `hint` says what would help where something is the matter."""
-
-    check: str
-    verdict: Verdict
-    sentence: str
-    hint: str = ""
-
-
-def ok(check: str, sentence: str) -> Finding:
-    """Nothing is the matter."""
-    return Finding(check=check, verdict=Verdict.OK, sentence=sentence)
-
-
-def warn(check: str, sentence: str, hint: str) -> Finding:
-    """Something works, and could work better."""
-    return Finding(check=check, verdict=Verdict.WARN, sentence=sentence, hint=hint)
-
-
-def fail(check: str, sentence: str, hint: str) -> Finding:
-    """Something is the matter."""
-    return Finding(check=check, verdict=Verdict.FAIL, sentence=sentence, hint=hint)
 
 
 def judge_disk(free_bytes: int, *, where: str) -> Finding:
@@ -108,8 +74,3 @@ def judge_names(unresolved: Mapping[str, str], resolved: Sequence[str]) -> Findi
         said = "; ".join(f"{host}: {why}" for host, why in sorted(unresolved.items()))
         return fail("names", said, "look at the resolver, /etc/resolv.conf, and the plan's base_url")
     return ok("names", f"{', '.join(sorted(resolved)) or 'none'}")
-
-
-def worst(findings: Iterable[Finding]) -> Verdict:
-    """The gravest verdict of all."""
-    return max((finding.verdict for finding in findings), key=list(Verdict).index, default=Verdict.OK)

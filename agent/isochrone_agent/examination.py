@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from isochrone_agent import checkup, selfcheck
-from isochrone_agent.checkup import Finding, Verdict, fail, ok, warn
 from isochrone_agent.credentials import load_keyring
 from isochrone_agent.errors import AgentError
 from isochrone_agent.follower import check_plan
@@ -24,6 +23,7 @@ from isochrone_agent.ntp import kernel_clock
 from isochrone_agent.settings import Settings
 from isochrone_wire import __version__
 from isochrone_wire.channel import presented_certificate
+from isochrone_wire.finding import Finding, Verdict, fail, ok, warn
 from isochrone_wire.model import Plan, Target
 
 _LIBRARIES = ("grpcio", "protobuf", "httpx", "httpcore")

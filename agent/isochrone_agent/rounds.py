@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import structlog
 
-from isochrone_agent.budget import Ledger, day_of, settle
+from isochrone_agent.budget import Ledger, settle
 from isochrone_agent.clock import now_at
 from isochrone_agent.credentials import Keyring
 from isochrone_agent.errors import CredentialError, SpoolError
@@ -18,7 +18,7 @@ from isochrone_agent.keeper import Keeper
 from isochrone_agent.measurement import ERROR_CHARS
 from isochrone_agent.prober import Prober
 from isochrone_agent.schedule import Due, Schedule
-from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target
+from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target, day_of
 
 # Short naps, so that a wall clock that jumps is noticed.
 MAX_NAP_US = SECOND_US // 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from isochrone_agent.clock import now_at, read_clocks
 from isochrone_agent.keeper import Keeper
 from isochrone_wire import __version__
-from isochrone_wire.model import DAY_US, SECOND_US, Vitals
+from isochrone_wire.model import SECOND_US, Vitals, day_of
 
 HEARTBEAT_US = 15 * SECOND_US
 
@@ -49,7 +49,7 @@ async def gather_vitals(keeper: Keeper, conditions: Callable[[], Conditions], *,
     """Everything at one instant, as far as there is one. Raises `SpoolError`."""
     depth = await keeper.depth()
     at = now_at()
-    spend = await keeper.spend(at - at % DAY_US)
+    spend = await keeper.spend(day_of(at))
     clock = keeper.synchrony.estimate(lead_us=read_clocks().lead_us)
     now = conditions()
     refused_version, refused_reason = now.refused_plan or (None, None)

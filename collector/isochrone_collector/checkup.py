@@ -3,14 +3,14 @@
 Instants are microseconds since the Unix epoch, sizes are bytes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 from isochrone_collector.liveness import spoken
 from isochrone_wire.answers import Liveness, VantageList
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+from isochrone_wire.finding import Finding, fail, ok, warn
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
 
 OLDEST_POSTGRES = 15
 DAYS_BACK = 1
@@ -25,24 +25,6 @@ _CLOCK_FAIL_US = MINUTE_US
 _CERTIFICATE_WARN_DAYS = 21
 _NAMED = 5
 _PER_MAJOR = 10_000
-
-
-class Verdict(StrEnum):
-    """Fine, fine for now, or to be mended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at. `hint` says what would help where something is the matter."""
-
-    check: str
-    verdict: Verdict
-    sentence: str
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +43,6 @@ class DatabaseFacts:
     clock_offset_us: int
     clock_uncertainty_us: int
     plan_version: int
-
-
-def ok(check: str, sentence: str) -> Finding:
-    """Nothing is the matter."""
-    return Finding(check=check, verdict=Verdict.OK, sentence=sentence)
-
-
-def warn(check: str, sentence: str, hint: str) -> Finding:
-    """Something will be the matter, or is in part."""
-    return Finding(check=check, verdict=Verdict.WARN, sentence=sentence, hint=hint)
-
-
-def fail(check: str, sentence: str, hint: str) -> Finding:
-    """Something is the matter."""
-    return Finding(check=check, verdict=Verdict.FAIL, sentence=sentence, hint=hint)
 
 
 def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[Finding]:
@@ -127,12 +94,6 @@ def judge_fleet(fleet: VantageList) -> Finding:
     return warn("vantages", sentence + _some([f"{v.name} is {v.liveness}" for v in away]), "see `isochrone regions`")
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
-    """The gravest verdict of all."""
-    order = list(Verdict)
-    return max((finding.verdict for finding in findings), key=order.index, default=Verdict.OK)
-
-
 def _version(version: int) -> Finding:
     said = f"PostgreSQL {version // _PER_MAJOR}.{version % _PER_MAJOR}"
     if version // _PER_MAJOR < OLDEST_POSTGRES:
@@ -163,7 +124,7 @@ def _revision(revision: str | None, newest: str) -> Finding:
 
 
 def _partitions(facts: DatabaseFacts, *, now_at: int) -> Finding:
-    today_at = now_at - now_at % DAY_US
+    today_at = day_of(now_at)
     wanted = [today_at + day * DAY_US for day in range(-DAYS_BACK, DAYS_AHEAD + 1)]
     missing = [_day(at) for at in wanted if at not in facts.partitions]
     if facts.has_default_partition:

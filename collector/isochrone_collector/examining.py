@@ -11,7 +11,6 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from isochrone_collector import checkup
-from isochrone_collector.checkup import Finding, Verdict, fail, ok, warn
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.operating import address_of, operator_channel, translated
@@ -20,6 +19,7 @@ from isochrone_wire import __version__, codec
 from isochrone_wire.address import Address
 from isochrone_wire.answers import VantageList
 from isochrone_wire.channel import presented_certificate
+from isochrone_wire.finding import Finding, Verdict, fail, ok, warn
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 

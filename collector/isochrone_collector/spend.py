@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from isochrone_collector.planchange import tokens_of_request
 from isochrone_wire.answers import SpendLine
-from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target
+from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target, day_of
 from isochrone_wire.rounds import rounds_between
 
 
@@ -27,7 +27,7 @@ def spend_lines(
     spender: Spender, *, plan: Plan, now_at: int, providers: Iterable[str] | None = None
 ) -> list[SpendLine]:
     """One line per provider that is planned or was paid today, by name; only those of `providers` unless `None`."""
-    day_at = now_at - now_at % DAY_US
+    day_at = day_of(now_at)
     today = {spend.provider: spend for spend in spender.reported if spend.day_at == day_at}
     planned = _by_provider(plan.targets)
     names = sorted((today.keys() | planned.keys()) & (set(providers) if providers is not None else {*today, *planned}))
@@ -85,7 +85,7 @@ class _Ahead:
 
     @classmethod
     def of(cls, targets: Iterable[Target], *, now_at: int) -> "_Ahead":
-        until_at = now_at - now_at % DAY_US + DAY_US
+        until_at = day_of(now_at) + DAY_US
         requests = {target: _requests(target, now_at, until_at) for target in targets if not target.paused}
         costs = [n * t.price.cost_usd(**tokens_of_request(t)) for t, n in requests.items() if t.price is not None]
         return cls(

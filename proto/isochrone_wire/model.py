@@ -17,6 +17,11 @@ DAY_US = 86_400 * SECOND_US
 DEFAULT_PROMPT = "Explain recursion in 200 words"
 
 
+def day_of(at: int) -> int:
+    """When the day (UTC) of an instant began; both are microseconds since the Unix epoch."""
+    return at - at % DAY_US
+
+
 class Outcome(StrEnum):
     """Why a sample is as it is. `SKIPPED_*` are planned rounds in which nothing was sent."""
 

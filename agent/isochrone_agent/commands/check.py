@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from isochrone_agent.budget import budget_of, day_of
+from isochrone_agent.budget import budget_of
 from isochrone_agent.clock import now_at
 from isochrone_agent.commands import options
 from isochrone_agent.credentials import load_keyring
@@ -26,7 +26,7 @@ from isochrone_agent.selfcheck import (
     spend_on_disk,
 )
 from isochrone_agent.settings import Settings, gather_settings
-from isochrone_wire.model import SECOND_US, Plan
+from isochrone_wire.model import SECOND_US, Plan, day_of
 from isochrone_wire.plain import rfc3339
 
 SCHEMA = "isochrone.check/1"

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from isochrone_agent.checkup import Finding, Verdict, worst
 from isochrone_agent.commands import options
 from isochrone_agent.examination import examine
 from isochrone_agent.settings import gather_settings
+from isochrone_wire.finding import Finding, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from isochrone_collector.checkup import Finding, Verdict, worst
 from isochrone_collector.commands.reaching import reaching
 from isochrone_collector.settings import data_dir_of
+from isochrone_wire.finding import Finding, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}

@@ -10,7 +10,7 @@ from isochrone_collector.store.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.queries import query
 from isochrone_collector.store.rows import NameRow
 from isochrone_wire.answers import Window
-from isochrone_wire.model import DAY_US
+from isochrone_wire.model import DAY_US, day_of
 
 DAYS_BACK = 31
 DAYS_AHEAD = 3
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def window(now_at: int) -> Window:
     """The rounds that have a partition once `ensure` was called at `now_at`: whole days, UTC."""
-    today_at = now_at - now_at % DAY_US
+    today_at = day_of(now_at)
     return Window(from_at=today_at - DAYS_BACK * DAY_US, until_at=today_at + (DAYS_AHEAD + 1) * DAY_US)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fix_simulator import Simulator
-from isochrone_agent.budget import day_of, most_of_round
+from isochrone_agent.budget import most_of_round
 from isochrone_agent.clock import now_at
 from isochrone_agent.credentials import Credential, Keyring
 from isochrone_agent.errors import SpoolError
@@ -21,7 +21,19 @@ from isochrone_agent.keeper import Keeper
 from isochrone_agent.prober import Prober
 from isochrone_agent.rounds import Rounds
 from isochrone_agent.schedule import stagger_us
-from isochrone_wire.model import SECOND_US, Budget, Outcome, Overlap, Plan, Sample, Spend, Target, Timeouts, Workload
+from isochrone_wire.model import (
+    SECOND_US,
+    Budget,
+    Outcome,
+    Overlap,
+    Plan,
+    Sample,
+    Spend,
+    Target,
+    Timeouts,
+    Workload,
+    day_of,
+)
 from isochrone_wire.rounds import round_at, rounds_between
 
 EVERY_US = 200_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.budget import Cost, Ledger, budget_of, day_of, most_of_round, settle, spend_of, verdict
+from isochrone_agent.budget import Cost, Ledger, budget_of, most_of_round, settle, spend_of, verdict
 from isochrone_wire.model import (
     DAY_US,
     Budget,
@@ -18,6 +18,7 @@ from isochrone_wire.model import (
     Target,
     TokenSource,
     Workload,
+    day_of,
 )
 
 # 8 prompt tokens and 192 of the answer: 200 tokens, and 0.001 USD at most.

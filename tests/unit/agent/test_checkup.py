@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_agent import checkup
-from isochrone_agent.checkup import Finding, Verdict, fail, ok, warn
+from isochrone_wire.finding import Finding, Verdict, fail, ok, warn, worst
 
 GIB = 1 << 30
 OURS, THEIRS = bytes(32), bytes([1] * 32)
@@ -78,4 +78,4 @@ def test_what_is_there_is_named_once() -> None:
 )
 def test_the_gravest_decides(findings: list[Finding], verdict: str) -> None:
     """One failure is a failure, whatever else is well."""
-    assert checkup.worst(findings) == verdict
+    assert worst(findings) == verdict

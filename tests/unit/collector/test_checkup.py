@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from isochrone_collector import checkup
-from isochrone_collector.checkup import DatabaseFacts, Verdict, fail, ok, warn
+from isochrone_collector.checkup import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList, VantageStatus
+from isochrone_wire.finding import Finding, Verdict, fail, ok, warn, worst
 from isochrone_wire.model import DAY_US, SECOND_US
 
 DAY_AT = 20_000 * DAY_US
@@ -118,7 +119,7 @@ def test_who_is_away_is_named(states: list[Liveness], verdict: str, sentence: st
     ("findings", "verdict"),
     [([], "ok"), ([ok("a", "b")], "ok"), ([ok("a", "b"), warn("a", "b", "c")], "warn")],
 )
-def test_the_gravest_decides(findings: list[checkup.Finding], verdict: str) -> None:
+def test_the_gravest_decides(findings: list[Finding], verdict: str) -> None:
     """One failure is a failure, whatever else is well."""
-    assert checkup.worst(findings) == verdict
-    assert checkup.worst([fail("x", "y", "z"), *findings]) is Verdict.FAIL
+    assert worst(findings) == verdict
+    assert worst([fail("x", "y", "z"), *findings]) is Verdict.FAIL
