@@ -47,6 +47,10 @@ class RawCopy:
         for _ in range(LOG_FILES):
             self._connection.execute("SELECT pg_logical_emit_message(false, 'bench', 'a file is begun')")
             self._connection.execute("SELECT pg_switch_wal()")
+        self.settle()
+
+    def settle(self) -> None:
+        """Have everything written that was only logged so far."""
         self._connection.execute("CHECKPOINT")
 
     def rows_per_second(self, batches: int) -> float:
