@@ -17,7 +17,7 @@ from isochrone_collector.errors import StartError
 from isochrone_collector.gate import Gate
 from isochrone_collector.identity import Identities
 from isochrone_collector.ingest import Ingest
-from isochrone_collector.observe import Observatory
+from isochrone_collector.observe.desk import Desk
 from isochrone_collector.operatorfile import OperatorFile
 from isochrone_collector.plans import Plans
 from isochrone_collector.services.fleet import FleetService
@@ -75,7 +75,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         await plans.refresh()
         tally = Tally()
         ingest = Ingest(database=database, plans=plans, window=window, clock=now_at)
-        observatory = Observatory(database=database, plans=plans, clock=now_at)
+        desk = Desk(database=database, plans=plans, clock=now_at)
         certificates = _certificates(settings)
         gate = Gate(database=database, clock=now_at, required=certificates is not None)
         await gate.refresh()
@@ -99,7 +99,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                 await operator.follow(certificates)
 
         server, health_of = _grpc_server(
-            ingest=ingest, plans=plans, observatory=observatory, gate=gate, identities=identities, tally=tally
+            ingest=ingest, plans=plans, desk=desk, gate=gate, identities=identities, tally=tally
         )
         address = _bind(server, settings.listen, certificates)
         operator = OperatorFile(data_dir=settings.data_dir, listen=address, identities=identities)
@@ -152,7 +152,7 @@ async def _postgres(settings: Settings) -> AsyncIterator[EmbeddedPostgres | None
 
 
 def _grpc_server(
-    *, ingest: Ingest, plans: Plans, observatory: Observatory, gate: Gate, identities: Identities, tally: Tally
+    *, ingest: Ingest, plans: Plans, desk: Desk, gate: Gate, identities: Identities, tally: Tally
 ) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
     server = grpc.aio.server(interceptors=[Meter(tally, clock=now_at), Guard(gate)], options=SERVER_OPTIONS)
     health_of = health.aio.HealthServicer()
@@ -161,7 +161,7 @@ def _grpc_server(
     fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
     operations = OperationsService(plans=plans, identities=identities)
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
-    readers = ObservatoryService(observatory=observatory)
+    readers = ObservatoryService(desk)
     observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
     ours = [
         module.DESCRIPTOR.services_by_name[name].full_name

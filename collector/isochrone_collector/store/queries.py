@@ -1,4 +1,8 @@
-"""The statements of `queries.sql` by name."""
+"""The statements of `sql/*.sql` by name: every one that the collector sends.
+
+Placeholders are %(name)s; {braces} are filled in by the module that asks for the statement, from tables of its own and
+never from a request.
+"""
 
 from functools import cache
 from importlib.resources import files
@@ -25,7 +29,13 @@ def query(name: str) -> sql.SQL:
     return _statements()[name]
 
 
+def texts() -> dict[str, str]:
+    """Name → statement, of all files. Raises `ValueError` when a name is there twice."""
+    folder = files(__package__).joinpath("sql")
+    paths = sorted((path for path in folder.iterdir() if path.name.endswith(".sql")), key=lambda path: path.name)
+    return parse("\n".join(path.read_text(encoding="utf-8") for path in paths))
+
+
 @cache
 def _statements() -> dict[str, sql.SQL]:
-    text = files(__package__).joinpath("queries.sql").read_text(encoding="utf-8")
-    return {name: sql.SQL(statement) for name, statement in parse(text).items()}
+    return {name: sql.SQL(statement) for name, statement in texts().items()}

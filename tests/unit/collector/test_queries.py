@@ -23,10 +23,13 @@ def test_a_name_without_a_statement_is_an_error(text: str) -> None:
 
 def test_every_statement_has_a_sentence() -> None:
     """Above each name stands what the statement is for."""
-    lines = files("isochrone_collector.store").joinpath("queries.sql").read_text().splitlines()
-    named = [n for n, line in enumerate(lines) if line.startswith("-- name: ")]
-    assert len(named) > 20
-    assert all(lines[n - 1].startswith("-- ") for n in named)
+    named = 0
+    for path in files("isochrone_collector.store").joinpath("sql").iterdir():
+        lines = path.read_text().splitlines()
+        names = [n for n, line in enumerate(lines) if line.startswith("-- name: ")]
+        assert all(lines[n - 1].startswith("-- ") for n in names)
+        named += len(names)
+    assert named == len(queries.texts()) > 40
 
 
 def test_rows_follow_the_columns() -> None:

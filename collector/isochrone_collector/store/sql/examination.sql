@@ -1,0 +1,11 @@
+-- What the doctor asks the server.
+
+-- What decides whether an acknowledged batch survives a power cut.
+-- name: durability_settings
+SELECT name, setting
+FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')
+
+-- The database's wall clock, in microseconds since the Unix epoch.
+-- name: clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint

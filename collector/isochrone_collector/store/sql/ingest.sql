@@ -1,0 +1,28 @@
+-- What ingest sends.
+
+-- Acknowledged means on disk, also where the server's default says otherwise.
+-- name: make_commits_durable
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off'
+
+-- Claim batches in the ledger; those that were claimed before do not come back. Instants are sent as they are kept (b).
+-- name: claim_batches
+INSERT INTO ingest_batch (vantage_id, epoch, seq, samples, stored, late, rejections, received_at)
+SELECT *
+FROM unnest(
+    %(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[], %(samples)s::integer[], %(stored)s::integer[],
+    %(late)s::integer[], %(rejections)s::jsonb[], %(received_at)b::timestamptz[]
+)
+ON CONFLICT DO NOTHING
+RETURNING vantage_id, epoch, seq
+
+-- What the ledger says of batches that were claimed before.
+-- name: claimed_batches
+SELECT vantage_id, epoch, seq, samples, stored, rejections
+FROM ingest_batch
+JOIN unnest(%(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[]) AS asked (vantage_id, epoch, seq)
+    USING (vantage_id, epoch, seq)
+
+-- The hot path: packed rows.
+-- name: copy_samples
+COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)

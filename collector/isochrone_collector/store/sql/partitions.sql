@@ -1,0 +1,30 @@
+-- The partitions of `sample`.
+
+-- The partitions that `sample` has now.
+-- name: partitions
+SELECT child.relname AS name
+FROM pg_inherits
+JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+WHERE pg_inherits.inhparent = 'sample'::regclass
+
+-- One collector at a time changes what this key stands for; the lock ends with the transaction.
+-- name: take_lock
+SELECT pg_advisory_xact_lock(%(key)s)
+
+-- Maintenance gives up rather than make ingest queue behind it.
+-- name: wait_briefly_for_locks
+SET LOCAL lock_timeout = '2s'
+
+-- A table like `sample`, to be attached once it is complete.
+-- name: create_partition
+CREATE TABLE {partition} (LIKE sample INCLUDING ALL)
+
+-- Attaching an empty table does not block reading or writing the others.
+-- name: attach_partition
+ALTER TABLE sample ATTACH PARTITION {partition} FOR VALUES FROM ({from_day}) TO ({until_day})
+
+-- Whether rows of a day without a partition would be swallowed.
+-- name: has_default_partition
+SELECT count(*)
+FROM pg_partitioned_table
+WHERE partrelid = 'sample'::regclass AND partdefid <> 0
