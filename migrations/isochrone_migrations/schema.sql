@@ -1,5 +1,27 @@
 -- The schema at the newest revision, drawn by tests/tools/schema_picture.py --write. Never edit by hand.
 
+CREATE TABLE alert (
+    id bigint NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    sentence text NOT NULL,
+    details jsonb NOT NULL,
+    raised_at timestamp with time zone NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    next_attempt_at timestamp with time zone,
+    delivered_at timestamp with time zone,
+    last_error text DEFAULT ''::text NOT NULL
+);
+
+COMMENT ON TABLE alert IS 'What somebody should know; without a next attempt nobody will be told again.';
+
+CREATE TABLE chore (
+    name text NOT NULL,
+    done_until timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE chore IS 'How far each of the things has come that one collector does for all.';
+
 CREATE TABLE credential (
     id bigint NOT NULL,
     name text NOT NULL,
@@ -14,6 +36,21 @@ CREATE TABLE credential (
 
 COMMENT ON TABLE credential IS 'Who may come in, with the hash of the secret; the secret is nowhere.';
 
+CREATE TABLE drift_event (
+    target_id bigint NOT NULL,
+    region text NOT NULL,
+    metric text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    detected_at timestamp with time zone NOT NULL,
+    before double precision NOT NULL,
+    after double precision NOT NULL,
+    p_value double precision NOT NULL,
+    n_before integer NOT NULL,
+    n_after integer NOT NULL
+);
+
+COMMENT ON TABLE drift_event IS 'Lasting changes of a metric of a target as seen from a region.';
+
 CREATE TABLE ingest_batch (
     vantage_id bigint NOT NULL,
     epoch bigint NOT NULL,
@@ -22,7 +59,9 @@ CREATE TABLE ingest_batch (
     stored integer NOT NULL,
     late integer NOT NULL,
     rejections jsonb,
-    received_at timestamp with time zone NOT NULL
+    received_at timestamp with time zone NOT NULL,
+    oldest_round_at timestamp with time zone,
+    newest_round_at timestamp with time zone
 );
 
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
@@ -42,6 +81,18 @@ CREATE TABLE invitation (
 
 COMMENT ON TABLE invitation IS 'Join tokens by their hash: each is good once, and until it expires.';
 
+CREATE TABLE outcome_summary (
+    target_id bigint NOT NULL,
+    region text NOT NULL,
+    resolution text NOT NULL,
+    bucket_start timestamp with time zone NOT NULL,
+    outcomes jsonb NOT NULL,
+    cost_usd double precision,
+    newest_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE outcome_summary IS 'How the probes of an hour or day ended, and what they cost.';
+
 CREATE TABLE plan (
     version bigint NOT NULL,
     document text NOT NULL,
@@ -57,6 +108,21 @@ CREATE TABLE region (
 );
 
 COMMENT ON TABLE region IS 'Every region ever named: where a vantage stands, or the baseline of a plan.';
+
+CREATE TABLE route_table (
+    generation bigint NOT NULL,
+    client_region text NOT NULL,
+    route text NOT NULL,
+    built_at timestamp with time zone NOT NULL,
+    change text NOT NULL,
+    sentence text NOT NULL,
+    document text NOT NULL,
+    inputs bytea NOT NULL,
+    before bytea NOT NULL,
+    after bytea NOT NULL
+);
+
+COMMENT ON TABLE route_table IS 'Every table that was published, the inputs and the state it was decided from, and the state it left.';
 
 CREATE TABLE sample (
     target_id bigint NOT NULL,
@@ -176,6 +242,19 @@ CREATE TABLE sample_late (
 
 COMMENT ON TABLE sample_late IS 'Samples of rounds without a partition, kept apart with the reason.';
 
+CREATE TABLE summary (
+    target_id bigint NOT NULL,
+    region text NOT NULL,
+    metric text NOT NULL,
+    resolution text NOT NULL,
+    bucket_start timestamp with time zone NOT NULL,
+    values_count integer NOT NULL,
+    histogram bytea NOT NULL,
+    censored bytea
+);
+
+COMMENT ON TABLE summary IS 'Mergeable histograms of a metric per hour or day: merging is adding counts. Kept after the samples are gone.';
+
 CREATE TABLE target (
     id bigint NOT NULL,
     name text NOT NULL,
@@ -219,13 +298,23 @@ CREATE TABLE vantage (
     loop_lag_us bigint,
     refused_plan_version bigint,
     refused_plan_reason text,
-    spend jsonb DEFAULT '[]'::jsonb NOT NULL
+    spend jsonb DEFAULT '[]'::jsonb NOT NULL,
+    ledgered bigint DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';
 
+ALTER TABLE ONLY alert
+    ADD CONSTRAINT alert_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY chore
+    ADD CONSTRAINT chore_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY credential
     ADD CONSTRAINT credential_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY drift_event
+    ADD CONSTRAINT drift_event_pkey PRIMARY KEY (target_id, region, metric, changed_at);
 
 ALTER TABLE ONLY ingest_batch
     ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (vantage_id, epoch, seq);
@@ -233,17 +322,26 @@ ALTER TABLE ONLY ingest_batch
 ALTER TABLE ONLY invitation
     ADD CONSTRAINT invitation_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY outcome_summary
+    ADD CONSTRAINT outcome_summary_pkey PRIMARY KEY (target_id, region, resolution, bucket_start);
+
 ALTER TABLE ONLY plan
     ADD CONSTRAINT plan_pkey PRIMARY KEY (version);
 
 ALTER TABLE ONLY region
     ADD CONSTRAINT region_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY route_table
+    ADD CONSTRAINT route_table_pkey PRIMARY KEY (generation);
+
 ALTER TABLE ONLY sample_late
     ADD CONSTRAINT sample_late_pkey PRIMARY KEY (target_id, round_at, vantage_id, epoch, seq, idx);
 
 ALTER TABLE ONLY sample
     ADD CONSTRAINT sample_pkey PRIMARY KEY (target_id, round_at, vantage_id, epoch, seq, idx);
+
+ALTER TABLE ONLY summary
+    ADD CONSTRAINT summary_pkey PRIMARY KEY (target_id, region, metric, resolution, bucket_start);
 
 ALTER TABLE ONLY target
     ADD CONSTRAINT target_pkey PRIMARY KEY (id);
@@ -253,3 +351,13 @@ ALTER TABLE ONLY vantage
 
 ALTER TABLE ONLY vantage
     ADD CONSTRAINT vantage_pkey PRIMARY KEY (id);
+
+CREATE INDEX ingest_batch_received_at ON ingest_batch USING btree (received_at);
+
+CREATE INDEX outcome_summary_bucket ON outcome_summary USING btree (resolution, bucket_start);
+
+CREATE INDEX route_table_of_route ON route_table USING btree (client_region, route, generation);
+
+CREATE INDEX sample_late_received_at ON sample_late USING btree (received_at);
+
+CREATE INDEX summary_bucket ON summary USING btree (resolution, metric, bucket_start);

@@ -76,6 +76,16 @@ class StoredSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampleList:
+    """Samples, or a portion of those asked for. Where samples are followed, `resume_at` is from when to follow if no
+    other portion comes: what was received before has been told, and what was received since then perhaps.
+    """
+
+    samples: tuple[StoredSample, ...] = ()
+    resume_at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
     """A nearest-rank quantile with its distribution-free 95 % interval; bounds are `None` where n is too small."""
 
@@ -85,8 +95,42 @@ class Quantile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proportion:
+    """A share, from 0 to 1, of n trials with its 95 % Wilson interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class Source(StrEnum):
+    """What an answer was computed from: every sample, or the summaries that outlive them (relative error 1 %)."""
+
+    SAMPLES = "samples"
+    SUMMARIES = "summaries"
+
+
+class Order(StrEnum):
+    """What a leaderboard is ranked by: a metric, or the price, or speed for money."""
+
+    TTFT = "ttft"
+    TTFT_COLD = "ttft-cold"
+    TTFAT = "ttfat"
+    E2E = "e2e"
+    TOKENS_PER_SECOND = "tokens-per-second"
+    TOKENS_PER_USD = "tokens-per-usd"
+    PRICE = "price"
+    SUCCESS = "success"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One line of a leaderboard: a target as seen from one region. `n` counts samples with a first token."""
+    """One line of a leaderboard: a target as seen from one region. `n` counts samples with a first token.
+
+    `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
+    `skipped` rounds are neither successes nor failures.
+    """
 
     region: str
     rank: int
@@ -100,14 +144,51 @@ class Standing:
     tokens_per_second_p50: Quantile | None = None
     usd_per_m_output: float | None = None
     newest_at: int | None = None
+    ttft_p99_us: Quantile | None = None
+    ttft_cold_p50_us: Quantile | None = None
+    ttfat_p50_us: Quantile | None = None
+    e2e_p50_us: Quantile | None = None
+    success: Proportion | None = None
+    usd_per_m_input: float | None = None
+    tokens_per_second_per_usd: float | None = None
+    throttled: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
-    """Standings of all regions asked for, ranked by median TTFT within each region."""
+    """Standings of all regions asked for, ranked within each region by `order`."""
 
     window: Window
     standings: tuple[Standing, ...] = ()
+    order: Order = Order.TTFT
+    source: Source = Source.SAMPLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One region's part in a differential: rounds with a value, its share of the planned rounds that were recorded
+    (`None` without a plan), and how many of the probes that were sent failed.
+    """
+
+    n: int = 0
+    coverage: float | None = None
+    failures: Proportion | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one phase (`dns`, `tcp`, `tls`, `rtt`, `server`, `provider`) adds to a differential, with its 95 %
+    interval, and the medians of both sides; microseconds, over the n rounds in which both sides have all phases.
+    """
+
+    name: str
+    shift: float
+    low: float | None = None
+    high: float | None = None
+    baseline_median: float | None = None
+    region_median: float | None = None
+    n: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +197,12 @@ class Differential:
 
     `shift` with its 95 % interval is in `unit`; `n` counts rounds in which both regions have a value, `baseline_n` and
     `region_n` the rounds of each. `reason` says why when the decision is `undecided`.
+
+    `n_eff` is what n rounds are worth once neighbours resemble each other. Not `paired` means that the rounds did not
+    meet, and n is 0. `faster_probability` is the chance that the region does better in a round than the baseline.
+    `margin` is the smallest shift that matters. `q_value` is the false-discovery rate at which this difference would be
+    told from none, among all of the answer. `network_shift` and `server_shift`, of latencies only, say where the
+    difference comes from. `since_at` is set when a change point cut the window short.
     """
 
     target: str
@@ -137,6 +224,17 @@ class Differential:
     decision: Decision = Decision.UNDECIDED
     reason: str = ""
     newest_at: int | None = None
+    paired: bool = True
+    n_eff: float | None = None
+    faster_probability: float | None = None
+    margin: float | None = None
+    q_value: float | None = None
+    network_shift: float | None = None
+    server_shift: float | None = None
+    since_at: int | None = None
+    baseline_side: Side = Side()
+    region_side: Side = Side()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

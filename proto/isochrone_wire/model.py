@@ -182,13 +182,56 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """What a route promises: its class, the most that 95 % of first tokens may take (`None` does not bind), and the
+    least share of requests that succeed.
+    """
+
+    name: str = "custom"
+    ttft_p95_us: int | None = None
+    min_success: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What members are ranked by, in milliseconds: ttft · p50 + tail · max(0, upper p95 - SLO) + usd · (US dollars per
+    million output tokens) + failure · (1 - lower bound of success).
+    """
+
+    ttft: float = 1.0
+    tail: float = 0.5
+    usd: float = 0.0
+    failure: float = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A logical model that services ask for. `members` are names of targets that may stand in for each other,
+    `static_order` those to try when nothing is known, `residency` the beginnings of allowed endpoint regions.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    slo: Slo = Slo()
+    objective: Objective = Objective()
+    static_order: tuple[str, ...] = ()
+    residency: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Which targets every vantage probes. Versions count up from 1; `baseline` is the reference region."""
+    """Which targets every vantage probes. Versions count up from 1; `baseline` is the reference region.
+
+    `control` names the target that tells a vantage's own trouble from the world's: where it fails, the vantage's
+    comparisons are not to be trusted. Empty when there is none.
+    """
 
     version: int
     baseline: str
     targets: tuple[Target, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    control: str = ""
+    routes: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +342,8 @@ class Sample:
 class Vitals:
     """How an agent is doing. `spool_oldest_at` is 0 when empty; `dropped` counts samples given up, by reason.
 
-    Over the life of a spool `finished = stored + spool_depth + quarantined + sum(dropped)`; see
+    `epoch` is the one under which samples are sealed now, 0 from an agent that does not tell. Counted over it,
+    `finished = stored + spool_depth + quarantined + sum(dropped)`; see
     `isochrone_wire.conservation`. `rounds_missed` are planned rounds that passed before they could be begun.
     """
 
@@ -319,6 +363,7 @@ class Vitals:
     refused_plan_version: int | None = None
     refused_plan_reason: str | None = None
     spend: tuple[Spend, ...] = ()
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

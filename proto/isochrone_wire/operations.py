@@ -56,6 +56,17 @@ class PlanHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """One plan as it was written, and where it comes from; `restores` as of a `PlanVersion`."""
+
+    version: int
+    document: str
+    applied_at: int
+    applied_by: str
+    restores: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
     """A one-time join token, as it is handed to whoever joins, and when it expires."""
 

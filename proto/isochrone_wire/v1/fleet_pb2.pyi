@@ -183,6 +183,7 @@ class Vitals(_message.Message):
     REFUSED_PLAN_REASON_FIELD_NUMBER: _builtins.int
     SPEND_FIELD_NUMBER: _builtins.int
     ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     agent_version: _builtins.str
     plan_version: _builtins.int
     spool_depth: _builtins.int
@@ -200,6 +201,8 @@ class Vitals(_message.Message):
     refused_plan_reason: _builtins.str
     rounds_missed: _builtins.int
     """Rounds that passed before they could be begun; no sample tells of them."""
+    epoch: _builtins.int
+    """The epoch that finished and stored are counted over: of the agent's newest start, whatever batch this comes with."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     @_builtins.property
@@ -225,10 +228,11 @@ class Vitals(_message.Message):
         refused_plan_reason: _builtins.str | None = ...,
         spend: _abc.Iterable[Global___Spend] | None = ...,
         rounds_missed: _builtins.int = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "epoch", b"epoch", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015

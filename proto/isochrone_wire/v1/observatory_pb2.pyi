@@ -177,16 +177,20 @@ class ListSamplesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SAMPLES_FIELD_NUMBER: _builtins.int
+    RESUME_AT_FIELD_NUMBER: _builtins.int
+    resume_at: _builtins.int
+    """Of FollowSamples: what was received before then has been sent, and what was received since then perhaps."""
     @_builtins.property
     def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredSample]: ...
     def __init__(
         self,
         *,
         samples: _abc.Iterable[Global___StoredSample] | None = ...,
+        resume_at: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["samples", b"samples"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_at", b"resume_at", "samples", b"samples"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -197,20 +201,54 @@ class GetLeaderboardRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SELECTION_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    order: _builtins.str
+    """See isochrone_wire.answers.Order; empty for ttft."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     def __init__(
         self,
         *,
         selection: Global___Selection | None = ...,
+        order: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetLeaderboardRequest: _TypeAlias = GetLeaderboardRequest  # noqa: Y015
+
+@_typing.final
+class Proportion(_message.Message):
+    """A share of n trials with its 95 % Wilson interval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    value: _builtins.float
+    low: _builtins.float
+    high: _builtins.float
+    n: _builtins.int
+    def __init__(
+        self,
+        *,
+        value: _builtins.float = ...,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+        n: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high", b"high", "low", b"low", "n", b"n", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Proportion: _TypeAlias = Proportion  # noqa: Y015
 
 @_typing.final
 class Quantile(_message.Message):
@@ -262,6 +300,15 @@ class Standing(_message.Message):
     TOKENS_PER_SECOND_P50_FIELD_NUMBER: _builtins.int
     USD_PER_M_OUTPUT_FIELD_NUMBER: _builtins.int
     NEWEST_AT_FIELD_NUMBER: _builtins.int
+    TTFT_P99_US_FIELD_NUMBER: _builtins.int
+    TTFT_COLD_P50_US_FIELD_NUMBER: _builtins.int
+    TTFAT_P50_US_FIELD_NUMBER: _builtins.int
+    E2E_P50_US_FIELD_NUMBER: _builtins.int
+    SUCCESS_FIELD_NUMBER: _builtins.int
+    USD_PER_M_INPUT_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_SECOND_PER_USD_FIELD_NUMBER: _builtins.int
+    THROTTLED_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
     region: _builtins.str
     rank: _builtins.int
     target: _builtins.str
@@ -271,12 +318,28 @@ class Standing(_message.Message):
     failed: _builtins.int
     usd_per_m_output: _builtins.float
     newest_at: _builtins.int
+    usd_per_m_input: _builtins.float
+    tokens_per_second_per_usd: _builtins.float
+    """Median speed divided by the price of a million output tokens."""
+    throttled: _builtins.int
+    """Counted, and neither successes nor failures."""
+    skipped: _builtins.int
     @_builtins.property
     def ttft_p50_us(self) -> Global___Quantile: ...
     @_builtins.property
     def ttft_p95_us(self) -> Global___Quantile: ...
     @_builtins.property
     def tokens_per_second_p50(self) -> Global___Quantile: ...
+    @_builtins.property
+    def ttft_p99_us(self) -> Global___Quantile: ...
+    @_builtins.property
+    def ttft_cold_p50_us(self) -> Global___Quantile: ...
+    @_builtins.property
+    def ttfat_p50_us(self) -> Global___Quantile: ...
+    @_builtins.property
+    def e2e_p50_us(self) -> Global___Quantile: ...
+    @_builtins.property
+    def success(self) -> Global___Proportion: ...
     def __init__(
         self,
         *,
@@ -292,17 +355,34 @@ class Standing(_message.Message):
         tokens_per_second_p50: Global___Quantile | None = ...,
         usd_per_m_output: _builtins.float | None = ...,
         newest_at: _builtins.int | None = ...,
+        ttft_p99_us: Global___Quantile | None = ...,
+        ttft_cold_p50_us: Global___Quantile | None = ...,
+        ttfat_p50_us: Global___Quantile | None = ...,
+        e2e_p50_us: Global___Quantile | None = ...,
+        success: Global___Proportion | None = ...,
+        usd_per_m_input: _builtins.float | None = ...,
+        tokens_per_second_per_usd: _builtins.float | None = ...,
+        throttled: _builtins.int = ...,
+        skipped: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "_usd_per_m_output", b"_usd_per_m_output", "newest_at", b"newest_at", "tokens_per_second_p50", b"tokens_per_second_p50", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "_tokens_per_second_per_usd", b"_tokens_per_second_per_usd", "_usd_per_m_input", b"_usd_per_m_input", "_usd_per_m_output", b"_usd_per_m_output", "e2e_p50_us", b"e2e_p50_us", "newest_at", b"newest_at", "success", b"success", "tokens_per_second_p50", b"tokens_per_second_p50", "tokens_per_second_per_usd", b"tokens_per_second_per_usd", "ttfat_p50_us", b"ttfat_p50_us", "ttft_cold_p50_us", b"ttft_cold_p50_us", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "ttft_p99_us", b"ttft_p99_us", "usd_per_m_input", b"usd_per_m_input", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "_usd_per_m_output", b"_usd_per_m_output", "failed", b"failed", "model", b"model", "n", b"n", "newest_at", b"newest_at", "provider", b"provider", "rank", b"rank", "region", b"region", "target", b"target", "tokens_per_second_p50", b"tokens_per_second_p50", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "_tokens_per_second_per_usd", b"_tokens_per_second_per_usd", "_usd_per_m_input", b"_usd_per_m_input", "_usd_per_m_output", b"_usd_per_m_output", "e2e_p50_us", b"e2e_p50_us", "failed", b"failed", "model", b"model", "n", b"n", "newest_at", b"newest_at", "provider", b"provider", "rank", b"rank", "region", b"region", "skipped", b"skipped", "success", b"success", "target", b"target", "throttled", b"throttled", "tokens_per_second_p50", b"tokens_per_second_p50", "tokens_per_second_per_usd", b"tokens_per_second_per_usd", "ttfat_p50_us", b"ttfat_p50_us", "ttft_cold_p50_us", b"ttft_cold_p50_us", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "ttft_p99_us", b"ttft_p99_us", "usd_per_m_input", b"usd_per_m_input", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__newest_at: _TypeAlias = _typing.Literal["newest_at"]  # noqa: Y015
     _WhichOneofArgType__newest_at: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_second_per_usd: _TypeAlias = _typing.Literal["tokens_per_second_per_usd"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_second_per_usd: _TypeAlias = _typing.Literal["_tokens_per_second_per_usd", b"_tokens_per_second_per_usd"]  # noqa: Y015
+    _WhichOneofReturnType__usd_per_m_input: _TypeAlias = _typing.Literal["usd_per_m_input"]  # noqa: Y015
+    _WhichOneofArgType__usd_per_m_input: _TypeAlias = _typing.Literal["_usd_per_m_input", b"_usd_per_m_input"]  # noqa: Y015
     _WhichOneofReturnType__usd_per_m_output: _TypeAlias = _typing.Literal["usd_per_m_output"]  # noqa: Y015
     _WhichOneofArgType__usd_per_m_output: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__newest_at) -> _WhichOneofReturnType__newest_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_second_per_usd) -> _WhichOneofReturnType__tokens_per_second_per_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_m_input) -> _WhichOneofReturnType__usd_per_m_input | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_m_output) -> _WhichOneofReturnType__usd_per_m_output | None: ...
 
@@ -314,6 +394,11 @@ class GetLeaderboardResponse(_message.Message):
 
     WINDOW_FIELD_NUMBER: _builtins.int
     STANDINGS_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    order: _builtins.str
+    source: _builtins.str
+    """samples | summaries"""
     @_builtins.property
     def window(self) -> Global___Window: ...
     @_builtins.property
@@ -323,10 +408,12 @@ class GetLeaderboardResponse(_message.Message):
         *,
         window: Global___Window | None = ...,
         standings: _abc.Iterable[Global___Standing] | None = ...,
+        order: _builtins.str = ...,
+        source: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["standings", b"standings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "source", b"source", "standings", b"standings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -340,8 +427,11 @@ class GetDifferentialsRequest(_message.Message):
     BASELINE_FIELD_NUMBER: _builtins.int
     AGAINST_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
+    EXPLAIN_FIELD_NUMBER: _builtins.int
     baseline: _builtins.str
     metric: _builtins.str
+    explain: _builtins.bool
+    """Whether to say what each phase adds."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     @_builtins.property
@@ -355,14 +445,99 @@ class GetDifferentialsRequest(_message.Message):
         baseline: _builtins.str = ...,
         against: _abc.Iterable[_builtins.str] | None = ...,
         metric: _builtins.str = ...,
+        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["against", b"against", "baseline", b"baseline", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["against", b"against", "baseline", b"baseline", "explain", b"explain", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDifferentialsRequest: _TypeAlias = GetDifferentialsRequest  # noqa: Y015
+
+@_typing.final
+class Side(_message.Message):
+    """One region's part in a differential."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    N_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    n: _builtins.int
+    coverage: _builtins.float
+    @_builtins.property
+    def failures(self) -> Global___Proportion: ...
+    def __init__(
+        self,
+        *,
+        n: _builtins.int = ...,
+        coverage: _builtins.float | None = ...,
+        failures: Global___Proportion | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "coverage", b"coverage", "failures", b"failures"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_coverage", b"_coverage", "coverage", b"coverage", "failures", b"failures", "n", b"n"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__coverage: _TypeAlias = _typing.Literal["coverage"]  # noqa: Y015
+    _WhichOneofArgType__coverage: _TypeAlias = _typing.Literal["_coverage", b"_coverage"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__coverage) -> _WhichOneofReturnType__coverage | None: ...
+
+Global___Side: _TypeAlias = Side  # noqa: Y015
+
+@_typing.final
+class Part(_message.Message):
+    """What one phase adds to a differential, in microseconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SHIFT_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    BASELINE_MEDIAN_FIELD_NUMBER: _builtins.int
+    REGION_MEDIAN_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    shift: _builtins.float
+    low: _builtins.float
+    high: _builtins.float
+    baseline_median: _builtins.float
+    region_median: _builtins.float
+    n: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        shift: _builtins.float = ...,
+        low: _builtins.float | None = ...,
+        high: _builtins.float | None = ...,
+        baseline_median: _builtins.float | None = ...,
+        region_median: _builtins.float | None = ...,
+        n: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_high", b"_high", "_low", b"_low", "_region_median", b"_region_median", "baseline_median", b"baseline_median", "high", b"high", "low", b"low", "region_median", b"region_median"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_high", b"_high", "_low", b"_low", "_region_median", b"_region_median", "baseline_median", b"baseline_median", "high", b"high", "low", b"low", "n", b"n", "name", b"name", "region_median", b"region_median", "shift", b"shift"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__baseline_median: _TypeAlias = _typing.Literal["baseline_median"]  # noqa: Y015
+    _WhichOneofArgType__baseline_median: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median"]  # noqa: Y015
+    _WhichOneofReturnType__high: _TypeAlias = _typing.Literal["high"]  # noqa: Y015
+    _WhichOneofArgType__high: _TypeAlias = _typing.Literal["_high", b"_high"]  # noqa: Y015
+    _WhichOneofReturnType__low: _TypeAlias = _typing.Literal["low"]  # noqa: Y015
+    _WhichOneofArgType__low: _TypeAlias = _typing.Literal["_low", b"_low"]  # noqa: Y015
+    _WhichOneofReturnType__region_median: _TypeAlias = _typing.Literal["region_median"]  # noqa: Y015
+    _WhichOneofArgType__region_median: _TypeAlias = _typing.Literal["_region_median", b"_region_median"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__baseline_median) -> _WhichOneofReturnType__baseline_median | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high) -> _WhichOneofReturnType__high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__low) -> _WhichOneofReturnType__low | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__region_median) -> _WhichOneofReturnType__region_median | None: ...
+
+Global___Part: _TypeAlias = Part  # noqa: Y015
 
 @_typing.final
 class Differential(_message.Message):
@@ -389,6 +564,17 @@ class Differential(_message.Message):
     DECISION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     NEWEST_AT_FIELD_NUMBER: _builtins.int
+    PAIRED_FIELD_NUMBER: _builtins.int
+    N_EFF_FIELD_NUMBER: _builtins.int
+    FASTER_PROBABILITY_FIELD_NUMBER: _builtins.int
+    MARGIN_FIELD_NUMBER: _builtins.int
+    Q_VALUE_FIELD_NUMBER: _builtins.int
+    NETWORK_SHIFT_FIELD_NUMBER: _builtins.int
+    SERVER_SHIFT_FIELD_NUMBER: _builtins.int
+    SINCE_AT_FIELD_NUMBER: _builtins.int
+    BASELINE_SIDE_FIELD_NUMBER: _builtins.int
+    REGION_SIDE_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     provider: _builtins.str
     model: _builtins.str
@@ -409,6 +595,21 @@ class Differential(_message.Message):
     decision: _builtins.str
     reason: _builtins.str
     newest_at: _builtins.int
+    paired: _builtins.bool
+    """False when the rounds did not meet, and two samples were compared as they are."""
+    n_eff: _builtins.float
+    faster_probability: _builtins.float
+    margin: _builtins.float
+    q_value: _builtins.float
+    network_shift: _builtins.float
+    server_shift: _builtins.float
+    since_at: _builtins.int
+    @_builtins.property
+    def baseline_side(self) -> Global___Side: ...
+    @_builtins.property
+    def region_side(self) -> Global___Side: ...
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]: ...
     def __init__(
         self,
         *,
@@ -431,17 +632,40 @@ class Differential(_message.Message):
         decision: _builtins.str = ...,
         reason: _builtins.str = ...,
         newest_at: _builtins.int | None = ...,
+        paired: _builtins.bool = ...,
+        n_eff: _builtins.float | None = ...,
+        faster_probability: _builtins.float | None = ...,
+        margin: _builtins.float | None = ...,
+        q_value: _builtins.float | None = ...,
+        network_shift: _builtins.float | None = ...,
+        server_shift: _builtins.float | None = ...,
+        since_at: _builtins.int | None = ...,
+        baseline_side: Global___Side | None = ...,
+        region_side: Global___Side | None = ...,
+        parts: _abc.Iterable[Global___Part] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_newest_at", b"_newest_at", "_region_median", b"_region_median", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "baseline_median", b"baseline_median", "newest_at", b"newest_at", "region_median", b"region_median", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline_median", b"baseline_median", "baseline_side", b"baseline_side", "faster_probability", b"faster_probability", "margin", b"margin", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "q_value", b"q_value", "region_median", b"region_median", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_newest_at", b"_newest_at", "_region_median", b"_region_median", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "baseline", b"baseline", "baseline_median", b"baseline_median", "baseline_n", b"baseline_n", "decision", b"decision", "metric", b"metric", "model", b"model", "n", b"n", "newest_at", b"newest_at", "provider", b"provider", "reason", b"reason", "region", b"region", "region_median", b"region_median", "region_n", b"region_n", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "target", b"target", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline", b"baseline", "baseline_median", b"baseline_median", "baseline_n", b"baseline_n", "baseline_side", b"baseline_side", "decision", b"decision", "faster_probability", b"faster_probability", "margin", b"margin", "metric", b"metric", "model", b"model", "n", b"n", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "paired", b"paired", "parts", b"parts", "provider", b"provider", "q_value", b"q_value", "reason", b"reason", "region", b"region", "region_median", b"region_median", "region_n", b"region_n", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at", "target", b"target", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__baseline_median: _TypeAlias = _typing.Literal["baseline_median"]  # noqa: Y015
     _WhichOneofArgType__baseline_median: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median"]  # noqa: Y015
+    _WhichOneofReturnType__faster_probability: _TypeAlias = _typing.Literal["faster_probability"]  # noqa: Y015
+    _WhichOneofArgType__faster_probability: _TypeAlias = _typing.Literal["_faster_probability", b"_faster_probability"]  # noqa: Y015
+    _WhichOneofReturnType__margin: _TypeAlias = _typing.Literal["margin"]  # noqa: Y015
+    _WhichOneofArgType__margin: _TypeAlias = _typing.Literal["_margin", b"_margin"]  # noqa: Y015
+    _WhichOneofReturnType__n_eff: _TypeAlias = _typing.Literal["n_eff"]  # noqa: Y015
+    _WhichOneofArgType__n_eff: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff"]  # noqa: Y015
+    _WhichOneofReturnType__network_shift: _TypeAlias = _typing.Literal["network_shift"]  # noqa: Y015
+    _WhichOneofArgType__network_shift: _TypeAlias = _typing.Literal["_network_shift", b"_network_shift"]  # noqa: Y015
     _WhichOneofReturnType__newest_at: _TypeAlias = _typing.Literal["newest_at"]  # noqa: Y015
     _WhichOneofArgType__newest_at: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at"]  # noqa: Y015
+    _WhichOneofReturnType__q_value: _TypeAlias = _typing.Literal["q_value"]  # noqa: Y015
+    _WhichOneofArgType__q_value: _TypeAlias = _typing.Literal["_q_value", b"_q_value"]  # noqa: Y015
     _WhichOneofReturnType__region_median: _TypeAlias = _typing.Literal["region_median"]  # noqa: Y015
     _WhichOneofArgType__region_median: _TypeAlias = _typing.Literal["_region_median", b"_region_median"]  # noqa: Y015
+    _WhichOneofReturnType__server_shift: _TypeAlias = _typing.Literal["server_shift"]  # noqa: Y015
+    _WhichOneofArgType__server_shift: _TypeAlias = _typing.Literal["_server_shift", b"_server_shift"]  # noqa: Y015
     _WhichOneofReturnType__shift: _TypeAlias = _typing.Literal["shift"]  # noqa: Y015
     _WhichOneofArgType__shift: _TypeAlias = _typing.Literal["_shift", b"_shift"]  # noqa: Y015
     _WhichOneofReturnType__shift_high: _TypeAlias = _typing.Literal["shift_high"]  # noqa: Y015
@@ -450,12 +674,26 @@ class Differential(_message.Message):
     _WhichOneofArgType__shift_low: _TypeAlias = _typing.Literal["_shift_low", b"_shift_low"]  # noqa: Y015
     _WhichOneofReturnType__shift_percent: _TypeAlias = _typing.Literal["shift_percent"]  # noqa: Y015
     _WhichOneofArgType__shift_percent: _TypeAlias = _typing.Literal["_shift_percent", b"_shift_percent"]  # noqa: Y015
+    _WhichOneofReturnType__since_at: _TypeAlias = _typing.Literal["since_at"]  # noqa: Y015
+    _WhichOneofArgType__since_at: _TypeAlias = _typing.Literal["_since_at", b"_since_at"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__baseline_median) -> _WhichOneofReturnType__baseline_median | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__faster_probability) -> _WhichOneofReturnType__faster_probability | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__margin) -> _WhichOneofReturnType__margin | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_eff) -> _WhichOneofReturnType__n_eff | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__network_shift) -> _WhichOneofReturnType__network_shift | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__newest_at) -> _WhichOneofReturnType__newest_at | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__q_value) -> _WhichOneofReturnType__q_value | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__region_median) -> _WhichOneofReturnType__region_median | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__server_shift) -> _WhichOneofReturnType__server_shift | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__shift) -> _WhichOneofReturnType__shift | None: ...
     @_typing.overload
@@ -464,6 +702,8 @@ class Differential(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__shift_low) -> _WhichOneofReturnType__shift_low | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__shift_percent) -> _WhichOneofReturnType__shift_percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since_at) -> _WhichOneofReturnType__since_at | None: ...
 
 Global___Differential: _TypeAlias = Differential  # noqa: Y015
 
@@ -865,3 +1105,672 @@ class GetSpendResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetSpendResponse: _TypeAlias = GetSpendResponse  # noqa: Y015
+
+@_typing.final
+class GetRegionCostsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """ttft when empty."""
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        metric: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRegionCostsRequest: _TypeAlias = GetRegionCostsRequest  # noqa: Y015
+
+@_typing.final
+class RegionCost(_message.Message):
+    """What a provider costs in time from one region, beside the region where it is nearest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    BEST_REGION_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    MEDIAN_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
+    ADDED_LOW_FIELD_NUMBER: _builtins.int
+    ADDED_HIGH_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    metric: _builtins.str
+    region: _builtins.str
+    best_region: _builtins.str
+    targets: _builtins.int
+    median: _builtins.float
+    added: _builtins.float
+    added_low: _builtins.float
+    added_high: _builtins.float
+    n: _builtins.int
+    decision: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        region: _builtins.str = ...,
+        best_region: _builtins.str = ...,
+        targets: _builtins.int = ...,
+        median: _builtins.float | None = ...,
+        added: _builtins.float | None = ...,
+        added_low: _builtins.float | None = ...,
+        added_high: _builtins.float | None = ...,
+        n: _builtins.int = ...,
+        decision: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "median", b"median"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "best_region", b"best_region", "decision", b"decision", "median", b"median", "metric", b"metric", "n", b"n", "provider", b"provider", "reason", b"reason", "region", b"region", "targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__added: _TypeAlias = _typing.Literal["added"]  # noqa: Y015
+    _WhichOneofArgType__added: _TypeAlias = _typing.Literal["_added", b"_added"]  # noqa: Y015
+    _WhichOneofReturnType__added_high: _TypeAlias = _typing.Literal["added_high"]  # noqa: Y015
+    _WhichOneofArgType__added_high: _TypeAlias = _typing.Literal["_added_high", b"_added_high"]  # noqa: Y015
+    _WhichOneofReturnType__added_low: _TypeAlias = _typing.Literal["added_low"]  # noqa: Y015
+    _WhichOneofArgType__added_low: _TypeAlias = _typing.Literal["_added_low", b"_added_low"]  # noqa: Y015
+    _WhichOneofReturnType__median: _TypeAlias = _typing.Literal["median"]  # noqa: Y015
+    _WhichOneofArgType__median: _TypeAlias = _typing.Literal["_median", b"_median"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__added) -> _WhichOneofReturnType__added | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__added_high) -> _WhichOneofReturnType__added_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__added_low) -> _WhichOneofReturnType__added_low | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median) -> _WhichOneofReturnType__median | None: ...
+
+Global___RegionCost: _TypeAlias = RegionCost  # noqa: Y015
+
+@_typing.final
+class GetRegionCostsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COSTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegionCost]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        costs: _abc.Iterable[Global___RegionCost] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRegionCostsResponse: _TypeAlias = GetRegionCostsResponse  # noqa: Y015
+
+@_typing.final
+class GetLatencyBudgetsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    USES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    @_builtins.property
+    def uses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of uses; empty for all of them."""
+
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        uses: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "uses", b"uses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLatencyBudgetsRequest: _TypeAlias = GetLatencyBudgetsRequest  # noqa: Y015
+
+@_typing.final
+class LatencyBudget(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USE_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    LIMIT_US_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_FIELD_NUMBER: _builtins.int
+    QUANTILE_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    USD_PER_M_OUTPUT_FIELD_NUMBER: _builtins.int
+    use: _builtins.str
+    metric: _builtins.str
+    share: _builtins.float
+    limit_us: _builtins.int
+    region: _builtins.str
+    target: _builtins.str
+    eligible: _builtins.str
+    """yes | maybe | no | unknown"""
+    n: _builtins.int
+    reason: _builtins.str
+    usd_per_m_output: _builtins.float
+    @_builtins.property
+    def quantile(self) -> Global___Quantile: ...
+    def __init__(
+        self,
+        *,
+        use: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        share: _builtins.float = ...,
+        limit_us: _builtins.int = ...,
+        region: _builtins.str = ...,
+        target: _builtins.str = ...,
+        eligible: _builtins.str = ...,
+        quantile: Global___Quantile | None = ...,
+        n: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        usd_per_m_output: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output", "quantile", b"quantile", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output", "eligible", b"eligible", "limit_us", b"limit_us", "metric", b"metric", "n", b"n", "quantile", b"quantile", "reason", b"reason", "region", b"region", "share", b"share", "target", b"target", "usd_per_m_output", b"usd_per_m_output", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__usd_per_m_output: _TypeAlias = _typing.Literal["usd_per_m_output"]  # noqa: Y015
+    _WhichOneofArgType__usd_per_m_output: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_m_output) -> _WhichOneofReturnType__usd_per_m_output | None: ...
+
+Global___LatencyBudget: _TypeAlias = LatencyBudget  # noqa: Y015
+
+@_typing.final
+class GetLatencyBudgetsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___LatencyBudget]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        budgets: _abc.Iterable[Global___LatencyBudget] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLatencyBudgetsResponse: _TypeAlias = GetLatencyBudgetsResponse  # noqa: Y015
+
+@_typing.final
+class GetTiersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTiersRequest: _TypeAlias = GetTiersRequest  # noqa: Y015
+
+@_typing.final
+class TierLine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIER_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    USD_PER_M_OUTPUT_FIELD_NUMBER: _builtins.int
+    TTFT_P50_US_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_SECOND_P50_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_SECOND_PER_USD_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    tier: _builtins.str
+    region: _builtins.str
+    rank: _builtins.int
+    target: _builtins.str
+    usd_per_m_output: _builtins.float
+    tokens_per_second_per_usd: _builtins.float
+    n: _builtins.int
+    @_builtins.property
+    def ttft_p50_us(self) -> Global___Quantile: ...
+    @_builtins.property
+    def tokens_per_second_p50(self) -> Global___Quantile: ...
+    def __init__(
+        self,
+        *,
+        tier: _builtins.str = ...,
+        region: _builtins.str = ...,
+        rank: _builtins.int = ...,
+        target: _builtins.str = ...,
+        usd_per_m_output: _builtins.float | None = ...,
+        ttft_p50_us: Global___Quantile | None = ...,
+        tokens_per_second_p50: Global___Quantile | None = ...,
+        tokens_per_second_per_usd: _builtins.float | None = ...,
+        n: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tokens_per_second_per_usd", b"_tokens_per_second_per_usd", "_usd_per_m_output", b"_usd_per_m_output", "tokens_per_second_p50", b"tokens_per_second_p50", "tokens_per_second_per_usd", b"tokens_per_second_per_usd", "ttft_p50_us", b"ttft_p50_us", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tokens_per_second_per_usd", b"_tokens_per_second_per_usd", "_usd_per_m_output", b"_usd_per_m_output", "n", b"n", "rank", b"rank", "region", b"region", "target", b"target", "tier", b"tier", "tokens_per_second_p50", b"tokens_per_second_p50", "tokens_per_second_per_usd", b"tokens_per_second_per_usd", "ttft_p50_us", b"ttft_p50_us", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__tokens_per_second_per_usd: _TypeAlias = _typing.Literal["tokens_per_second_per_usd"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_second_per_usd: _TypeAlias = _typing.Literal["_tokens_per_second_per_usd", b"_tokens_per_second_per_usd"]  # noqa: Y015
+    _WhichOneofReturnType__usd_per_m_output: _TypeAlias = _typing.Literal["usd_per_m_output"]  # noqa: Y015
+    _WhichOneofArgType__usd_per_m_output: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_second_per_usd) -> _WhichOneofReturnType__tokens_per_second_per_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_m_output) -> _WhichOneofReturnType__usd_per_m_output | None: ...
+
+Global___TierLine: _TypeAlias = TierLine  # noqa: Y015
+
+@_typing.final
+class GetTiersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    TIERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierLine]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        tiers: _abc.Iterable[Global___TierLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tiers", b"tiers", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTiersResponse: _TypeAlias = GetTiersResponse  # noqa: Y015
+
+@_typing.final
+class ListDriftRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDriftRequest: _TypeAlias = ListDriftRequest  # noqa: Y015
+
+@_typing.final
+class DriftEvent(_message.Message):
+    """A lasting change of one metric of one target as seen from one region."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    CHANGED_AT_FIELD_NUMBER: _builtins.int
+    DETECTED_AT_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    CHANGE_PERCENT_FIELD_NUMBER: _builtins.int
+    P_VALUE_FIELD_NUMBER: _builtins.int
+    N_BEFORE_FIELD_NUMBER: _builtins.int
+    N_AFTER_FIELD_NUMBER: _builtins.int
+    target: _builtins.str
+    provider: _builtins.str
+    model: _builtins.str
+    region: _builtins.str
+    metric: _builtins.str
+    changed_at: _builtins.int
+    detected_at: _builtins.int
+    before: _builtins.float
+    after: _builtins.float
+    change_percent: _builtins.float
+    p_value: _builtins.float
+    n_before: _builtins.int
+    n_after: _builtins.int
+    def __init__(
+        self,
+        *,
+        target: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        model: _builtins.str = ...,
+        region: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        changed_at: _builtins.int = ...,
+        detected_at: _builtins.int = ...,
+        before: _builtins.float = ...,
+        after: _builtins.float = ...,
+        change_percent: _builtins.float = ...,
+        p_value: _builtins.float = ...,
+        n_before: _builtins.int = ...,
+        n_after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "change_percent", b"change_percent", "changed_at", b"changed_at", "detected_at", b"detected_at", "metric", b"metric", "model", b"model", "n_after", b"n_after", "n_before", b"n_before", "p_value", b"p_value", "provider", b"provider", "region", b"region", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DriftEvent: _TypeAlias = DriftEvent  # noqa: Y015
+
+@_typing.final
+class ListDriftResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    WATCHED_FIELD_NUMBER: _builtins.int
+    TOO_SHORT_FIELD_NUMBER: _builtins.int
+    watched: _builtins.int
+    too_short: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___DriftEvent]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        events: _abc.Iterable[Global___DriftEvent] | None = ...,
+        watched: _builtins.int = ...,
+        too_short: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "too_short", b"too_short", "watched", b"watched", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDriftResponse: _TypeAlias = ListDriftResponse  # noqa: Y015
+
+@_typing.final
+class ListAlertsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAlertsRequest: _TypeAlias = ListAlertsRequest  # noqa: Y015
+
+@_typing.final
+class Alert(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    RAISED_AT_FIELD_NUMBER: _builtins.int
+    DELIVERED_AT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    kind: _builtins.str
+    """drift | vantage_absent | vantage_back | test"""
+    subject: _builtins.str
+    sentence: _builtins.str
+    raised_at: _builtins.int
+    delivered_at: _builtins.int
+    attempts: _builtins.int
+    last_error: _builtins.str
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+        raised_at: _builtins.int = ...,
+        delivered_at: _builtins.int | None = ...,
+        attempts: _builtins.int = ...,
+        last_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "delivered_at", b"delivered_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at", "attempts", b"attempts", "delivered_at", b"delivered_at", "id", b"id", "kind", b"kind", "last_error", b"last_error", "raised_at", b"raised_at", "sentence", b"sentence", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delivered_at: _TypeAlias = _typing.Literal["delivered_at"]  # noqa: Y015
+    _WhichOneofArgType__delivered_at: _TypeAlias = _typing.Literal["_delivered_at", b"_delivered_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered_at) -> _WhichOneofReturnType__delivered_at | None: ...
+
+Global___Alert: _TypeAlias = Alert  # noqa: Y015
+
+@_typing.final
+class ListAlertsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    ALERTS_FIELD_NUMBER: _builtins.int
+    WEBHOOK_FIELD_NUMBER: _builtins.int
+    webhook: _builtins.bool
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def alerts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alert]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        alerts: _abc.Iterable[Global___Alert] | None = ...,
+        webhook: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alerts", b"alerts", "webhook", b"webhook", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAlertsResponse: _TypeAlias = ListAlertsResponse  # noqa: Y015
+
+@_typing.final
+class SimulateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    POLICIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def selection(self) -> Global___Selection:
+        """Its targets are the members, its regions where requests come from."""
+
+    @_builtins.property
+    def policies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """static:TARGET | nearest | routed | race:K | fallback:MILLISECONDS; empty for one of each."""
+
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        policies: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policies", b"policies", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SimulateRequest: _TypeAlias = SimulateRequest  # noqa: Y015
+
+@_typing.final
+class Simulation(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    SWITCHES_FIELD_NUMBER: _builtins.int
+    TTFT_P50_US_FIELD_NUMBER: _builtins.int
+    TTFT_P95_US_FIELD_NUMBER: _builtins.int
+    USD_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    policy: _builtins.str
+    region: _builtins.str
+    rounds: _builtins.int
+    requests: _builtins.int
+    failed: _builtins.int
+    switches: _builtins.int
+    usd: _builtins.float
+    note: _builtins.str
+    @_builtins.property
+    def ttft_p50_us(self) -> Global___Quantile: ...
+    @_builtins.property
+    def ttft_p95_us(self) -> Global___Quantile: ...
+    def __init__(
+        self,
+        *,
+        policy: _builtins.str = ...,
+        region: _builtins.str = ...,
+        rounds: _builtins.int = ...,
+        requests: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        switches: _builtins.int = ...,
+        ttft_p50_us: Global___Quantile | None = ...,
+        ttft_p95_us: Global___Quantile | None = ...,
+        usd: _builtins.float | None = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_usd", b"_usd", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd", b"usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd", b"_usd", "failed", b"failed", "note", b"note", "policy", b"policy", "region", b"region", "requests", b"requests", "rounds", b"rounds", "switches", b"switches", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd", b"usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__usd: _TypeAlias = _typing.Literal["usd"]  # noqa: Y015
+    _WhichOneofArgType__usd: _TypeAlias = _typing.Literal["_usd", b"_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd) -> _WhichOneofReturnType__usd | None: ...
+
+Global___Simulation: _TypeAlias = Simulation  # noqa: Y015
+
+@_typing.final
+class SimulateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    SIMULATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def simulations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Simulation]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        members: _abc.Iterable[_builtins.str] | None = ...,
+        simulations: _abc.Iterable[Global___Simulation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "simulations", b"simulations", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SimulateResponse: _TypeAlias = SimulateResponse  # noqa: Y015
+
+@_typing.final
+class FollowSamplesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    SINCE_AT_FIELD_NUMBER: _builtins.int
+    since_at: _builtins.int
+    """Samples received from then on, the resume_at of an answer that broke off; 0 for now."""
+    @_builtins.property
+    def selection(self) -> Global___Selection:
+        """Its window does not apply."""
+
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        since_at: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "since_at", b"since_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowSamplesRequest: _TypeAlias = FollowSamplesRequest  # noqa: Y015
+
+@_typing.final
+class ExportSamplesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    NEWEST_FIELD_NUMBER: _builtins.int
+    newest: _builtins.int
+    """Only so many of the newest, those first; 0 for all."""
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        newest: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["newest", b"newest", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportSamplesRequest: _TypeAlias = ExportSamplesRequest  # noqa: Y015

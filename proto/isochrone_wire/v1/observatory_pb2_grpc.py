@@ -69,6 +69,46 @@ class ObservatoryStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendResponse.FromString,
                 _registered_method=True)
+        self.GetRegionCosts = channel.unary_unary(
+                '/isochrone.v1.Observatory/GetRegionCosts',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRegionCostsRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRegionCostsResponse.FromString,
+                _registered_method=True)
+        self.GetLatencyBudgets = channel.unary_unary(
+                '/isochrone.v1.Observatory/GetLatencyBudgets',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetLatencyBudgetsRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetLatencyBudgetsResponse.FromString,
+                _registered_method=True)
+        self.GetTiers = channel.unary_unary(
+                '/isochrone.v1.Observatory/GetTiers',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersResponse.FromString,
+                _registered_method=True)
+        self.ListDrift = channel.unary_unary(
+                '/isochrone.v1.Observatory/ListDrift',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftResponse.FromString,
+                _registered_method=True)
+        self.ListAlerts = channel.unary_unary(
+                '/isochrone.v1.Observatory/ListAlerts',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsResponse.FromString,
+                _registered_method=True)
+        self.Simulate = channel.unary_unary(
+                '/isochrone.v1.Observatory/Simulate',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.SimulateRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.SimulateResponse.FromString,
+                _registered_method=True)
+        self.FollowSamples = channel.unary_stream(
+                '/isochrone.v1.Observatory/FollowSamples',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.FollowSamplesRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListSamplesResponse.FromString,
+                _registered_method=True)
+        self.ExportSamples = channel.unary_stream(
+                '/isochrone.v1.Observatory/ExportSamples',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ExportSamplesRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListSamplesResponse.FromString,
+                _registered_method=True)
 
 
 class ObservatoryServicer(object):
@@ -116,6 +156,56 @@ class ObservatoryServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRegionCosts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLatencyBudgets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTiers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDrift(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAlerts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Simulate(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FollowSamples(self, request, context):
+        """Samples as they are stored from now on, oldest first within each answer; an answer may be empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportSamples(self, request, context):
+        """Every sample of a selection, oldest round first, in portions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ObservatoryServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -153,6 +243,46 @@ def add_ObservatoryServicer_to_server(servicer, server):
                     servicer.GetSpend,
                     request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendResponse.SerializeToString,
+            ),
+            'GetRegionCosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRegionCosts,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRegionCostsRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetRegionCostsResponse.SerializeToString,
+            ),
+            'GetLatencyBudgets': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLatencyBudgets,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetLatencyBudgetsRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetLatencyBudgetsResponse.SerializeToString,
+            ),
+            'GetTiers': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTiers,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersResponse.SerializeToString,
+            ),
+            'ListDrift': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDrift,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftResponse.SerializeToString,
+            ),
+            'ListAlerts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAlerts,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsResponse.SerializeToString,
+            ),
+            'Simulate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Simulate,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.SimulateRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.SimulateResponse.SerializeToString,
+            ),
+            'FollowSamples': grpc.unary_stream_rpc_method_handler(
+                    servicer.FollowSamples,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.FollowSamplesRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListSamplesResponse.SerializeToString,
+            ),
+            'ExportSamples': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportSamples,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.ExportSamplesRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListSamplesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -344,6 +474,222 @@ class Observatory(object):
             '/isochrone.v1.Observatory/GetSpend',
             isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_observatory__pb2.GetSpendResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRegionCosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/GetRegionCosts',
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetRegionCostsRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetRegionCostsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLatencyBudgets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/GetLatencyBudgets',
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetLatencyBudgetsRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetLatencyBudgetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTiers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/GetTiers',
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDrift(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/ListDrift',
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAlerts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/ListAlerts',
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListAlertsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Simulate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/Simulate',
+            isochrone__wire_dot_v1_dot_observatory__pb2.SimulateRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.SimulateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FollowSamples(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/isochrone.v1.Observatory/FollowSamples',
+            isochrone__wire_dot_v1_dot_observatory__pb2.FollowSamplesRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListSamplesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportSamples(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/isochrone.v1.Observatory/ExportSamples',
+            isochrone__wire_dot_v1_dot_observatory__pb2.ExportSamplesRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.ListSamplesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,16 @@ class ObservatoryStub:
     GetCoverage: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetCoverageRequest, _observatory_pb2.GetCoverageResponse]
     ListVantages: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListVantagesRequest, _observatory_pb2.ListVantagesResponse]
     GetSpend: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetSpendRequest, _observatory_pb2.GetSpendResponse]
+    GetRegionCosts: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetRegionCostsRequest, _observatory_pb2.GetRegionCostsResponse]
+    GetLatencyBudgets: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetLatencyBudgetsRequest, _observatory_pb2.GetLatencyBudgetsResponse]
+    GetTiers: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetTiersRequest, _observatory_pb2.GetTiersResponse]
+    ListDrift: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]
+    ListAlerts: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]
+    Simulate: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.SimulateRequest, _observatory_pb2.SimulateResponse]
+    FollowSamples: _grpc.UnaryStreamMultiCallable[_observatory_pb2.FollowSamplesRequest, _observatory_pb2.ListSamplesResponse]
+    """Samples as they are stored from now on, oldest first within each answer; an answer may be empty."""
+    ExportSamples: _grpc.UnaryStreamMultiCallable[_observatory_pb2.ExportSamplesRequest, _observatory_pb2.ListSamplesResponse]
+    """Every sample of a selection, oldest round first, in portions."""
 
 @_typing.type_check_only
 class ObservatoryAsyncStub(ObservatoryStub):
@@ -49,6 +59,16 @@ class ObservatoryAsyncStub(ObservatoryStub):
     GetCoverage: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetCoverageRequest, _observatory_pb2.GetCoverageResponse]  # type: ignore[assignment]
     ListVantages: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListVantagesRequest, _observatory_pb2.ListVantagesResponse]  # type: ignore[assignment]
     GetSpend: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetSpendRequest, _observatory_pb2.GetSpendResponse]  # type: ignore[assignment]
+    GetRegionCosts: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetRegionCostsRequest, _observatory_pb2.GetRegionCostsResponse]  # type: ignore[assignment]
+    GetLatencyBudgets: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetLatencyBudgetsRequest, _observatory_pb2.GetLatencyBudgetsResponse]  # type: ignore[assignment]
+    GetTiers: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetTiersRequest, _observatory_pb2.GetTiersResponse]  # type: ignore[assignment]
+    ListDrift: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]  # type: ignore[assignment]
+    ListAlerts: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]  # type: ignore[assignment]
+    Simulate: _aio.UnaryUnaryMultiCallable[_observatory_pb2.SimulateRequest, _observatory_pb2.SimulateResponse]  # type: ignore[assignment]
+    FollowSamples: _aio.UnaryStreamMultiCallable[_observatory_pb2.FollowSamplesRequest, _observatory_pb2.ListSamplesResponse]  # type: ignore[assignment]
+    """Samples as they are stored from now on, oldest first within each answer; an answer may be empty."""
+    ExportSamples: _aio.UnaryStreamMultiCallable[_observatory_pb2.ExportSamplesRequest, _observatory_pb2.ListSamplesResponse]  # type: ignore[assignment]
+    """Every sample of a selection, oldest round first, in portions."""
 
 class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -99,5 +119,63 @@ class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
         request: _observatory_pb2.GetSpendRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_observatory_pb2.GetSpendResponse, _abc.Awaitable[_observatory_pb2.GetSpendResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetRegionCosts(
+        self,
+        request: _observatory_pb2.GetRegionCostsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.GetRegionCostsResponse, _abc.Awaitable[_observatory_pb2.GetRegionCostsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetLatencyBudgets(
+        self,
+        request: _observatory_pb2.GetLatencyBudgetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.GetLatencyBudgetsResponse, _abc.Awaitable[_observatory_pb2.GetLatencyBudgetsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetTiers(
+        self,
+        request: _observatory_pb2.GetTiersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.GetTiersResponse, _abc.Awaitable[_observatory_pb2.GetTiersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListDrift(
+        self,
+        request: _observatory_pb2.ListDriftRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.ListDriftResponse, _abc.Awaitable[_observatory_pb2.ListDriftResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListAlerts(
+        self,
+        request: _observatory_pb2.ListAlertsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.ListAlertsResponse, _abc.Awaitable[_observatory_pb2.ListAlertsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Simulate(
+        self,
+        request: _observatory_pb2.SimulateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.SimulateResponse, _abc.Awaitable[_observatory_pb2.SimulateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def FollowSamples(
+        self,
+        request: _observatory_pb2.FollowSamplesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_observatory_pb2.ListSamplesResponse], _abc.AsyncIterator[_observatory_pb2.ListSamplesResponse]]:
+        """Samples as they are stored from now on, oldest first within each answer; an answer may be empty."""
+
+    @_abc_1.abstractmethod
+    def ExportSamples(
+        self,
+        request: _observatory_pb2.ExportSamplesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_observatory_pb2.ListSamplesResponse], _abc.AsyncIterator[_observatory_pb2.ListSamplesResponse]]:
+        """Every sample of a selection, oldest round first, in portions."""
 
 def add_ObservatoryServicer_to_server(servicer: ObservatoryServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

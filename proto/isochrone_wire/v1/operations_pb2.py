@@ -22,41 +22,48 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from isochrone_wire.v1 import observatory_pb2 as isochrone__wire_dot_v1_dot_observatory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"isochrone_wire/v1/operations.proto\x12\x0cisochrone.v1\"I\n\x10\x41pplyPlanRequest\x12\x10\n\x08\x64ocument\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\"\xbc\x01\n\x11\x41pplyPlanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x03 \x03(\t\x12\x0f\n\x07removed\x18\x04 \x03(\t\x12\x0f\n\x07\x61ltered\x18\x05 \x03(\t\x12\x10\n\x08problems\x18\x06 \x03(\t\x12\x18\n\x0busd_per_day\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x10requests_per_day\x18\x08 \x01(\x03\x42\x0e\n\x0c_usd_per_day\"!\n\x10ListPlansRequest\x12\r\n\x05limit\x18\x01 \x01(\x03\"{\n\x0bPlanVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x12\n\napplied_at\x18\x02 \x01(\x10\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x0f\n\x07targets\x18\x04 \x01(\x03\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_restores\"=\n\x11ListPlansResponse\x12(\n\x05plans\x18\x01 \x03(\x0b\x32\x19.isochrone.v1.PlanVersion\"N\n\x13RollBackPlanRequest\x12\x12\n\nto_version\x18\x01 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\"\x85\x01\n\rInviteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x13\n\x06region\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nexpires_us\x18\x04 \x01(\x03\x12\x12\n\noverlap_us\x18\x05 \x01(\x03\x12\x10\n\x08rotation\x18\x06 \x01(\x08\x42\t\n\x07_region\"3\n\x0eInviteResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x12\n\nexpires_at\x18\x02 \x01(\x10\"\x13\n\x11ListAccessRequest\"\xef\x01\n\x06\x41\x63\x63\x65ss\x12\n\n\x02id\x18\x01 \x01(\x10\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x13\n\x06region\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\t\x12\x12\n\ncreated_at\x18\x06 \x01(\x10\x12\x17\n\nexpires_at\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\nrevoked_at\x18\x08 \x01(\x03H\x02\x88\x01\x01\x12\x19\n\x0clast_used_at\x18\t \x01(\x03H\x03\x88\x01\x01\x42\t\n\x07_regionB\r\n\x0b_expires_atB\r\n\x0b_revoked_atB\x0f\n\r_last_used_at\":\n\x12ListAccessResponse\x12$\n\x06\x61\x63\x63\x65ss\x18\x01 \x03(\x0b\x32\x14.isochrone.v1.Access\"\x1d\n\rRevokeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"!\n\x0eRevokeResponse\x12\x0f\n\x07revoked\x18\x01 \x01(\x03\x32\xd7\x03\n\nOperations\x12L\n\tApplyPlan\x12\x1e.isochrone.v1.ApplyPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12L\n\tListPlans\x12\x1e.isochrone.v1.ListPlansRequest\x1a\x1f.isochrone.v1.ListPlansResponse\x12R\n\x0cRollBackPlan\x12!.isochrone.v1.RollBackPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12\x43\n\x06Invite\x12\x1b.isochrone.v1.InviteRequest\x1a\x1c.isochrone.v1.InviteResponse\x12O\n\nListAccess\x12\x1f.isochrone.v1.ListAccessRequest\x1a .isochrone.v1.ListAccessResponse\x12\x43\n\x06Revoke\x12\x1b.isochrone.v1.RevokeRequest\x1a\x1c.isochrone.v1.RevokeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"isochrone_wire/v1/operations.proto\x12\x0cisochrone.v1\x1a#isochrone_wire/v1/observatory.proto\"I\n\x10\x41pplyPlanRequest\x12\x10\n\x08\x64ocument\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\"\xbc\x01\n\x11\x41pplyPlanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x03 \x03(\t\x12\x0f\n\x07removed\x18\x04 \x03(\t\x12\x0f\n\x07\x61ltered\x18\x05 \x03(\t\x12\x10\n\x08problems\x18\x06 \x03(\t\x12\x18\n\x0busd_per_day\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x10requests_per_day\x18\x08 \x01(\x03\x42\x0e\n\x0c_usd_per_day\"!\n\x10ListPlansRequest\x12\r\n\x05limit\x18\x01 \x01(\x03\"{\n\x0bPlanVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x12\n\napplied_at\x18\x02 \x01(\x10\x12\x12\n\napplied_by\x18\x03 \x01(\t\x12\x0f\n\x07targets\x18\x04 \x01(\x03\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_restores\"=\n\x11ListPlansResponse\x12(\n\x05plans\x18\x01 \x03(\x0b\x32\x19.isochrone.v1.PlanVersion\"2\n\x0eGetPlanRequest\x12\x14\n\x07version\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"}\n\x0cPlanDocument\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\x12\x12\n\napplied_at\x18\x03 \x01(\x10\x12\x12\n\napplied_by\x18\x04 \x01(\t\x12\x15\n\x08restores\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_restores\"N\n\x13RollBackPlanRequest\x12\x12\n\nto_version\x18\x01 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\napplied_by\x18\x03 \x01(\t\"\x85\x01\n\rInviteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x13\n\x06region\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nexpires_us\x18\x04 \x01(\x03\x12\x12\n\noverlap_us\x18\x05 \x01(\x03\x12\x10\n\x08rotation\x18\x06 \x01(\x08\x42\t\n\x07_region\"3\n\x0eInviteResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x12\n\nexpires_at\x18\x02 \x01(\x10\"\x13\n\x11ListAccessRequest\"\xef\x01\n\x06\x41\x63\x63\x65ss\x12\n\n\x02id\x18\x01 \x01(\x10\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x13\n\x06region\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\t\x12\x12\n\ncreated_at\x18\x06 \x01(\x10\x12\x17\n\nexpires_at\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\nrevoked_at\x18\x08 \x01(\x03H\x02\x88\x01\x01\x12\x19\n\x0clast_used_at\x18\t \x01(\x03H\x03\x88\x01\x01\x42\t\n\x07_regionB\r\n\x0b_expires_atB\r\n\x0b_revoked_atB\x0f\n\r_last_used_at\":\n\x12ListAccessResponse\x12$\n\x06\x61\x63\x63\x65ss\x18\x01 \x03(\x0b\x32\x14.isochrone.v1.Access\"\x1d\n\rRevokeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"!\n\x0eRevokeResponse\x12\x0f\n\x07revoked\x18\x01 \x01(\x03\"\x12\n\x10TestAlertRequest2\xde\x04\n\nOperations\x12L\n\tApplyPlan\x12\x1e.isochrone.v1.ApplyPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12L\n\tListPlans\x12\x1e.isochrone.v1.ListPlansRequest\x1a\x1f.isochrone.v1.ListPlansResponse\x12\x43\n\x07GetPlan\x12\x1c.isochrone.v1.GetPlanRequest\x1a\x1a.isochrone.v1.PlanDocument\x12R\n\x0cRollBackPlan\x12!.isochrone.v1.RollBackPlanRequest\x1a\x1f.isochrone.v1.ApplyPlanResponse\x12\x43\n\x06Invite\x12\x1b.isochrone.v1.InviteRequest\x1a\x1c.isochrone.v1.InviteResponse\x12O\n\nListAccess\x12\x1f.isochrone.v1.ListAccessRequest\x1a .isochrone.v1.ListAccessResponse\x12\x43\n\x06Revoke\x12\x1b.isochrone.v1.RevokeRequest\x1a\x1c.isochrone.v1.RevokeResponse\x12@\n\tTestAlert\x12\x1e.isochrone.v1.TestAlertRequest\x1a\x13.isochrone.v1.Alertb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'isochrone_wire.v1.operations_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_APPLYPLANREQUEST']._serialized_start=52
-  _globals['_APPLYPLANREQUEST']._serialized_end=125
-  _globals['_APPLYPLANRESPONSE']._serialized_start=128
-  _globals['_APPLYPLANRESPONSE']._serialized_end=316
-  _globals['_LISTPLANSREQUEST']._serialized_start=318
-  _globals['_LISTPLANSREQUEST']._serialized_end=351
-  _globals['_PLANVERSION']._serialized_start=353
-  _globals['_PLANVERSION']._serialized_end=476
-  _globals['_LISTPLANSRESPONSE']._serialized_start=478
-  _globals['_LISTPLANSRESPONSE']._serialized_end=539
-  _globals['_ROLLBACKPLANREQUEST']._serialized_start=541
-  _globals['_ROLLBACKPLANREQUEST']._serialized_end=619
-  _globals['_INVITEREQUEST']._serialized_start=622
-  _globals['_INVITEREQUEST']._serialized_end=755
-  _globals['_INVITERESPONSE']._serialized_start=757
-  _globals['_INVITERESPONSE']._serialized_end=808
-  _globals['_LISTACCESSREQUEST']._serialized_start=810
-  _globals['_LISTACCESSREQUEST']._serialized_end=829
-  _globals['_ACCESS']._serialized_start=832
-  _globals['_ACCESS']._serialized_end=1071
-  _globals['_LISTACCESSRESPONSE']._serialized_start=1073
-  _globals['_LISTACCESSRESPONSE']._serialized_end=1131
-  _globals['_REVOKEREQUEST']._serialized_start=1133
-  _globals['_REVOKEREQUEST']._serialized_end=1162
-  _globals['_REVOKERESPONSE']._serialized_start=1164
-  _globals['_REVOKERESPONSE']._serialized_end=1197
-  _globals['_OPERATIONS']._serialized_start=1200
-  _globals['_OPERATIONS']._serialized_end=1671
+  _globals['_APPLYPLANREQUEST']._serialized_start=89
+  _globals['_APPLYPLANREQUEST']._serialized_end=162
+  _globals['_APPLYPLANRESPONSE']._serialized_start=165
+  _globals['_APPLYPLANRESPONSE']._serialized_end=353
+  _globals['_LISTPLANSREQUEST']._serialized_start=355
+  _globals['_LISTPLANSREQUEST']._serialized_end=388
+  _globals['_PLANVERSION']._serialized_start=390
+  _globals['_PLANVERSION']._serialized_end=513
+  _globals['_LISTPLANSRESPONSE']._serialized_start=515
+  _globals['_LISTPLANSRESPONSE']._serialized_end=576
+  _globals['_GETPLANREQUEST']._serialized_start=578
+  _globals['_GETPLANREQUEST']._serialized_end=628
+  _globals['_PLANDOCUMENT']._serialized_start=630
+  _globals['_PLANDOCUMENT']._serialized_end=755
+  _globals['_ROLLBACKPLANREQUEST']._serialized_start=757
+  _globals['_ROLLBACKPLANREQUEST']._serialized_end=835
+  _globals['_INVITEREQUEST']._serialized_start=838
+  _globals['_INVITEREQUEST']._serialized_end=971
+  _globals['_INVITERESPONSE']._serialized_start=973
+  _globals['_INVITERESPONSE']._serialized_end=1024
+  _globals['_LISTACCESSREQUEST']._serialized_start=1026
+  _globals['_LISTACCESSREQUEST']._serialized_end=1045
+  _globals['_ACCESS']._serialized_start=1048
+  _globals['_ACCESS']._serialized_end=1287
+  _globals['_LISTACCESSRESPONSE']._serialized_start=1289
+  _globals['_LISTACCESSRESPONSE']._serialized_end=1347
+  _globals['_REVOKEREQUEST']._serialized_start=1349
+  _globals['_REVOKEREQUEST']._serialized_end=1378
+  _globals['_REVOKERESPONSE']._serialized_start=1380
+  _globals['_REVOKERESPONSE']._serialized_end=1413
+  _globals['_TESTALERTREQUEST']._serialized_start=1415
+  _globals['_TESTALERTREQUEST']._serialized_end=1433
+  _globals['_OPERATIONS']._serialized_start=1436
+  _globals['_OPERATIONS']._serialized_end=2042
 # @@protoc_insertion_point(module_scope)

@@ -164,6 +164,62 @@ class ListPlansResponse(_message.Message):
 Global___ListPlansResponse: _TypeAlias = ListPlansResponse  # noqa: Y015
 
 @_typing.final
+class GetPlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Absent: the version in force."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___GetPlanRequest: _TypeAlias = GetPlanRequest  # noqa: Y015
+
+@_typing.final
+class PlanDocument(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    APPLIED_AT_FIELD_NUMBER: _builtins.int
+    APPLIED_BY_FIELD_NUMBER: _builtins.int
+    RESTORES_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    document: _builtins.str
+    applied_at: _builtins.int
+    applied_by: _builtins.str
+    restores: _builtins.int
+    """The version whose document this one brought back."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        document: _builtins.str = ...,
+        applied_at: _builtins.int = ...,
+        applied_by: _builtins.str = ...,
+        restores: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "restores", b"restores"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_restores", b"_restores", "applied_at", b"applied_at", "applied_by", b"applied_by", "document", b"document", "restores", b"restores", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__restores: _TypeAlias = _typing.Literal["restores"]  # noqa: Y015
+    _WhichOneofArgType__restores: _TypeAlias = _typing.Literal["_restores", b"_restores"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__restores) -> _WhichOneofReturnType__restores | None: ...
+
+Global___PlanDocument: _TypeAlias = PlanDocument  # noqa: Y015
+
+@_typing.final
 class RollBackPlanRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -383,3 +439,18 @@ class RevokeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeResponse: _TypeAlias = RevokeResponse  # noqa: Y015
+
+@_typing.final
+class TestAlertRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TestAlertRequest: _TypeAlias = TestAlertRequest  # noqa: Y015

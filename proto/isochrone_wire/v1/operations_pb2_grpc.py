@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from isochrone_wire.v1 import observatory_pb2 as isochrone__wire_dot_v1_dot_observatory__pb2
 from isochrone_wire.v1 import operations_pb2 as isochrone__wire_dot_v1_dot_operations__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
@@ -44,6 +45,11 @@ class OperationsStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.FromString,
                 _registered_method=True)
+        self.GetPlan = channel.unary_unary(
+                '/isochrone.v1.Operations/GetPlan',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.GetPlanRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanDocument.FromString,
+                _registered_method=True)
         self.RollBackPlan = channel.unary_unary(
                 '/isochrone.v1.Operations/RollBackPlan',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RollBackPlanRequest.SerializeToString,
@@ -64,6 +70,11 @@ class OperationsStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
                 _registered_method=True)
+        self.TestAlert = channel.unary_unary(
+                '/isochrone.v1.Operations/TestAlert',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.Alert.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer(object):
@@ -78,6 +89,13 @@ class OperationsServicer(object):
 
     def ListPlans(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPlan(self, request, context):
+        """The document of one version, word for word.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -109,6 +127,13 @@ class OperationsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TestAlert(self, request, context):
+        """Sends a test alert to the webhook now, and says what became of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -121,6 +146,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.ListPlans,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.SerializeToString,
+            ),
+            'GetPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPlan,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.GetPlanRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.PlanDocument.SerializeToString,
             ),
             'RollBackPlan': grpc.unary_unary_rpc_method_handler(
                     servicer.RollBackPlan,
@@ -141,6 +171,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.Revoke,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.SerializeToString,
+            ),
+            'TestAlert': grpc.unary_unary_rpc_method_handler(
+                    servicer.TestAlert,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.Alert.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -197,6 +232,33 @@ class Operations(object):
             '/isochrone.v1.Operations/ListPlans',
             isochrone__wire_dot_v1_dot_operations__pb2.ListPlansRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_operations__pb2.ListPlansResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/GetPlan',
+            isochrone__wire_dot_v1_dot_operations__pb2.GetPlanRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.PlanDocument.FromString,
             options,
             channel_credentials,
             insecure,
@@ -305,6 +367,33 @@ class Operations(object):
             '/isochrone.v1.Operations/Revoke',
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TestAlert(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/TestAlert',
+            isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.Alert.FromString,
             options,
             channel_credentials,
             insecure,

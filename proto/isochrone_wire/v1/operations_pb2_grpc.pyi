@@ -5,6 +5,7 @@ What operators tell the collector."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from isochrone_wire.v1 import observatory_pb2 as _observatory_pb2
 from isochrone_wire.v1 import operations_pb2 as _operations_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -34,6 +35,8 @@ class OperationsStub:
     ApplyPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
     ListPlans: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]
+    GetPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.GetPlanRequest, _operations_pb2.PlanDocument]
+    """The document of one version, word for word."""
     RollBackPlan: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.ApplyPlanResponse]
     """Applies the document of an earlier version again, as a new version."""
     Invite: _grpc.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.InviteResponse]
@@ -41,6 +44,8 @@ class OperationsStub:
     ListAccess: _grpc.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]
     Revoke: _grpc.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]
     """Ends every credential and open invitation of a name."""
+    TestAlert: _grpc.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]
+    """Sends a test alert to the webhook now, and says what became of it."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
@@ -48,6 +53,8 @@ class OperationsAsyncStub(OperationsStub):
     ApplyPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.ApplyPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
     """Validates a plan document and, unless `dry_run`, makes it the plan in force."""
     ListPlans: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListPlansRequest, _operations_pb2.ListPlansResponse]  # type: ignore[assignment]
+    GetPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.GetPlanRequest, _operations_pb2.PlanDocument]  # type: ignore[assignment]
+    """The document of one version, word for word."""
     RollBackPlan: _aio.UnaryUnaryMultiCallable[_operations_pb2.RollBackPlanRequest, _operations_pb2.ApplyPlanResponse]  # type: ignore[assignment]
     """Applies the document of an earlier version again, as a new version."""
     Invite: _aio.UnaryUnaryMultiCallable[_operations_pb2.InviteRequest, _operations_pb2.InviteResponse]  # type: ignore[assignment]
@@ -55,6 +62,8 @@ class OperationsAsyncStub(OperationsStub):
     ListAccess: _aio.UnaryUnaryMultiCallable[_operations_pb2.ListAccessRequest, _operations_pb2.ListAccessResponse]  # type: ignore[assignment]
     Revoke: _aio.UnaryUnaryMultiCallable[_operations_pb2.RevokeRequest, _operations_pb2.RevokeResponse]  # type: ignore[assignment]
     """Ends every credential and open invitation of a name."""
+    TestAlert: _aio.UnaryUnaryMultiCallable[_operations_pb2.TestAlertRequest, _observatory_pb2.Alert]  # type: ignore[assignment]
+    """Sends a test alert to the webhook now, and says what became of it."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -71,6 +80,14 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _operations_pb2.ListPlansRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_operations_pb2.ListPlansResponse, _abc.Awaitable[_operations_pb2.ListPlansResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetPlan(
+        self,
+        request: _operations_pb2.GetPlanRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_pb2.PlanDocument, _abc.Awaitable[_operations_pb2.PlanDocument]]:
+        """The document of one version, word for word."""
 
     @_abc_1.abstractmethod
     def RollBackPlan(
@@ -102,5 +119,13 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_pb2.RevokeResponse, _abc.Awaitable[_operations_pb2.RevokeResponse]]:
         """Ends every credential and open invitation of a name."""
+
+    @_abc_1.abstractmethod
+    def TestAlert(
+        self,
+        request: _operations_pb2.TestAlertRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.Alert, _abc.Awaitable[_observatory_pb2.Alert]]:
+        """Sends a test alert to the webhook now, and says what became of it."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

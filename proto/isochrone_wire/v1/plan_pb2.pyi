@@ -273,6 +273,109 @@ class Budget(_message.Message):
 Global___Budget: _TypeAlias = Budget  # noqa: Y015
 
 @_typing.final
+class Slo(_message.Message):
+    """What a route promises."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TTFT_P95_US_FIELD_NUMBER: _builtins.int
+    MIN_SUCCESS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    ttft_p95_us: _builtins.int
+    """Absent: does not bind."""
+    min_success: _builtins.float
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        ttft_p95_us: _builtins.int | None = ...,
+        min_success: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ttft_p95_us", b"_ttft_p95_us", "ttft_p95_us", b"ttft_p95_us"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttft_p95_us", b"_ttft_p95_us", "min_success", b"min_success", "name", b"name", "ttft_p95_us", b"ttft_p95_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ttft_p95_us: _TypeAlias = _typing.Literal["ttft_p95_us"]  # noqa: Y015
+    _WhichOneofArgType__ttft_p95_us: _TypeAlias = _typing.Literal["_ttft_p95_us", b"_ttft_p95_us"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ttft_p95_us) -> _WhichOneofReturnType__ttft_p95_us | None: ...
+
+Global___Slo: _TypeAlias = Slo  # noqa: Y015
+
+@_typing.final
+class Objective(_message.Message):
+    """What the members of a route are ranked by; see isochrone_wire.model.Objective."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TTFT_FIELD_NUMBER: _builtins.int
+    TAIL_FIELD_NUMBER: _builtins.int
+    USD_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    ttft: _builtins.float
+    tail: _builtins.float
+    usd: _builtins.float
+    failure: _builtins.float
+    def __init__(
+        self,
+        *,
+        ttft: _builtins.float = ...,
+        tail: _builtins.float = ...,
+        usd: _builtins.float = ...,
+        failure: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "tail", b"tail", "ttft", b"ttft", "usd", b"usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Objective: _TypeAlias = Objective  # noqa: Y015
+
+@_typing.final
+class Route(_message.Message):
+    """A logical model that services ask for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    SLO_FIELD_NUMBER: _builtins.int
+    OBJECTIVE_FIELD_NUMBER: _builtins.int
+    STATIC_ORDER_FIELD_NUMBER: _builtins.int
+    RESIDENCY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of targets."""
+
+    @_builtins.property
+    def slo(self) -> Global___Slo: ...
+    @_builtins.property
+    def objective(self) -> Global___Objective: ...
+    @_builtins.property
+    def static_order(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def residency(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        members: _abc.Iterable[_builtins.str] | None = ...,
+        slo: Global___Slo | None = ...,
+        objective: Global___Objective | None = ...,
+        static_order: _abc.Iterable[_builtins.str] | None = ...,
+        residency: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["objective", b"objective", "slo", b"slo"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "name", b"name", "objective", b"objective", "residency", b"residency", "slo", b"slo", "static_order", b"static_order"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Route: _TypeAlias = Route  # noqa: Y015
+
+@_typing.final
 class Plan(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -280,12 +383,18 @@ class Plan(_message.Message):
     BASELINE_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
     BUDGETS_FIELD_NUMBER: _builtins.int
+    CONTROL_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     baseline: _builtins.str
+    control: _builtins.str
+    """Name of the target that shows whether a vantage itself is well; empty when there is none."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]: ...
     @_builtins.property
     def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]: ...
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]: ...
     def __init__(
         self,
         *,
@@ -293,10 +402,12 @@ class Plan(_message.Message):
         baseline: _builtins.str = ...,
         targets: _abc.Iterable[Global___Target] | None = ...,
         budgets: _abc.Iterable[Global___Budget] | None = ...,
+        control: _builtins.str = ...,
+        routes: _abc.Iterable[Global___Route] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "control", b"control", "routes", b"routes", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
