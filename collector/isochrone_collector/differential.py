@@ -1,133 +1,215 @@
 """Differentials: what one region adds to, or saves on, what the baseline region sees, target by target.
 
-The laws:
-
-1. Only rounds in which both regions have a value count, and the medians shown are those of these rounds: two regions
-   that were awake at different hours are not compared.
-2. A round in which both ran into a timeout says nothing of their difference and is left out. Where only one did, its
-   limit stands in: the true difference is larger still, on the same side.
-3. `faster` and `slower` need an interval off zero and a shift that matters; `equivalent` needs the whole interval to be
-   too small to matter; everything else is `undecided`, with the reason in words.
+The whole way from probes to decisions: `panel` makes one value per region and round, `pairing` finds the rounds that
+two regions share, `estimation` says how far apart they are, `decision` what that allows to say, and `attendance`
+whether enough was seen to say anything at all.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import compress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from isochrone_collector.stats.paired import Shift, Values, hodges_lehmann
-from isochrone_wire.answers import Decision, Differential, Metric
+from isochrone_collector.attendance import Turnout
+from isochrone_collector.decision import Verdict, among_others, decide, despite_losses, left_out, margin_of, mostly_lost
+from isochrone_collector.estimation import Estimate, estimates
+from isochrone_collector.pairing import Changes, Pairs, Seen, pair_up
+from isochrone_collector.panel import Panel
+from isochrone_collector.stats.discovery import q_values
+from isochrone_wire.answers import Decision, Differential, Metric, Part
 
-MIN_ROUNDS = 6
-MARGIN_US = 20_000
-MARGIN_SHARE = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One value per round, rounds ascending; `censored` rounds hold the limit of a timeout instead."""
-
-    rounds: Sequence[int] = ()
-    values: Sequence[float] = ()
-    censored: Sequence[bool] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
-    """The values of both regions in the rounds they share."""
-
-    rounds: Sequence[int]
-    baseline: Values
-    region: Values
+LATENCIES = frozenset({Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E})
+"""The metrics that have a network part and the rest of them, which is the server's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a differential is of: a target, a metric and two regions."""
+    """What a differential is of, but for the metric and the baseline."""
 
+    target_id: int
     target: str
     provider: str
     model: str
-    metric: Metric
-    baseline: str
     region: str
 
+    @property
+    def seen(self) -> Seen:
+        """Its target and region."""
+        return self.target_id, self.region
 
-def pair(baseline: Series, region: Series) -> Pairs:
-    """The rounds both series have, without those that both lost to a timeout."""
-    shared, left, right = np.intersect1d(
-        np.asarray(baseline.rounds, dtype=np.int64),
-        np.asarray(region.rounds, dtype=np.int64),
-        assume_unique=True,
-        return_indices=True,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What else is known: who was there, which regions are in trouble themselves and why, what changed lastingly and
+    when, and what the phases of a request add.
+    """
+
+    turnouts: Mapping[Seen, Turnout] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
+    parts: Mapping[Seen, tuple[Part, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """Everything about one subject, before it is compared with all others."""
+
+    subject: Subject
+    estimate: Estimate | None
+    since_at: int
+    baseline_n: int
+    region_n: int
+    baseline_turnout: Turnout
+    region_turnout: Turnout
+    unfit: str
+    untold: int
+    baseline_losses: str
+    region_losses: str
+
+    def tested(self) -> float:
+        """The p-value that counts among all comparisons; NaN where nothing is to be decided anyway."""
+        if self.unfit or self.estimate is None or self.estimate.p_value is None:
+            return np.nan
+        return self.estimate.p_value
+
+    def why_nothing(self) -> str:
+        """Why there is no estimate."""
+        losses = (self.unfit, self.region_losses, self.baseline_losses, left_out(self.untold))
+        return next(filter(None, losses), "no round has a value from both regions")
+
+
+def differentials_of(
+    panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: Circumstances
+) -> tuple[Differential, ...]:
+    """One differential per subject: region minus baseline with its interval and what it lets us say."""
+    pairs = pair_up(panel, [subject.seen for subject in subjects], baseline=baseline, changes=known.changes)
+    lines = _lines(pairs, subjects, metric=metric, baseline=baseline, known=known)
+    rates = q_values(np.array([line.tested() for line in lines], dtype=np.float64))
+    comparisons = int(np.count_nonzero(~np.isnan(rates)))
+    return tuple(
+        _differential(
+            line,
+            metric=metric,
+            baseline=baseline,
+            q_value=None if np.isnan(rate) else float(rate),
+            comparisons=comparisons,
+            parts=known.parts.get(line.subject.seen, ()),
+        )
+        for line, rate in zip(lines, rates, strict=True)
     )
-    both_censored = np.asarray(baseline.censored, dtype=bool)[left] & np.asarray(region.censored, dtype=bool)[right]
-    return Pairs(
-        rounds=list(compress(shared.tolist(), ~both_censored)),
-        baseline=np.asarray(baseline.values, dtype=np.float64)[left][~both_censored],
-        region=np.asarray(region.values, dtype=np.float64)[right][~both_censored],
+
+
+def _lines(
+    pairs: Pairs, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: Circumstances
+) -> list[_Line]:
+    nobody = Turnout()
+    columns = (
+        subjects,
+        estimates(pairs, with_network=metric in LATENCIES),
+        pairs.since_at.tolist(),
+        pairs.baseline_span.counts.tolist(),
+        pairs.region_span.counts.tolist(),
+        pairs.untold.tolist(),
+        zip(pairs.met.tolist(), pairs.baseline_lost.tolist(), pairs.region_lost.tolist(), strict=True),
     )
+    lines = []
+    for subject, estimate, since_at, baseline_n, region_n, untold, (met, *lost) in zip(*columns, strict=True):
+        turnouts = [known.turnouts.get((subject.target_id, region), nobody) for region in (baseline, subject.region)]
+        sides = list(zip((baseline, subject.region), (baseline_n, region_n), turnouts, strict=True))
+        losses = [
+            mostly_lost(region, lost=own_lost, rounds=met) or turnout.losses(region)
+            for (region, _, turnout), own_lost in zip(sides, lost, strict=True)
+        ]
+        lines.append(
+            _Line(
+                subject=subject,
+                estimate=estimate,
+                since_at=since_at,
+                baseline_n=baseline_n,
+                region_n=region_n,
+                baseline_turnout=turnouts[0],
+                region_turnout=turnouts[1],
+                unfit=_unfit(sides, metric=metric, troubles=known.troubles),
+                untold=untold,
+                baseline_losses=losses[0],
+                region_losses=losses[1],
+            )
+        )
+    return lines
 
 
-def differential(subject: Subject, baseline: Series, region: Series) -> Differential:
-    """Region minus baseline with its interval and what it lets us say."""
-    pairs = pair(baseline, region)
-    shift = hodges_lehmann(pairs.region - pairs.baseline)
-    n = len(pairs.rounds)
-    shown = {
+def _unfit(sides: Sequence[tuple[str, int, Turnout]], *, metric: Metric, troubles: Mapping[str, str]) -> str:
+    """Why nothing is to be decided of these two sides, whatever their values are; empty when something may be."""
+    reasons = (
+        *(troubles.get(region, "") for region, _, _ in sides),
+        *("" if n else f"no {metric.value} from {region}" for region, n, _ in sides),
+        *(turnout.absence(region) for region, _, turnout in sides),
+    )
+    return next(filter(None, reasons), "")
+
+
+def _differential(
+    line: _Line, *, metric: Metric, baseline: str, q_value: float | None, comparisons: int, parts: tuple[Part, ...]
+) -> Differential:
+    subject, estimate = line.subject, line.estimate
+    common = {
         "target": subject.target,
         "provider": subject.provider,
         "model": subject.model,
-        "metric": subject.metric,
-        "unit": subject.metric.unit,
-        "baseline": subject.baseline,
+        "metric": metric,
+        "unit": metric.unit,
+        "baseline": baseline,
         "region": subject.region,
-        "n": n,
-        "baseline_n": len(baseline.rounds),
-        "region_n": len(region.rounds),
+        "baseline_n": line.baseline_n,
+        "region_n": line.region_n,
+        "since_at": line.since_at or None,
+        "baseline_side": line.baseline_turnout.side(line.baseline_n),
+        "region_side": line.region_turnout.side(line.region_n),
+        "parts": parts,
     }
-    if shift is None:
-        return Differential(**shown, reason=_why_empty(subject, baseline, region))  # type: ignore[arg-type]  # a dict of mixed values
-    baseline_median = float(np.median(pairs.baseline))
-    decision, reason = decide(shift, n=n, margin=margin_of(subject.metric, baseline_median), metric=subject.metric)
+    if estimate is None:
+        return Differential(**common, reason=line.why_nothing())  # type: ignore[arg-type]  # a dict of mixed values
+    margin = margin_of(metric, estimate.baseline_median)
+    decision, reason = _verdict(line, estimate, margin=margin, metric=metric, q_value=q_value, comparisons=comparisons)
     return Differential(
-        **shown,  # type: ignore[arg-type]  # as above
-        baseline_median=baseline_median,
-        region_median=float(np.median(pairs.region)),
-        shift=shift.estimate,
-        shift_low=shift.low,
-        shift_high=shift.high,
-        shift_percent=100 * shift.estimate / baseline_median if baseline_median else None,
+        **common,  # type: ignore[arg-type]  # as above
+        **_figures(estimate),  # type: ignore[arg-type]  # as above
+        faster_probability=estimate.greater if metric.more_is_better else 1 - estimate.greater,
+        margin=margin,
+        q_value=q_value,
         decision=decision,
         reason=reason,
-        newest_at=pairs.rounds[-1],
     )
 
 
-def margin_of(metric: Metric, baseline_median: float) -> float:
-    """The smallest difference that matters: 20 ms or 5 % of the baseline, whichever is larger; for a rate 5 %."""
-    share = MARGIN_SHARE * abs(baseline_median)
-    return share if metric.more_is_better else max(MARGIN_US, share)
+def _verdict(
+    line: _Line, estimate: Estimate, *, margin: float, metric: Metric, q_value: float | None, comparisons: int
+) -> Verdict:
+    if line.unfit:
+        return Decision.UNDECIDED, line.unfit
+    decision, reason = despite_losses(
+        decide(estimate.shift, n=estimate.n, margin=margin, metric=metric, untold=line.untold),
+        baseline=line.baseline_losses,
+        region=line.region_losses,
+    )
+    if estimate.shift.low is None and line.since_at:
+        reason += ", counted from the change point on"
+    return among_others((decision, reason), q_value=q_value, comparisons=comparisons)
 
 
-def decide(shift: Shift, *, n: int, margin: float, metric: Metric) -> tuple[Decision, str]:
-    """What the shift lets us say, and for `undecided` why."""
-    low, high = shift.low, shift.high
-    if low is None or high is None:
-        return Decision.UNDECIDED, f"{n} of {MIN_ROUNDS} rounds needed"
-    if -margin <= low and high <= margin:
-        return Decision.EQUIVALENT, ""
-    if low <= 0 <= high:
-        return Decision.UNDECIDED, "interval holds zero and exceeds the margin"
-    if abs(shift.estimate) < margin:
-        return Decision.UNDECIDED, "interval is off zero and exceeds the margin, and the shift is within it"
-    better = (shift.estimate > 0) == metric.more_is_better
-    return (Decision.FASTER if better else Decision.SLOWER), ""
-
-
-def _why_empty(subject: Subject, baseline: Series, region: Series) -> str:
-    for name, series in ((subject.baseline, baseline), (subject.region, region)):
-        if not series.rounds:
-            return f"no {subject.metric.value} from {name}"
-    return "no round has a value from both regions"
+def _figures(estimate: Estimate) -> dict[str, object]:
+    shift, median = estimate.shift, estimate.baseline_median
+    return {
+        "baseline_median": median,
+        "region_median": estimate.region_median,
+        "shift": shift.estimate,
+        "shift_low": shift.low,
+        "shift_high": shift.high,
+        "shift_percent": 100 * shift.estimate / median if median else None,
+        "n": estimate.n,
+        "n_eff": estimate.n_eff,
+        "paired": estimate.paired,
+        "newest_at": estimate.newest_at,
+        "network_shift": estimate.network_shift,
+        "server_shift": estimate.server_shift,
+    }

@@ -9,6 +9,7 @@ A censored value is one we know only to be larger than its limit, say of a probe
 above all others, so that it raises p95 instead of vanishing.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
@@ -51,12 +52,9 @@ def interval_ranks(n: int, share: float) -> tuple[int, int] | None:
     if least_below + least_above > _ERROR + _ROUNDING:
         return None
     below, above = _shares_of_error(least_below, least_above)
-    counts = np.arange(n)
-    at_most = bdtr(counts, n, share)
     # Rank l misses when fewer than l values lie below the quantile, rank u when u or more do.
-    low = int(np.searchsorted(at_most, below + _ROUNDING, side="right"))
-    more_than = bdtrc(counts, n, share)
-    high = int(np.argmax(more_than <= above + _ROUNDING)) + 1
+    low = bisect_right(range(n), below + _ROUNDING, key=lambda count: float(bdtr(count, n, share)))
+    high = bisect_left(range(n), True, key=lambda count: bool(bdtrc(count, n, share) <= above + _ROUNDING)) + 1
     return low, high
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.pool import Connection, execute, fetch
 from isochrone_collector.store.queries import query
+from isochrone_collector.store.rows import IdRow
 from isochrone_wire.operations import Role
 
 _LOCK_KEY = 4_600_003
@@ -28,6 +29,15 @@ class CredentialRow:
     def is_good(self, at: int) -> bool:
         """Whether it lets anybody in at that instant."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialCounts:
+    """How many credentials were ever made, revoked, and given an end. None of these goes back."""
+
+    made: int
+    revoked: int
+    ending: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,11 @@ async def lock(connection: Connection) -> None:
 async def credentials(connection: Connection) -> list[CredentialRow]:
     """All credentials there ever were, oldest first."""
     return await fetch(connection, query("credentials"), CredentialRow)
+
+
+async def counts(connection: Connection) -> CredentialCounts:
+    """What tells whether credentials have changed; cheap, however many there are."""
+    return (await fetch(connection, query("credential_counts"), CredentialCounts))[0]
 
 
 async def credential(connection: Connection, credential_id: int) -> CredentialRow | None:
@@ -158,10 +173,3 @@ async def revoke_credential(connection: Connection, credential_id: int, *, revok
 async def note_use(connection: Connection, credential_ids: Iterable[int], *, used_at: int) -> None:
     """Record that these credentials were used."""
     await execute(connection, query("note_credential_use"), ids=list(credential_ids), used_at=Instant(used_at))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdRow:
-    """One id."""
-
-    id: int

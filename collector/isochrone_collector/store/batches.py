@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from psycopg import sql
+from psycopg.errors import CheckViolation
 from psycopg.types.json import Jsonb
 
+from isochrone_collector.errors import PartitionMissing
 from isochrone_collector.store import pgcopy
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.pgcopy import Packed
@@ -21,7 +23,7 @@ MAX_ROWS = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedBatch:
     """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and what was
-    rejected, as (place, reason).
+    rejected, as (place, reason). The rounds are the oldest and the newest of what goes to `sample`, if anything does.
     """
 
     origin: Origin
@@ -29,6 +31,8 @@ class SealedBatch:
     rows: Packed
     late_rows: Packed
     rejections: Sequence[tuple[int, str]]
+    oldest_round_at: int | None = None
+    newest_round_at: int | None = None
 
     @property
     def key(self) -> BatchKey:
@@ -69,8 +73,14 @@ async def _claim(connection: Connection, batches: Mapping[BatchKey, SealedBatch]
         late=[batch.late_rows.rows for batch in ordered],
         rejections=[Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
         received_at=[Instant(batch.origin.received_at) for batch in ordered],
+        oldest_round_at=[_instant(batch.oldest_round_at) for batch in ordered],
+        newest_round_at=[_instant(batch.newest_round_at) for batch in ordered],
     )
     return set(claimed)
+
+
+def _instant(at: int | None) -> Instant | None:
+    return None if at is None else Instant(at)
 
 
 async def _earlier(connection: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, LedgerRow]:
@@ -94,11 +104,20 @@ def _as_ledger(batch: SealedBatch) -> LedgerRow:
 
 
 async def copy(connection: Connection, table: str, columns: tuple[str, ...], blocks: Iterable[Packed]) -> None:
-    """Copy packed rows into a table, unless there are none; `columns` says in which order they have them."""
+    """Copy packed rows into a table, unless there are none; `columns` says in which order they have them.
+
+    Raises `PartitionMissing`.
+    """
     contents = [block.content for block in blocks if block.rows]
-    if contents:
+    if not contents:
+        return
+    try:
         async with connection.cursor() as cursor, cursor.copy(_copy_statement(table, columns)) as stream:
             await stream.write(b"".join([pgcopy.HEADER, *contents, pgcopy.TRAILER]))
+    except CheckViolation as error:
+        raise PartitionMissing(
+            f"{table} has no place for some of these rounds: {error.diag.message_primary}"
+        ) from error
 
 
 @cache

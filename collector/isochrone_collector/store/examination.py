@@ -1,17 +1,19 @@
 """What a database says of itself to a doctor, over one plain connection that changes nothing."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from psycopg import pq
 
 from isochrone_collector.checkup import DatabaseFacts
 from isochrone_collector.store import schema
+from isochrone_collector.store.partitions import day_named
 from isochrone_collector.store.pool import connect
 from isochrone_collector.store.queries import query
+from isochrone_collector.store.summaries import Resolution
 
-_PARTITION = "sample_%Y%m%d"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def facts(conninfo: str) -> DatabaseFacts:
@@ -30,6 +32,8 @@ def facts(conninfo: str) -> DatabaseFacts:
             clock_offset_us=offset_us,
             clock_uncertainty_us=uncertainty_us,
             plan_version=_number(connection, "newest_plan_version") if revision else 0,
+            may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
+            summarised_until=_summarised_until(connection) if revision == newest else None,
         )
 
 
@@ -48,14 +52,13 @@ def _clock(connection: psycopg.Connection) -> tuple[int, int]:
 
 def _days(connection: psycopg.Connection) -> frozenset[int]:
     names = [str(name) for (name,) in connection.execute(query("partitions")).fetchall()]
-    return frozenset(day for name in names if (day := _day_at(name)) is not None)
+    return frozenset(day for name in names if (day := day_named(name)) is not None)
 
 
-def _day_at(partition: str) -> int | None:
-    try:
-        return int(datetime.strptime(partition, _PARTITION).replace(tzinfo=UTC).timestamp()) * 1_000_000
-    except ValueError:
-        return None
+def _summarised_until(connection: psycopg.Connection) -> int | None:
+    done: dict[str, datetime] = dict(connection.execute(query("progress")).fetchall())
+    until = done.get(Resolution.HOUR.chore)
+    return None if until is None else (until - _EPOCH) // timedelta(microseconds=1)
 
 
 def _yes(connection: psycopg.Connection, name: str) -> bool:

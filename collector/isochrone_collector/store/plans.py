@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.pool import Connection, execute, fetch
 from isochrone_collector.store.queries import query
-from isochrone_collector.store.rows import DocumentRow, PlanHistoryRow, PlanRow, TargetRow
+from isochrone_collector.store.rows import PlanHistoryRow, PlanRow, TargetRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Price, Target
 
@@ -47,10 +47,10 @@ async def of_window(connection: Connection, window: Window) -> list[PlanRow]:
     )
 
 
-async def document_of(connection: Connection, version: int) -> str | None:
-    """The document of one version, as it was written; `None` when there is no such version."""
-    found = await fetch(connection, query("plan_document"), DocumentRow, version=version)
-    return found[0].document if found else None
+async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:
+    """The plan of one version, as it was written; `None` when there is no such version."""
+    found = await fetch(connection, query("plan_document"), PlanHistoryRow, version=version)
+    return found[0] if found else None
 
 
 async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:

@@ -1,16 +1,25 @@
 """What the readers' questions select. SQL selects, pairs and bounds; Python estimates."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from psycopg import sql
-from psycopg.rows import dict_row
 
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.probes import Integers, Kind, Probes, Reals
+from isochrone_collector.store import columns, vantages
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.pool import Connection, fetch
 from isochrone_collector.store.queries import query
-from isochrone_collector.store.rows import COLUMNS, NameRow, RecordedRow, SeriesRow, StandingRow
+from isochrone_collector.store.rows import RecordedRow
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import DAY_US, day_of
+
+Number = TypeVar("Number", bound=np.generic)
+Lot = TypeVar("Lot", bound=Sized)
 
 _CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
     THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"""
@@ -19,20 +28,68 @@ _STREAMED = "outcome IN ('ok', 'timed_out', 'stalled', 'truncated')"
 _CEILING = "CASE WHEN outcome IN ('timed_out', 'stalled') THEN timeout_us END"
 _NO_CEILING = "NULL"
 
-# Metric → its value in one row of `sample`, and what stands in for it when a timeout cut the probe off. A cut stream
-# has a first token but neither an end nor a speed.
-_METRICS: dict[Metric, tuple[str, str]] = {
-    Metric.TTFT: (f"CASE WHEN {_STREAMED} THEN ttft_us END", _CEILING),
-    Metric.TTFT_COLD: (
-        f"CASE WHEN {_STREAMED} THEN {_CONNECT} + ttft_us END",
-        f"CASE WHEN ttft_us IS NULL THEN {_CEILING} END",
+# Of a value, what the road takes: one way there and back. What is no latency of an answer has no such part.
+_ROAD = "rtt_us"
+_NO_ROAD = "NULL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measure:
+    """A metric in one row of `sample`: its value, the `ceiling` that stands in for it where a timeout cut the probe
+    off, and how much of it is the `network`.
+    """
+
+    value: str
+    ceiling: str = _NO_CEILING
+    network: str = _NO_ROAD
+
+    @property
+    def parts(self) -> dict[str, sql.SQL]:
+        """The expressions as the braces of the statements."""
+        return {"value": sql.SQL(self.value), "ceiling": sql.SQL(self.ceiling), "network": sql.SQL(self.network)}
+
+
+# A cut stream has a first token but neither an end nor a speed.
+_METRICS: dict[Metric, _Measure] = {
+    Metric.TTFT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttft_us END", ceiling=_CEILING, network=_ROAD),
+    Metric.TTFT_COLD: _Measure(
+        value=f"CASE WHEN {_STREAMED} THEN {_CONNECT} + ttft_us END",
+        ceiling=f"CASE WHEN ttft_us IS NULL THEN {_CEILING} END",
+        network=f"{_CONNECT} + rtt_us",
     ),
-    Metric.TTFAT: (f"CASE WHEN {_STREAMED} THEN ttfat_us END", _CEILING),
-    Metric.E2E: ("CASE WHEN outcome = 'ok' THEN e2e_us END", _CEILING),
-    Metric.TOKENS_PER_SECOND: ("CASE WHEN outcome = 'ok' THEN tokens_per_second END", _NO_CEILING),
-    Metric.CONNECT: (_CONNECT, _NO_CEILING),
-    Metric.RTT: ("rtt_us", _NO_CEILING),
+    Metric.TTFAT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttfat_us END", ceiling=_CEILING, network=_ROAD),
+    Metric.E2E: _Measure(value="CASE WHEN outcome = 'ok' THEN e2e_us END", ceiling=_CEILING, network=_ROAD),
+    Metric.TOKENS_PER_SECOND: _Measure(value="CASE WHEN outcome = 'ok' THEN tokens_per_second END"),
+    Metric.CONNECT: _Measure(value=_CONNECT),
+    Metric.RTT: _Measure(value="rtt_us"),
 }
+_KINDS = {
+    "ok": sql.Literal(Kind.OK.value),
+    "failed": sql.Literal(Kind.FAILED.value),
+    "throttled": sql.Literal(Kind.THROTTLED.value),
+    "skipped": sql.Literal(Kind.SKIPPED.value),
+}
+# How `traits` of the statement `probes` is put together.
+_CENSORED, _KIND_BIT, _PLACE_BIT = 1, 1, 3
+
+MAX_PROBES = 4_000_000
+"""How many probes one answer may be computed from; they take 50 bytes each, and statistics several times that."""
+_PORTION = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TargetRow:
+    """Columns of one target."""
+
+    target_id: int
+    traits: NDArray[np.int32]
+    vantage_id: Integers
+    round_at: Integers
+    value: Reals
+    network: Reals
+
+    def __len__(self) -> int:
+        return len(self.traits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,32 +110,71 @@ class Scope:
         }
 
 
-async def samples(connection: Connection, scope: Scope, *, limit: int) -> list[dict[str, Any]]:
-    """The newest samples of a scope, newest first, as records for `rows.stored_sample`."""
-    columns = sql.SQL(", ").join(sql.Identifier("sample", name) for name in COLUMNS)
-    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
-        await cursor.execute(query("samples").format(columns=columns), {**scope.parameters(), "limit": limit})
-        return await cursor.fetchall()
+def measure(metric: Metric) -> dict[str, sql.SQL]:
+    """The expressions of a metric in one row of `sample`: its `value`, its `ceiling` and its `network` part."""
+    return _METRICS[metric].parts
 
 
-async def series(connection: Connection, scope: Scope, metric: Metric) -> list[SeriesRow]:
-    """One metric of a scope that names its regions, round by round: microseconds, or tokens per second."""
-    value, ceiling = (sql.SQL(part) for part in _METRICS[metric])
-    statement = query("series").format(value=value, ceiling=ceiling)
-    return await fetch(connection, statement, SeriesRow, **scope.parameters())
+async def probes(connection: Connection, scope: Scope, metric: Metric) -> Probes:
+    """Every probe of a scope with its value of one metric. Raises `BadRequest` when there are too many to answer."""
+    # A region that is named twice would have every probe of its twice.
+    regions = tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
+    statement = query("probes").format(**_METRICS[metric].parts, **_KINDS)
+    return _probes(await within_reach(connection, statement, replace(scope, regions=regions), _TargetRow), regions)
 
 
-async def standings(connection: Connection, scope: Scope) -> list[StandingRow]:
-    """The values a leaderboard ranks."""
-    return await fetch(connection, query("standings"), StandingRow, **scope.parameters())
+async def within_reach(connection: Connection, statement: sql.Composed, scope: Scope, row: type[Lot]) -> list[Lot]:
+    """What a statement selects of a scope, whose rows say by their length of how many probes they are. A series has a
+    row for each part of the window. Raises `BadRequest` when there are too many probes to answer.
+    """
+    found: list[Lot] = []
+    many = 0
+    async for rows in _by_days(connection, statement, scope, row):
+        found += rows
+        many += sum(map(len, rows))
+        if many > MAX_PROBES:
+            raise BadRequest(
+                f"more than {MAX_PROBES:_} probes: ask for a shorter window, fewer targets or fewer regions"
+            )
+    return found
+
+
+async def _by_days(
+    connection: Connection, statement: sql.Composed, scope: Scope, row: type[Lot]
+) -> AsyncIterator[list[Lot]]:
+    """What a statement selects of a scope, day by day, or more days at once where there is little of a day.
+
+    The server gathers the columns of a target before it sends them: of a month of everything it would not have room.
+    """
+    from_at, days = scope.window.from_at, 1
+    while from_at < scope.window.until_at:
+        until_at = min(day_of(from_at) + days * DAY_US, scope.window.until_at)
+        part = replace(scope, window=Window(from_at=from_at, until_at=until_at))
+        rows = await columns.fetch(connection, statement, row, **part.parameters())
+        days = max(1, min(2 * days, days * _PORTION // (1 + sum(map(len, rows)))))
+        from_at = until_at
+        yield rows
+
+
+def _probes(rows: Sequence[_TargetRow], regions: tuple[str, ...]) -> Probes:
+    traits = _joined([row.traits for row in rows], np.int64)
+    return Probes(
+        regions=regions,
+        target_id=np.repeat(np.array([row.target_id for row in rows], np.int64), [len(row) for row in rows]),
+        region=traits >> _PLACE_BIT,
+        vantage_id=_joined([row.vantage_id for row in rows], np.int64),
+        round_at=_joined([row.round_at for row in rows], np.int64),
+        kind=(traits >> _KIND_BIT & max(Kind)).astype(np.int8),
+        value=_joined([row.value for row in rows], np.float64),
+        censored=(traits & _CENSORED).astype(np.bool_),
+        network=_joined([row.network for row in rows], np.float64),
+    )
+
+
+def _joined(parts: Sequence[NDArray[Any]], kind: type[Number]) -> NDArray[Number]:
+    return np.concatenate([np.empty(0, kind), *parts], dtype=kind)
 
 
 async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
     """Which rounds each vantage recorded of each target; the regions of the scope are not looked at."""
     return await fetch(connection, query("recorded"), RecordedRow, **scope.parameters())
-
-
-async def regions_with_samples(connection: Connection, scope: Scope) -> list[str]:
-    """The regions that have any sample of a scope; its own regions are not looked at."""
-    found = await fetch(connection, query("regions_with_samples"), NameRow, **scope.parameters())
-    return [row.name for row in found]

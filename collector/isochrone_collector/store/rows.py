@@ -19,6 +19,20 @@ class NameRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdRow:
+    """One id: of a target, of a credential."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YesRow:
+    """Yes or no."""
+
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VantageRow:
     """A vantage and when the collector first and last heard of it."""
 
@@ -31,8 +45,8 @@ class VantageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStateRow:
-    """A vantage with the vitals of its newest push. `ledgered` are the samples that the delivery ledger has of its
-    spool.
+    """A vantage with the vitals of its newest push. `ledgered` are the samples that the delivery ledger has of the
+    epoch these are counted over.
     """
 
     name: str
@@ -67,13 +81,6 @@ class SpenderRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentRow:
-    """A plan as it was written."""
-
-    document: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHistoryRow:
     """A plan as it was written, who applied it when, and the version it restored, if any."""
 
@@ -96,12 +103,13 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """What readers want to know of a target that is or was planned. The price is in US dollars per million tokens."""
+    """What readers want to know of a target that is or was planned. Prices are in US dollars per million tokens."""
 
     id: int
     name: str
     provider: str
     model: str
+    usd_per_m_input: float | None
     usd_per_m_output: float | None
     last_version: int
 
@@ -144,30 +152,6 @@ class ClaimedRow:
     def ledger(self) -> LedgerRow:
         """What became of that batch."""
         return LedgerRow(samples=self.samples, stored=self.stored, rejections=self.rejections)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesRow:
-    """One metric of one target and region, round by round; `censored` rounds hold the limit that was hit."""
-
-    target_id: int
-    region: str
-    rounds: list[int]
-    medians: list[float]
-    censored: list[bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingRow:
-    """The values of one target as seen from one region; `censored_us` are the limits of probes without any token."""
-
-    target_id: int
-    region: str
-    ttft_us: list[int] | None
-    censored_us: list[int] | None
-    tokens_per_second: list[float] | None
-    failed: int
-    newest_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

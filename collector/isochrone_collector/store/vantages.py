@@ -1,6 +1,8 @@
 """Who pushes: vantages, their regions and their vitals."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 
@@ -44,41 +46,93 @@ async def register(connection: Connection, vantage: Vantage, *, seen_at: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """A push as a sign of life: who, when, with which vitals, and whether samples of it were stored."""
+    """A push as a sign of life: who, when, with which vitals, and how many samples of it were `stored`.
+
+    `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals are counted over.
+    """
 
     vantage_id: int
-    epoch: int
+    batch_epoch: int
     seen_at: int
     vitals: Vitals
-    stored_samples: bool = False
+    stored: int = 0
+
+    @property
+    def epoch(self) -> int:
+        """Which account the vitals give; agents that do not say meant that of the push. 0: not known."""
+        return self.vitals.epoch or self.batch_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NotedRow:
+    """A vantage whose vitals were news, and whether an epoch of its began with them."""
+
+    id: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LedgeredRow:
+    """How many samples the ledger has of a vantage's epoch."""
+
+    id: int
+    ledgered: int
 
 
 async def note_vitals(connection: Connection, signs: Iterable[Sign]) -> None:
-    """Record how agents are doing, unless something newer is recorded already. The vitals must fit their columns."""
-    newest = _newest(signs)
-    columns = {name: [row[name] for row in newest] for name in newest[0]} if newest else {}
-    if columns:
-        await execute(connection, query("note_vitals"), **columns)
-
-
-def _newest(signs: Iterable[Sign]) -> list[dict[str, object]]:
-    """One row per vantage, of its newest sign and the newest that brought samples, in the order of their ids."""
+    """Record how agents are doing, unless something newer is recorded already, and add what was stored of theirs to
+    their accounts. Inside the transaction that stored it; the vitals must fit their columns.
+    """
+    stored: Counter[tuple[int, int]] = Counter()
     newest: dict[int, Sign] = {}
     samples_at: dict[int, Instant] = {}
     for sign in sorted(signs, key=attrgetter("vantage_id", "seen_at")):
         newest[sign.vantage_id] = sign
-        if sign.stored_samples:
+        if sign.stored:
             samples_at[sign.vantage_id] = Instant(sign.seen_at)
-    return [_row_of(sign, samples_at.get(vantage_id)) for vantage_id, sign in newest.items()]
+            stored[sign.vantage_id, sign.batch_epoch] += sign.stored
+    rows = [_row_of(sign, samples_at.get(vantage_id), stored) for vantage_id, sign in newest.items()]
+    if not rows:
+        return
+    noted = await fetch(connection, query("note_vitals"), _NotedRow, **_columns(rows))
+    await _recount(connection, {row.id: newest[row.id].epoch for row in noted if row.is_new})
+    # Somebody who was received later may have been committed sooner.
+    await _add(connection, stored, newest.keys() - {row.id for row in noted})
 
 
-def _row_of(sign: Sign, samples_at: Instant | None) -> dict[str, object]:
+async def _recount(connection: Connection, epochs: Mapping[int, int]) -> None:
+    """Count what the ledger has of epochs that began: perhaps more than was stored just now."""
+    if epochs:
+        asked = {"id": list(epochs), "epoch": list(epochs.values())}
+        ledgered = dict.fromkeys(epochs, 0)
+        for row in await fetch(connection, query("count_ledgers"), _LedgeredRow, **asked):
+            ledgered[row.id] = row.ledgered
+        told = {"id": list(ledgered), "ledgered": list(ledgered.values())}
+        await execute(connection, query("set_ledgered"), **told)
+
+
+async def _add(connection: Connection, stored: Mapping[tuple[int, int], int], vantage_ids: AbstractSet[int]) -> None:
+    rows = [
+        {"id": vantage_id, "epoch": epoch, "ledgered": samples}
+        for (vantage_id, epoch), samples in stored.items()
+        if vantage_id in vantage_ids
+    ]
+    if rows:
+        await execute(connection, query("add_ledgered"), **_columns(rows))
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _row_of(sign: Sign, samples_at: Instant | None, stored: Mapping[tuple[int, int], int]) -> dict[str, object]:
     vitals = sign.vitals
     return {
         **{name: getattr(vitals, name) for name in _AS_TOLD},
         "id": sign.vantage_id,
         "seen_at": Instant(sign.seen_at),
         "epoch": sign.epoch,
+        "ledgered": stored.get((sign.vantage_id, sign.epoch), 0),
         "samples_at": samples_at,
         "spool_oldest_at": Instant(vitals.spool_oldest_at) if vitals.spool_oldest_at else None,
         "next_heartbeat_at": Instant(sign.seen_at + vitals.next_heartbeat_us) if vitals.next_heartbeat_us else None,

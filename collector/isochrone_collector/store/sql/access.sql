@@ -6,6 +6,12 @@ SELECT id, name, role, region, secret_hash, created_at, expires_at, revoked_at, 
 FROM credential
 ORDER BY created_at, id
 
+-- How many were made, revoked, and told to end. Credentials are never unmade and none of these is ever taken back, so
+-- where all three are as before, nobody who may come in has changed. (An end that is moved comes with a new credential.)
+-- name: credential_counts
+SELECT count(*) AS made, count(revoked_at) AS revoked, count(expires_at) AS ending
+FROM credential
+
 -- One credential, perhaps another collector's newest.
 -- name: credential_by_id
 SELECT id, name, role, region, secret_hash, created_at, expires_at, revoked_at, last_used_at

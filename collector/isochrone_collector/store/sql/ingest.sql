@@ -7,11 +7,14 @@ WHERE current_setting('synchronous_commit') = 'off'
 
 -- Claim batches in the ledger; those that were claimed before do not come back. Instants are sent as they are kept (b).
 -- name: claim_batches
-INSERT INTO ingest_batch (vantage_id, epoch, seq, samples, stored, late, rejections, received_at)
+INSERT INTO ingest_batch (
+    vantage_id, epoch, seq, samples, stored, late, rejections, received_at, oldest_round_at, newest_round_at
+)
 SELECT *
 FROM unnest(
     %(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[], %(samples)s::integer[], %(stored)s::integer[],
-    %(late)s::integer[], %(rejections)s::jsonb[], %(received_at)b::timestamptz[]
+    %(late)s::integer[], %(rejections)s::jsonb[], %(received_at)b::timestamptz[],
+    %(oldest_round_at)b::timestamptz[], %(newest_round_at)b::timestamptz[]
 )
 ON CONFLICT DO NOTHING
 RETURNING vantage_id, epoch, seq

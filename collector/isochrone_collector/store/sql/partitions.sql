@@ -15,6 +15,16 @@ SELECT pg_advisory_xact_lock(%(key)s)
 -- name: wait_briefly_for_locks
 SET LOCAL lock_timeout = '2s'
 
+-- Taking the whole table to oneself makes everybody queue behind: it works at once or not now.
+-- name: hardly_wait_for_locks
+SET LOCAL lock_timeout = '100ms'
+
+-- Whether this user may make tables and attach them: the first needs a right, the second the table itself.
+-- name: may_make_partitions
+SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE') AS yes
+FROM pg_class
+WHERE oid = 'sample'::regclass
+
 -- A table like `sample`, to be attached once it is complete.
 -- name: create_partition
 CREATE TABLE {partition} (LIKE sample INCLUDING ALL)
@@ -22,6 +32,14 @@ CREATE TABLE {partition} (LIKE sample INCLUDING ALL)
 -- Attaching an empty table does not block reading or writing the others.
 -- name: attach_partition
 ALTER TABLE sample ATTACH PARTITION {partition} FOR VALUES FROM ({from_day}) TO ({until_day})
+
+-- Samples of a day that is over are no longer part of the table.
+-- name: detach_partition
+ALTER TABLE sample DETACH PARTITION {partition}
+
+-- Nor of the database.
+-- name: drop_partition
+DROP TABLE {partition}
 
 -- Whether rows of a day without a partition would be swallowed.
 -- name: has_default_partition

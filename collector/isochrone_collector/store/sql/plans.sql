@@ -22,9 +22,9 @@ ORDER BY version
 INSERT INTO plan (version, document, applied_at, applied_by, restores)
 VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s, %(restores)s)
 
--- What an earlier plan said, word for word.
+-- What one plan said, word for word, and where it came from.
 -- name: plan_document
-SELECT document
+SELECT version, document, applied_at, applied_by, restores
 FROM plan
 WHERE version = %(version)s
 
@@ -63,7 +63,7 @@ WHERE id = %(id)s
 
 -- Every target ever planned.
 -- name: targets
-SELECT id, name, provider, model, usd_per_m_output, last_version
+SELECT id, name, provider, model, usd_per_m_input, usd_per_m_output, last_version
 FROM target
 ORDER BY name, last_version DESC
 

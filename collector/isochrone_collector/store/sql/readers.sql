@@ -1,80 +1,50 @@
 -- What readers' questions select. SQL selects, pairs and bounds; Python estimates.
 
--- The newest samples of a selection, with the name of the vantage each came from.
--- name: samples
-SELECT vantage.name AS vantage, {columns}
-FROM sample
-JOIN vantage ON vantage.id = sample.vantage_id
-WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
-    AND target_id = ANY(%(target_ids)s::bigint[])
-    AND (%(regions)s::text[] IS NULL OR sample.region = ANY(%(regions)s))
-ORDER BY round_at DESC, target_id, vantage_id, epoch, seq DESC, idx DESC
-LIMIT %(limit)s
+-- How a connection is set up that only answers questions: none takes longer than somebody is willing to wait, no plan is
+-- compiled first, which takes longer than it saves, and what is sorted is sorted in memory, at half the time.
+-- name: answer_questions
+SELECT
+    set_config('statement_timeout', %(timeout)s, false),
+    set_config('jit', 'off', false),
+    CASE
+        WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', false)
+    END
 
--- The regions that have any sample of a selection.
--- name: regions_with_samples
-SELECT DISTINCT region AS name
-FROM sample
-WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
-    AND target_id = ANY(%(target_ids)s::bigint[])
-ORDER BY region
-
--- One metric as a series per target and region: the median of each round, and whether the round was cut off by a
--- timeout, in which case the value is the limit that was hit.
--- name: series
+-- Every probe with its value of one metric, as columns of numbers per target. What is small shares a number: the place
+-- of the region in the list, the kind of the outcome, and whether the value is a limit.
+-- name: probes
 SELECT
     target_id,
-    region,
-    array_agg(round_at ORDER BY round_at) AS rounds,
-    array_agg(value ORDER BY round_at) AS medians,
-    array_agg(censored ORDER BY round_at) AS censored
+    array_agg(place * 8 + kind * 2 + (value IS NULL AND ceiling IS NOT NULL)::integer) AS traits,
+    array_agg(vantage_id) AS vantage_id,
+    array_agg(round_at) AS round_at,
+    array_agg(coalesce(value, ceiling, 'NaN')) AS value,
+    array_agg(coalesce(network, 'NaN')) AS network
 FROM (
     SELECT
         target_id,
-        region,
+        vantage_id,
         round_at,
-        percentile_cont(0.5) WITHIN GROUP (ORDER BY value) AS value,
-        bool_or(censored) AS censored
-    FROM (
-        SELECT
-            target_id,
-            region,
-            round_at,
-            coalesce({value}, {ceiling})::double precision AS value,
-            {value} IS NULL AS censored
-        FROM sample
-        WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
-            AND target_id = ANY(%(target_ids)s::bigint[])
-            AND region = ANY(%(regions)s::text[])
-    ) AS probes
-    WHERE value IS NOT NULL
-    GROUP BY target_id, region, round_at
-) AS medians_of_rounds
-GROUP BY target_id, region
-
--- What a leaderboard needs of each target and region: the values themselves, because percentiles are never averaged.
--- name: standings
-SELECT
-    target_id,
-    region,
-    array_agg(ttft_us) FILTER (
-        WHERE ttft_us IS NOT NULL AND outcome IN ('ok', 'timed_out', 'stalled', 'truncated')
-    ) AS ttft_us,
-    array_agg(coalesce(timeout_us, 0)) FILTER (
-        WHERE ttft_us IS NULL AND outcome IN ('timed_out', 'stalled')
-    ) AS censored_us,
-    array_agg(tokens_per_second) FILTER (
-        WHERE tokens_per_second IS NOT NULL AND outcome = 'ok'
-    ) AS tokens_per_second,
-    count(*) FILTER (
-        WHERE outcome NOT IN ('ok', 'throttled') AND NOT starts_with(outcome, 'skipped_')
-    ) AS failed,
-    max(round_at) AS newest_at
-FROM sample
-WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
-    AND target_id = ANY(%(target_ids)s::bigint[])
-    AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
-GROUP BY target_id, region
+        region,
+        CASE
+            WHEN outcome = 'ok' THEN {ok}
+            WHEN outcome = 'throttled' THEN {throttled}
+            WHEN starts_with(outcome, 'skipped_') THEN {skipped}
+            ELSE {failed}
+        END AS kind,
+        ({value})::double precision AS value,
+        ({ceiling})::double precision AS ceiling,
+        ({network})::double precision AS network
+    FROM sample
+    WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+        AND target_id = ANY(%(target_ids)s::bigint[])
+        AND region = ANY(%(regions)s::text[])
+) AS probe
+JOIN (
+    SELECT name AS region, (nth - 1)::integer AS place
+    FROM unnest(%(regions)s::text[]) WITH ORDINALITY AS listed (name, nth)
+) AS places USING (region)
+GROUP BY target_id
 
 -- Which rounds each vantage recorded of each target, and how they ended.
 -- name: recorded

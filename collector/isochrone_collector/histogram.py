@@ -1,0 +1,260 @@
+"""Distributions small enough to keep for years, mergeable without loss: counts in buckets that grow by a fixed ratio.
+
+After DDSketch (C. Masson, J. E. Rim and H. K. Lee, DDSketch: a fast and fully-mergeable quantile sketch with relative-
+error guarantees, PVLDB 12(12), 2019), with a dense enough bucket for every value and none ever collapsed.
+
+The laws:
+
+1. Bucket b holds the values x with g^(b-1) < x <= g^b, g = 1.01/0.99, and is told as 2g^b/(g+1), which is off by at
+   most 1 % of x. What is not above zero has a bucket of its own, told as 0.
+2. Merging is adding counts, so it may be done in any order, and blobs of `pack` may simply be joined.
+3. A rank is exact: a quantile is the bucket of precisely the value that `stats.quantile` would have chosen, and its
+   interval lies between the buckets of the same two order statistics.
+4. Values known only to exceed a limit stand above all others, as in `stats.quantile`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, bdtrc
+
+from isochrone_wire.answers import Quantile
+
+GAMMA = 1.01 / 0.99
+RELATIVE_ERROR = 0.01
+
+_LOG_GAMMA = log(GAMMA)
+_NOTHING = -32_768
+_LOWEST, _HIGHEST = -32_767, 32_767
+_ENTRY = np.dtype([("bucket", "<i2"), ("count", "<u4")])
+_ERROR = 0.05
+# As in stats.quantile: what misses by rounding alone does not miss.
+_ROUNDING = 1e-12
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+
+def buckets_of(values: ArrayLike) -> Integers:
+    """The bucket of each value."""
+    given = np.asarray(values, np.float64)
+    above = given > 0
+    exponents = np.ceil(np.log(np.where(above, given, 1.0)) / _LOG_GAMMA)
+    return np.where(above, np.clip(exponents, _LOWEST, _HIGHEST), _NOTHING).astype(np.int64)
+
+
+def values_of(buckets: ArrayLike) -> Reals:
+    """The value that stands for each bucket."""
+    given = np.asarray(buckets, np.int64)
+    return np.where(given == _NOTHING, 0.0, 2 / (GAMMA + 1) * np.exp(_LOG_GAMMA * np.maximum(given, _LOWEST)))
+
+
+def pack(values: ArrayLike) -> bytes:
+    """Values as the blob that is stored: of each bucket in ascending order its number and its count, six bytes."""
+    return _packed(*np.unique(buckets_of(values), return_counts=True))
+
+
+def count(blob: bytes) -> int:
+    """How many values a blob holds. Raises `ValueError` when it is none."""
+    return int(np.frombuffer(blob, _ENTRY)["count"].sum(dtype=np.int64))
+
+
+def _packed(buckets: Integers, counts: Integers) -> bytes:
+    entries = np.empty(len(buckets), _ENTRY)
+    entries["bucket"], entries["count"] = buckets, counts
+    return entries.tobytes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimates:
+    """A quantile of many groups; NaN where a group has no value, and as bounds where n is too small for any."""
+
+    value: Reals
+    low: Reals
+    high: Reals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Histograms:
+    """Distributions of many groups over the same buckets, ascending. A row of `known` per group counts its values in
+    each bucket, and one of `limits` the limits that other values are only known to exceed.
+    """
+
+    buckets: Integers
+    known: Integers
+    limits: Integers
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    @property
+    def n(self) -> Integers:
+        """How many values each group has, limits included."""
+        return np.asarray(self.known.sum(axis=1) + self.limits.sum(axis=1))
+
+    def quantile(self, share: float) -> Reals:
+        """The nearest-rank quantile `share` (0 < share < 1) of each group, NaN of a group without any value."""
+        n = self.n
+        ranks = np.clip(np.ceil(share * n - _ROUNDING * n), 1, np.maximum(n, 1)).astype(np.int64)
+        return np.where(n > 0, self._at(ranks), np.nan)
+
+    def estimate(self, share: float) -> Estimates:
+        """The quantile `share` of each group with its 95 % interval, by the rules of `stats.quantile`."""
+        low, high = interval_ranks(self.n, share)
+        some = low > 0
+        return Estimates(
+            value=self.quantile(share),
+            low=np.where(some, self._at(np.maximum(low, 1)), np.nan),
+            high=np.where(some, self._at(np.maximum(high, 1)), np.nan),
+        )
+
+    def blobs(self) -> list[tuple[bytes, bytes]]:
+        """What `pack` would have made of each group's values, and of its limits."""
+        return list(zip(self._blobs(self.known), self._blobs(self.limits), strict=True))
+
+    def group(self, place: int) -> "Histogram":
+        """One of the groups."""
+        row = slice(place, place + 1)
+        return Histogram(Histograms(buckets=self.buckets, known=self.known[row], limits=self.limits[row]))
+
+    def _blobs(self, counts: Integers) -> list[bytes]:
+        return [_packed(self.buckets[row > 0], row[row > 0]) for row in counts]
+
+    def _at(self, ranks: Integers) -> Reals:
+        """The value of a rank, counted from 1, of each group; nonsense where there is no such rank."""
+        if not len(self.buckets):
+            return np.zeros(len(self))
+        known = self.known.cumsum(axis=1)
+        among_known = _first_reaching(known, ranks)
+        largest = _first_reaching(known, known[:, -1])
+        among_limits = _first_reaching(self.limits.cumsum(axis=1), ranks - known[:, -1])
+        has_known = known[:, -1] > 0
+        beyond = np.where(has_known, np.maximum(among_limits, largest), among_limits)
+        return values_of(self.buckets[np.where(ranks <= known[:, -1], among_known, beyond)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """One distribution of values, some of them censored; what `distribution.Distribution` asks for."""
+
+    _alone: Histograms
+
+    @property
+    def known(self) -> int:
+        """How many values there are that are no limits."""
+        return int(self._alone.known.sum())
+
+    @property
+    def n(self) -> int:
+        """How many there are in all."""
+        return int(self._alone.n[0])
+
+    def quantile(self, share: float) -> Quantile | None:
+        """The quantile `share` (0 < share < 1) with its 95 % interval; `None` of nothing."""
+        if not self.n:
+            return None
+        found = self._alone.estimate(share)
+        low, high = float(found.low[0]), float(found.high[0])
+        told = (None, None) if np.isnan(low) else (low, high)
+        return Quantile(value=float(found.value[0]), low=told[0], high=told[1])
+
+    def within(self, limit: float) -> tuple[int, int]:
+        """How many values are surely not above `limit`, and how many may not be: those of the bucket it lies in, and
+        those that exceed a smaller limit.
+        """
+        (bucket,) = buckets_of([limit])
+        known, limits = self._alone.known[0], self._alone.limits[0]
+        inside = self._alone.buckets <= bucket
+        # The bucket's upper edge may be the limit itself, and then all of it is within.
+        sure = inside if _upper_edge(int(bucket)) <= limit else self._alone.buckets < bucket
+        return int(known[sure].sum()), int(known[inside].sum() + limits[inside].sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Joined:
+    """Blobs end to end: how many bytes each of them has, and the group it belongs to."""
+
+    content: bytes
+    sizes: Integers
+    groups: Integers
+
+
+def merge(known: Iterable[bytes], limits: Iterable[bytes], groups: ArrayLike, *, of: int) -> Histograms:
+    """Blobs as the distributions of groups 0 to `of` - 1: one after the other a blob of values, one of limits (perhaps
+    empty), and the group both belong to. Several of one group add up. Raises `ValueError` when something is no blob.
+    """
+    owners = np.asarray(groups, np.int64)
+    return merge_joined(_join(known, owners), _join(limits, owners), of=of)
+
+
+def merge_joined(known: Joined, limits: Joined, *, of: int) -> Histograms:
+    """`merge` of blobs that are end to end already: of values, and of limits."""
+    of_known, of_limits = _entries(known), _entries(limits)
+    occupied = np.zeros(_HIGHEST - _NOTHING + 1, np.bool_)
+    for entries, _ in (of_known, of_limits):
+        occupied[entries["bucket"].astype(np.int64) - _NOTHING] = True
+    places = np.cumsum(occupied) - 1
+    buckets = np.flatnonzero(occupied) + _NOTHING
+    return Histograms(
+        buckets=buckets,
+        known=_added(*of_known, places=places, shape=(of, len(buckets))),
+        limits=_added(*of_limits, places=places, shape=(of, len(buckets))),
+    )
+
+
+def _join(blobs: Iterable[bytes], groups: Integers) -> Joined:
+    listed = list(blobs)
+    sizes = np.fromiter(map(len, listed), np.int64, len(listed))
+    return Joined(content=b"".join(listed), sizes=sizes, groups=groups)
+
+
+def _entries(joined: Joined) -> tuple[NDArray[np.void], Integers]:
+    """All entries of all blobs, and whose each of them is."""
+    counts, rest = np.divmod(joined.sizes, _ENTRY.itemsize)
+    if rest.any():
+        raise ValueError(f"a histogram takes {_ENTRY.itemsize} bytes a bucket")
+    return np.frombuffer(joined.content, _ENTRY), np.repeat(joined.groups, counts)
+
+
+def _added(entries: NDArray[np.void], owners: Integers, *, places: Integers, shape: tuple[int, int]) -> Integers:
+    cells = owners * shape[1] + places[entries["bucket"].astype(np.int64) - _NOTHING]
+    # Sums of whole numbers below 2^53 are exact in the floats that bincount adds.
+    totals = np.bincount(cells, weights=entries["count"], minlength=shape[0] * shape[1])
+    return totals.astype(np.int64).reshape(shape)
+
+
+def _first_reaching(running: Integers, ranks: Integers) -> Integers:
+    """Of each row of running totals the first place that reaches the rank; the last where none does."""
+    short: Integers = (running < ranks[:, None]).sum(axis=1)
+    return short.clip(max=running.shape[1] - 1)
+
+
+def _upper_edge(bucket: int) -> float:
+    return 0.0 if bucket == _NOTHING else float(np.exp(_LOG_GAMMA * bucket))
+
+
+def interval_ranks(n: ArrayLike, share: float) -> tuple[Integers, Integers]:
+    """`stats.quantile.interval_ranks` of many n at once; 0 and 0 where there are no such ranks."""
+    counts = np.asarray(n, np.int64)
+    least_below, least_above = (1.0 - share) ** counts, np.float64(share) ** counts
+    half = _ERROR / 2
+    below = np.where(least_above > half, _ERROR - least_above, np.where(least_below > half, least_below, half))
+    above = np.where(least_above > half, least_above, np.where(least_below > half, _ERROR - least_below, half))
+    enough = (counts > 0) & (least_below + least_above <= _ERROR + _ROUNDING)
+    at_least_one = np.maximum(counts, 1)
+    low = _first(counts, lambda k: bdtr(k, at_least_one, share) > below + _ROUNDING)
+    high = 1 + _first(counts, lambda k: bdtrc(k, at_least_one, share) <= above + _ROUNDING)
+    return np.where(enough, low, 0), np.where(enough, high, 0)
+
+
+def _first(n: Integers, holds: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
+    """Of each n the smallest k in 0 to n for which something holds that goes on holding; by bisection."""
+    fails, reached = np.full(n.shape, -1), np.maximum(n, 0)
+    while np.any(reached - fails > 1):
+        middle = np.maximum((fails + reached) // 2, 0)
+        enough = holds(middle)
+        fails, reached = np.where(enough, fails, middle), np.where(enough, middle, reached)
+    return reached

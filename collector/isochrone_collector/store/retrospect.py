@@ -1,0 +1,121 @@
+"""Long windows: what leaderboards weigh, from summaries, and from samples at the edges that no whole hour covers.
+
+The samples of the edges are counted into the same buckets, so that a window means what it says as long as its samples
+are kept; where they are gone, it begins with its first whole hour.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from isochrone_collector import histogram
+from isochrone_collector.distribution import Distribution, Values, endings
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.store import leaderboards, partitions, summaries
+from isochrone_collector.store.leaderboards import METRICS, Seen
+from isochrone_collector.store.pool import Connection
+from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import DAY_US
+
+LONGEST_US = 7 * DAY_US
+"""Windows up to so long are answered from the samples themselves, as long as these are kept and not too many."""
+
+MAX_SAMPLES = 2_000_000
+"""Of more samples a window longer than a day is answered from summaries: reading them would take many seconds. Nor are
+more read for what summaries do not cover yet.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrospect:
+    """What is known of a window, which may begin later than the one asked for."""
+
+    window: Window
+    seen: list[Seen]
+
+
+async def retrospect(connection: Connection, scope: Scope) -> Retrospect | None:
+    """A scope from summaries; `None` where samples say more, or nothing of it is summarised. Raises `BadRequest` where
+    too many samples are not summarised yet.
+    """
+    oldest_at = min(await partitions.days(connection), default=0)
+    if scope.window.from_at >= oldest_at and not await _is_much(connection, scope):
+        return None
+    pieces = await summaries.pieces(connection, scope.window)
+    span = summaries.span(pieces)
+    if span is None:
+        return None
+    joined = [row for piece in pieces for row in await summaries.joined(connection, scope, piece, METRICS)]
+    counted = [row for piece in pieces for row in await summaries.counted(connection, scope, piece)]
+    edges = [
+        seen
+        for edge in _edges(scope.window, span)
+        for seen in await _unsummarised(connection, replace(scope, window=edge))
+    ]
+    from_at = scope.window.from_at if scope.window.from_at >= oldest_at else span.from_at
+    window = Window(from_at=from_at, until_at=scope.window.until_at)
+    # Merging the histograms of everything takes seconds, in which others are to be answered.
+    seen = await asyncio.to_thread(lambda: list(_together(joined, summaries.added(counted), edges)))
+    return Retrospect(window=window, seen=seen)
+
+
+async def _unsummarised(connection: Connection, scope: Scope) -> list[Seen]:
+    if await leaderboards.more_than(connection, scope, MAX_SAMPLES):
+        raise BadRequest(
+            f"more than {MAX_SAMPLES:_} samples of this window are not summarised yet: ask again in a while, or for a "
+            "shorter window, fewer targets or fewer regions"
+        )
+    return await leaderboards.standings(connection, scope)
+
+
+async def _is_much(connection: Connection, scope: Scope) -> bool:
+    length_us = scope.window.until_at - scope.window.from_at
+    if length_us <= DAY_US or length_us > LONGEST_US:
+        return length_us > LONGEST_US
+    return await leaderboards.more_than(connection, scope, MAX_SAMPLES)
+
+
+def _edges(window: Window, span: Window) -> list[Window]:
+    both = [
+        Window(from_at=window.from_at, until_at=span.from_at),
+        Window(from_at=span.until_at, until_at=window.until_at),
+    ]
+    return [edge for edge in both if edge.from_at < edge.until_at]
+
+
+def _together(joined: Sequence[JoinedRow], counted: dict[Series, OutcomeRow], edges: Sequence[Seen]) -> Iterator[Seen]:
+    values = {metric: _distributions(metric, joined, edges) for metric in METRICS}
+    of_edges: dict[Series, list[Seen]] = {series: [] for series in counted}
+    for seen in edges:
+        of_edges.setdefault((seen.target_id, seen.region), []).append(seen)
+    for series, own in of_edges.items():
+        row = counted.get(series)
+        summarised_at = [row.newest_at] if row is not None else []
+        yield Seen(
+            target_id=series[0],
+            region=series[1],
+            values={metric: found[series] for metric, found in values.items() if series in found},
+            endings=sum((seen.endings for seen in own), start=endings(row.outcomes if row is not None else {})),
+            newest_at=max([*summarised_at, *(seen.newest_at for seen in own)]),
+        )
+
+
+def _distributions(metric: Metric, joined: Iterable[JoinedRow], edges: Iterable[Seen]) -> dict[Series, Distribution]:
+    rows = [row for row in joined if row.metric == metric]
+    blobs = [
+        *((row.target_id, row.region, row.histogram, row.censored or b"") for row in rows),
+        *((seen.target_id, seen.region, *_packed(seen.values[metric])) for seen in edges),
+    ]
+    places: dict[Series, int] = {}
+    groups = [places.setdefault((target_id, region), len(places)) for target_id, region, _, _ in blobs]
+    known, limits = (blob for *_, blob, _ in blobs), (blob for *_, blob in blobs)
+    merged = histogram.merge(known, limits, groups, of=len(places))
+    return {series: merged.group(place) for series, place in places.items()}
+
+
+def _packed(values: Distribution) -> tuple[bytes, bytes]:
+    # What comes from samples has them all.
+    assert isinstance(values, Values)
+    return histogram.pack(values.values), histogram.pack(values.limits)

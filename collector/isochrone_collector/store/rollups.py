@@ -1,0 +1,192 @@
+"""Samples into summaries of hours, and those into summaries of days.
+
+The laws:
+
+1. A bucket is made from everything of its span, each time: hours from all samples, days from all hours. They
+   are read and written under one lock, so making one twice, or from two collectors at once, leaves what the later saw.
+2. A few targets are read at a time, so that memory does not grow with the fleet; each few are one transaction.
+3. Where there are no samples any more nothing is written, and what was summarised stays.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from psycopg import sql
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from isochrone_collector import histogram
+from isochrone_collector.store import ledger
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pool import Connection, Database, execute, fetch
+from isochrone_collector.store.queries import query
+from isochrone_collector.store.readers import Scope, measure
+from isochrone_collector.store.rows import IdRow, YesRow
+from isochrone_collector.store.summaries import (
+    HOUR_US,
+    JoinedRow,
+    OutcomeRow,
+    Piece,
+    Resolution,
+    added,
+    counted,
+    joined,
+)
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import DAY_US, Outcome
+
+# A dense fleet has a hundred thousand samples of so many targets in an hour: some ten megabytes.
+_TARGETS_AT_ONCE = 8
+_LOCK_KEY = 4_600_005
+_METRICS = tuple(Metric)
+_OUTCOMES = tuple(Outcome)
+_LIMITS = "_limits"
+_PARTS = sql.SQL(
+    "string_agg(float8send(({value})::double precision), ''::bytea) AS {known},"
+    " string_agg(float8send((CASE WHEN ({value}) IS NULL THEN {ceiling} END)::double precision), ''::bytea) AS {limits}"
+)
+
+
+async def any_samples(connection: Connection, window: Window) -> bool:
+    """Whether any sample is there of the rounds of a window."""
+    span = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at)}
+    (found,) = await fetch(connection, query("any_samples"), YesRow, **span)
+    return found.yes
+
+
+async def touched(connection: Connection, received: Window, *, before_at: int) -> list[Window]:
+    """Which hours the batches received in a window touched, from the instant of the first to that of the last of each,
+    as far as they reach back before an instant.
+    """
+    span = {"received_from_at": Instant(received.from_at), "received_until_at": Instant(received.until_at)}
+    known = await fetch(connection, query("touched_hours"), Window, **span, before_at=Instant(before_at))
+    return known + await ledger.hours(connection, received_at=received.from_at, before_at=before_at)
+
+
+async def summarise_hour(database: Database, hour_at: int) -> int:
+    """Make the summaries of the hour that begins at an instant; of how many targets and regions. Raises
+    `DatabaseUnavailable`.
+    """
+    window = Window(from_at=hour_at, until_at=hour_at + HOUR_US)
+    total = 0
+    for target_ids in await _portions(database):
+        async with database.transaction() as connection:
+            await execute(connection, query("take_lock"), key=_LOCK_KEY)
+            await execute(connection, query("compile_nothing"))
+            records = await _values(connection, Scope(window=window, target_ids=target_ids))
+            rows = await asyncio.to_thread(_packed, records)
+            endings = [_ending(record) for record in records]
+            await _write(connection, Resolution.HOUR, hour_at, rows, endings)
+        total += len(records)
+    return total
+
+
+async def summarise_day(database: Database, day_at: int) -> int:
+    """Make the summaries of the day (UTC) that begins at an instant from those of its hours; of how many targets and
+    regions. Raises `DatabaseUnavailable`.
+    """
+    hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=day_at, until_at=day_at + DAY_US))
+    total = 0
+    for target_ids in await _portions(database):
+        scope = Scope(window=hours.window, target_ids=target_ids)
+        async with database.transaction() as connection:
+            await execute(connection, query("take_lock"), key=_LOCK_KEY)
+            await execute(connection, query("compile_nothing"))
+            rows = await joined(connection, scope, hours, _METRICS)
+            endings = added(await counted(connection, scope, hours)).values()
+            await _write(connection, Resolution.DAY, day_at, rows, list(endings))
+        total += len(endings)
+    return total
+
+
+async def _portions(database: Database) -> list[tuple[int, ...]]:
+    async with database.connection() as connection:
+        ids = [row.id for row in await fetch(connection, query("target_ids"), IdRow)]
+    return [tuple(ids[start : start + _TARGETS_AT_ONCE]) for start in range(0, len(ids), _TARGETS_AT_ONCE)]
+
+
+async def _values(connection: Connection, scope: Scope) -> list[dict[str, Any]]:
+    statement = query("values_of_hour").format(values=sql.SQL(", ").join(map(_part, _METRICS)))
+    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
+        await cursor.execute(statement, {**scope.parameters(), "outcomes": [outcome.value for outcome in _OUTCOMES]})
+        return await cursor.fetchall()
+
+
+def _part(metric: Metric) -> sql.Composed:
+    expressions = measure(metric)
+    names = {"known": sql.Identifier(metric), "limits": sql.Identifier(metric + _LIMITS)}
+    return _PARTS.format(value=expressions["value"], ceiling=expressions["ceiling"], **names)
+
+
+def _packed(records: Iterable[Mapping[str, Any]]) -> list[JoinedRow]:
+    return [
+        JoinedRow(
+            target_id=record["target_id"],
+            region=record["region"],
+            metric=metric,
+            histogram=histogram.pack(_numbers(record[metric])),
+            censored=histogram.pack(_numbers(record[metric + _LIMITS])) or None,
+        )
+        for record in records
+        for metric in _METRICS
+        if record[metric] or record[metric + _LIMITS]
+    ]
+
+
+def _numbers(content: bytes | None) -> histogram.Reals:
+    return np.frombuffer(content or b"", ">f8").astype(np.float64)
+
+
+def _ending(record: Mapping[str, Any]) -> OutcomeRow:
+    # Places in a list count from 1 there.
+    counts = np.bincount(np.frombuffer(record["outcomes"] or b"", ">i2"), minlength=len(_OUTCOMES) + 1)[1:].tolist()
+    return OutcomeRow(
+        target_id=record["target_id"],
+        region=record["region"],
+        outcomes={outcome.value: n for outcome, n in zip(_OUTCOMES, counts, strict=True) if n},
+        cost_usd=record["cost_usd"],
+        newest_at=record["newest_at"],
+    )
+
+
+async def _write(
+    connection: Connection,
+    resolution: Resolution,
+    bucket_at: int,
+    rows: Iterable[JoinedRow],
+    endings: Iterable[OutcomeRow],
+) -> None:
+    """Insert first: whoever comes second waits for the other's row and then makes it say what it saw itself."""
+    bucket = {"resolution": resolution.value, "bucket_start": Instant(bucket_at)}
+    # One order for all, or two collectors could wait for each other.
+    values = _values_columns(sorted(rows, key=attrgetter("metric", "target_id", "region")))
+    counts = _counts_columns(sorted(endings, key=attrgetter("target_id", "region")))
+    if counts["target_id"]:
+        for name in ("insert_summaries", "update_summaries"):
+            await execute(connection, query(name), **bucket, **values)
+        for name in ("insert_outcomes", "update_outcomes"):
+            await execute(connection, query(name), **bucket, **counts)
+
+
+def _values_columns(rows: Sequence[JoinedRow]) -> dict[str, list[object]]:
+    return {
+        "target_id": [row.target_id for row in rows],
+        "region": [row.region for row in rows],
+        "metric": [row.metric for row in rows],
+        "values_count": [histogram.count(row.histogram) for row in rows],
+        "histogram": [row.histogram for row in rows],
+        "censored": [row.censored for row in rows],
+    }
+
+
+def _counts_columns(rows: Sequence[OutcomeRow]) -> dict[str, list[object]]:
+    return {
+        "target_id": [row.target_id for row in rows],
+        "region": [row.region for row in rows],
+        "outcomes": [Jsonb(row.outcomes) for row in rows],
+        "cost_usd": [row.cost_usd for row in rows],
+        "newest_at": [Instant(row.newest_at) for row in rows],
+    }

@@ -1,0 +1,228 @@
+"""Route tables on disk, and the probes they are decided from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg.errors import UniqueViolation
+
+from isochrone_collector.errors import Conflict
+from isochrone_collector.probes import Integers, Reals
+from isochrone_collector.routing.book import Columns
+from isochrone_collector.store import bells, columns
+from isochrone_collector.store.bells import Call
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pool import Connection, execute, fetch
+from isochrone_collector.store.queries import query
+from isochrone_wire.answers import Window
+
+MAX_CATCH_UP = 1_000
+MAX_EVENTS = 1_000
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+# How `traits` of the statement `sightings` is put together.
+_CENSORED, _KIND_BIT, _KINDS, _PLACE_BIT = 1, 1, 3, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """A table to be published, with what it was decided from and the state it leaves."""
+
+    generation: int
+    client_region: str
+    route: str
+    built_at: int
+    change: str
+    sentence: str
+    document: str
+    inputs: bytes
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """A published table."""
+
+    generation: int
+    document: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastTableRow:
+    """The newest table of a route in a region, and the state it left."""
+
+    generation: int
+    document: str
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullTableRow:
+    """A table with what it was decided from."""
+
+    generation: int
+    document: str
+    inputs: bytes
+    before: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """Something that happened to a route."""
+
+    generation: int
+    client_region: str
+    route: str
+    at: int
+    change: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _SightingsRow:
+    target_id: int
+    traits: NDArray[np.int32]
+    round_at: Integers
+    vantage_id: Integers
+    epoch: Integers
+    seq: Integers
+    idx: NDArray[np.int32]
+    ttft_us: Reals
+    rtt_us: Reals
+    tokens_per_second: Reals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RouteRow:
+    client_region: str
+    route: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NumberRow:
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InstantRow:
+    at: int | None
+
+
+async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
+    """Store tables and tell whoever waits, inside the caller's transaction.
+
+    Raises `Conflict` when another collector has published meanwhile.
+    """
+    try:
+        for table in tables:
+            values = {name: getattr(table, name) for name in NewTable.__slots__}
+            await execute(connection, query("insert_route_table"), **{**values, "built_at": Instant(table.built_at)})
+    except UniqueViolation as error:
+        raise Conflict(f"another collector has published generation {tables[0].generation}") from error
+    await bells.ring(connection, Call.TABLES)
+
+
+async def newest(connection: Connection) -> list[LastTableRow]:
+    """The newest table of each route and region."""
+    return await fetch(connection, query("newest_route_tables"), LastTableRow)
+
+
+async def newest_generation(connection: Connection) -> int:
+    """The highest number given so far."""
+    (row,) = await fetch(connection, query("newest_generation"), _NumberRow)
+    return row.generation
+
+
+async def after(
+    connection: Connection, generation: int, *, client_region: str = "", route: str = "", limit: int = MAX_CATCH_UP
+) -> list[TableRow]:
+    """The tables after a number, in order, at most `limit` of them; all regions and routes where none is named."""
+    return await fetch(
+        connection,
+        query("route_tables_after"),
+        TableRow,
+        after=generation,
+        client_region=client_region,
+        route=route,
+        limit=limit,
+    )
+
+
+async def in_full(connection: Connection, *, client_region: str, route: str, generation: int) -> FullTableRow | None:
+    """One table with what it was decided from; number 0 means the newest."""
+    found = await fetch(
+        connection,
+        query("route_table_in_full"),
+        FullTableRow,
+        client_region=client_region,
+        route=route,
+        generation=generation,
+    )
+    return found[0] if found else None
+
+
+async def known(connection: Connection) -> list[tuple[str, str]]:
+    """The (region, route) pairs that there ever was a table of."""
+    rows = await fetch(connection, query("known_routes"), _RouteRow)
+    return [(row.client_region, row.route) for row in rows]
+
+
+async def events(
+    connection: Connection, window: Window, *, regions: Sequence[str], route: str, limit: int = MAX_EVENTS
+) -> list[EventRow]:
+    """What happened in a window, newest first, at most `limit` of it; all regions and routes where none is named."""
+    return await fetch(
+        connection,
+        query("route_events"),
+        EventRow,
+        from_at=Instant(window.from_at),
+        until_at=Instant(window.until_at),
+        regions=list(regions) or None,
+        route=route,
+        limit=limit,
+    )
+
+
+async def forget(connection: Connection, *, evidence_before: int, events_before: int) -> None:
+    """Let go of old tables."""
+    before = {"evidence_before": Instant(evidence_before), "events_before": Instant(events_before)}
+    await execute(connection, query("forget_route_tables"), **before)
+
+
+async def oldest_round_since(connection: Connection, since_at: int) -> int | None:
+    """The oldest round of what came since an instant of receipt; `None` when nothing did."""
+    (row,) = await fetch(connection, query("oldest_round_since"), _InstantRow, since_at=Instant(since_at))
+    return row.at
+
+
+async def sightings(
+    connection: Connection, *, targets: Sequence[int], regions: Sequence[str], from_at: int, since_at: int
+) -> Columns:
+    """Probes received since an instant, of rounds since another, as the columns of `routing.book`."""
+    rows = await columns.fetch(
+        connection,
+        query("sightings"),
+        _SightingsRow,
+        target_ids=list(targets),
+        regions=list(regions),
+        from_at=Instant(from_at),
+        since_at=Instant(since_at),
+    )
+    traits = _joined(rows, "traits", np.int64)
+    sizes = [len(row.traits) for row in rows]
+    return {
+        "target_id": np.repeat(np.array([row.target_id for row in rows], np.int64), sizes),
+        **{name: _joined(rows, name, np.int64) for name in ("round_at", "vantage_id", "epoch", "seq", "idx")},
+        "region": traits >> _PLACE_BIT,
+        "kind": traits >> _KIND_BIT & _KINDS,
+        "censored": traits & _CENSORED,
+        **{name: _joined(rows, name, np.float64) for name in ("ttft_us", "rtt_us", "tokens_per_second")},
+    }
+
+
+def _joined(rows: Sequence[_SightingsRow], name: str, kind: type[Number]) -> NDArray[Number]:
+    return np.concatenate([np.empty(0, kind), *(getattr(row, name) for row in rows)], dtype=kind)

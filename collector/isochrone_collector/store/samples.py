@@ -1,0 +1,104 @@
+"""Single samples: the newest, page by page, and of batches that have just been stored. As records for
+`rows.stored_sample`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from isochrone_collector.arrivals import Arrival
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
+from isochrone_collector.store.pool import Connection, fetch
+from isochrone_collector.store.queries import query
+from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.rows import COLUMNS
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, MINUTE_US
+
+Record = dict[str, Any]
+
+_FURTHER = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a sample stands among all others, oldest round first; the default is before all others of a round."""
+
+    round_at: int
+    target_id: int = 0
+    vantage_id: int = 0
+    epoch: int = 0
+    seq: int = 0
+    idx: int = 0
+
+
+_PLACE = tuple(part.name for part in fields(Place))
+
+
+def place_of(record: Record) -> Place:
+    """The place of a sample that was read."""
+    return Place(**{name: record[name] for name in _PLACE})
+
+
+async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
+    """The newest samples of a scope, newest first. It is looked for them from its end, ever further back, because no
+    index has the rounds of all targets in order.
+    """
+    window, span_us = scope.window, MINUTE_US
+    while True:
+        from_at = max(window.from_at, window.until_at - span_us)
+        part = replace(scope, window=replace(window, from_at=from_at))
+        records = await _records(connection, "samples", {**part.parameters(), "limit": limit})
+        if len(records) == limit or from_at == window.from_at:
+            return records
+        span_us *= _FURTHER
+
+
+async def after(connection: Connection, scope: Scope, place: Place, *, limit: int) -> list[Record]:
+    """The samples of a scope that come after a place, in their order."""
+    bounds = {f"after_{name}": getattr(place, name) for name in _PLACE}
+    bounds["after_round_at"] = Instant(place.round_at)
+    return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit})
+
+
+async def arrivals(connection: Connection, span: Window, regions: tuple[str, ...] | None) -> list[Arrival]:
+    """The batches that were received within `span`, by the collectors' clocks."""
+    told = {"from_at": Instant(span.from_at), "until_at": Instant(span.until_at)}
+    listed = None if regions is None else list(regions)
+    found = await fetch(connection, query("batches_received"), Arrival, **told, regions=listed)
+    return [_with_rounds(arrival) for arrival in found]
+
+
+async def of_batches(connection: Connection, scope: Scope, batches: Sequence[Arrival]) -> list[Record]:
+    """The samples of some batches, in the order in which they came; the window of the scope is not looked at."""
+    oldest, newest_at = [row.oldest_round_at or 0 for row in batches], [row.newest_round_at or 0 for row in batches]
+    parameters: Record = {
+        **scope.parameters(),
+        "from_at": Instant(min(oldest)),
+        "until_at": Instant(max(newest_at)),
+        "vantage_ids": [row.vantage_id for row in batches],
+        "epochs": [row.epoch for row in batches],
+        "seqs": [row.seq for row in batches],
+        "oldest": [Instant(at) for at in oldest],
+        "newest": [Instant(at) for at in newest_at],
+    }
+    return await _records(connection, "samples_of_batches", parameters)
+
+
+def _with_rounds(arrival: Arrival) -> Arrival:
+    """A batch of before the ledger told of rounds may hold any round that had a partition."""
+    if arrival.oldest_round_at is not None and arrival.newest_round_at is not None:
+        return arrival
+    oldest_at = arrival.received_at - (DAYS_BACK + 1) * DAY_US
+    return replace(arrival, oldest_round_at=oldest_at, newest_round_at=arrival.received_at + (DAYS_AHEAD + 1) * DAY_US)
+
+
+async def _records(connection: Connection, name: str, parameters: Record) -> list[Record]:
+    columns = sql.SQL(", ").join(sql.Identifier("sample", column) for column in COLUMNS)
+    async with connection.cursor(binary=True, row_factory=dict_row) as cursor:
+        await cursor.execute(query(name).format(columns=columns), parameters)
+        return await cursor.fetchall()

@@ -1,0 +1,71 @@
+"""What simulations read: every probe that was sent, where its vantage stands, and how often its target is asked."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isochrone_collector.probes import Integers, Reals
+from isochrone_collector.slots import Asked
+from isochrone_collector.store import columns
+from isochrone_collector.store.pool import Connection, fetch
+from isochrone_collector.store.queries import query
+from isochrone_collector.store.readers import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TargetRow:
+    """The probes of one target, as columns."""
+
+    target_id: int
+    vantage_id: Integers
+    round_at: Integers
+    dispatched_at: Integers
+    throttled: NDArray[np.int32]
+    ttft_us: Reals
+    limit_us: Reals
+    cost_usd: Reals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StandRow:
+    id: int
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _IntervalRow:
+    id: int
+    every_us: int
+
+
+_MEASURED = ("ttft_us", "limit_us", "cost_usd")
+
+
+async def asked(connection: Connection, scope: Scope, *, limit: int) -> Asked:
+    """Up to `limit` probes of a scope that were sent."""
+    rows = await columns.fetch(connection, query("probes_asked"), _TargetRow, **scope.parameters(), limit=limit)
+    several = {
+        part.name: np.concatenate([np.empty(0, _dtype(part.name)), *(getattr(row, part.name) for row in rows)])
+        for part in fields(_TargetRow)
+        if part.name != "target_id"
+    }
+    several["throttled"] = several["throttled"].astype(np.bool_)
+    counts = [len(row.round_at) for row in rows]
+    target_id = np.repeat(np.array([row.target_id for row in rows], np.int64), counts)
+    return Asked(target_id=target_id, **several)
+
+
+async def vantage_regions(connection: Connection) -> dict[int, str]:
+    """The region of every vantage, by its id."""
+    return {row.id: row.region for row in await fetch(connection, query("vantage_regions"), _StandRow)}
+
+
+async def intervals(connection: Connection, target_ids: tuple[int, ...]) -> dict[int, int]:
+    """The interval of each target in microseconds, by its id."""
+    rows = await fetch(connection, query("target_intervals"), _IntervalRow, target_ids=list(target_ids))
+    return {row.id: row.every_us for row in rows}
+
+
+def _dtype(name: str) -> type[np.generic]:
+    return np.float64 if name in _MEASURED else np.int64

@@ -1,0 +1,95 @@
+-- Lasting changes: what they are sought in, and where they are kept.
+
+-- The round medians in which changes are sought, by target and region. A probe that was cut off by a timeout took its
+-- limit at least; rounds in which half of the probes or more were cut off are marked. A round in which a metric has no
+-- value is NULL there.
+-- name: round_medians
+SELECT
+    target_id,
+    region,
+    array_agg(round_at ORDER BY round_at) AS rounds,
+    array_agg(ttft_us ORDER BY round_at) AS ttft_us,
+    array_agg(ttft_limited ORDER BY round_at) AS ttft_limited,
+    array_agg(speed ORDER BY round_at) AS tokens_per_second
+FROM (
+    SELECT
+        target_id,
+        region,
+        round_at,
+        percentile_cont(0.5) WITHIN GROUP (
+            ORDER BY CASE
+                WHEN outcome IN ('timed_out', 'stalled') THEN coalesce(ttft_us, timeout_us)
+                WHEN outcome IN ('ok', 'truncated') THEN ttft_us
+            END
+        ) AS ttft_us,
+        2 * count(timeout_us) FILTER (WHERE outcome IN ('timed_out', 'stalled') AND ttft_us IS NULL)
+            >= count(coalesce(ttft_us, timeout_us)) FILTER (WHERE outcome IN ('ok', 'timed_out', 'stalled', 'truncated'))
+            AS ttft_limited,
+        percentile_cont(0.5) WITHIN GROUP (
+            ORDER BY CASE WHEN outcome = 'ok' THEN tokens_per_second END
+        ) AS speed
+    FROM sample
+    WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+        AND target_id = ANY(%(target_ids)s::bigint[])
+        AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+    GROUP BY target_id, region, round_at
+) AS medians
+WHERE ttft_us IS NOT NULL OR speed IS NOT NULL
+GROUP BY target_id, region
+
+-- Regions to which rounds from before an instant were delivered lately, and the oldest of these rounds.
+-- name: late_deliveries
+SELECT vantage.region AS region, min(ingest_batch.oldest_round_at) AS oldest_round_at
+FROM ingest_batch
+JOIN vantage ON vantage.id = ingest_batch.vantage_id
+WHERE ingest_batch.received_at >= %(received_at)s
+    AND ingest_batch.oldest_round_at < %(before_at)s
+    AND ingest_batch.newest_round_at >= %(from_at)s
+GROUP BY vantage.region
+
+-- The changes of some targets that began since an instant, however they were found.
+-- name: changes_since
+SELECT target_id, region, metric, changed_at
+FROM drift_event
+WHERE changed_at >= %(from_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+
+-- Whether a change is known already: found by another look, it may have begun some rounds earlier or later.
+-- name: change_is_known
+SELECT count(*) > 0 AS yes
+FROM drift_event
+WHERE target_id = %(target_id)s AND region = %(region)s AND metric = %(metric)s
+    AND changed_at BETWEEN %(from_at)s AND %(until_at)s
+
+-- A change is found.
+-- name: insert_change
+INSERT INTO drift_event (
+    target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after
+)
+VALUES (
+    %(target_id)s, %(region)s, %(metric)s, %(changed_at)s, %(detected_at)s, %(before)s, %(after)s, %(p_value)s,
+    %(n_before)s, %(n_after)s
+)
+ON CONFLICT DO NOTHING
+
+-- The changes that began in a window, newest first.
+-- name: changes_of_window
+SELECT target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after
+FROM drift_event
+WHERE changed_at >= %(from_at)s AND changed_at < %(until_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+    AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+ORDER BY changed_at DESC, target_id, region, metric
+
+-- How many rounds there are to seek changes in, by target and region.
+-- name: rounds_watched
+SELECT
+    target_id,
+    region,
+    count(DISTINCT round_at) FILTER (WHERE outcome IN ('ok', 'timed_out', 'stalled', 'truncated')) AS ttft,
+    count(DISTINCT round_at) FILTER (WHERE outcome = 'ok' AND tokens_per_second IS NOT NULL) AS tokens_per_second
+FROM sample
+WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+    AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+GROUP BY target_id, region

@@ -1,0 +1,55 @@
+-- What leaderboards, latency budgets and tiers weigh.
+
+-- What is known of each target and region: the values of the metrics themselves, because percentiles are never averaged,
+-- beside them the limits of the probes that were cut off, and how all probes ended.
+-- name: standings
+SELECT
+    target_id,
+    region,
+    array_agg(ttft) FILTER (WHERE ttft IS NOT NULL) AS ttft,
+    array_agg(ttft_limit) FILTER (WHERE ttft IS NULL AND ttft_limit IS NOT NULL) AS ttft_limits,
+    array_agg(ttft_cold) FILTER (WHERE ttft_cold IS NOT NULL) AS ttft_cold,
+    array_agg(ttft_cold_limit) FILTER (WHERE ttft_cold IS NULL AND ttft_cold_limit IS NOT NULL) AS ttft_cold_limits,
+    array_agg(ttfat) FILTER (WHERE ttfat IS NOT NULL) AS ttfat,
+    array_agg(ttfat_limit) FILTER (WHERE ttfat IS NULL AND ttfat_limit IS NOT NULL) AS ttfat_limits,
+    array_agg(e2e) FILTER (WHERE e2e IS NOT NULL) AS e2e,
+    array_agg(e2e_limit) FILTER (WHERE e2e IS NULL AND e2e_limit IS NOT NULL) AS e2e_limits,
+    array_agg(tokens_per_second) FILTER (WHERE tokens_per_second IS NOT NULL) AS tokens_per_second,
+    count(*) FILTER (WHERE outcome = 'ok') AS ok,
+    count(*) FILTER (WHERE outcome = 'throttled') AS throttled,
+    count(*) FILTER (WHERE starts_with(outcome, 'skipped_')) AS skipped,
+    count(*) AS probes,
+    max(round_at) AS newest_at
+FROM (
+    SELECT
+        target_id,
+        region,
+        round_at,
+        outcome,
+        ({ttft})::double precision AS ttft,
+        ({ttft_limit})::double precision AS ttft_limit,
+        ({ttft_cold})::double precision AS ttft_cold,
+        ({ttft_cold_limit})::double precision AS ttft_cold_limit,
+        ({ttfat})::double precision AS ttfat,
+        ({ttfat_limit})::double precision AS ttfat_limit,
+        ({e2e})::double precision AS e2e,
+        ({e2e_limit})::double precision AS e2e_limit,
+        ({tokens_per_second})::double precision AS tokens_per_second
+    FROM sample
+    WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+        AND target_id = ANY(%(target_ids)s::bigint[])
+        AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+) AS probe
+GROUP BY target_id, region
+
+-- How many samples there are, as far as it matters.
+-- name: samples_up_to
+SELECT count(*) AS many
+FROM (
+    SELECT
+    FROM sample
+    WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+        AND target_id = ANY(%(target_ids)s::bigint[])
+        AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+    LIMIT %(limit)s
+) AS found

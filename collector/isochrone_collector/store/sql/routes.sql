@@ -1,0 +1,131 @@
+-- Route tables, and the probes that they are decided from.
+
+-- A table is published. Its number is its key, so that of two leaders at once only one can have it.
+-- name: insert_route_table
+INSERT INTO route_table (generation, client_region, route, built_at, change, sentence, document, inputs, before, after)
+VALUES (
+    %(generation)s, %(client_region)s, %(route)s, %(built_at)s, %(change)s, %(sentence)s, %(document)s, %(inputs)s,
+    %(before)s, %(after)s
+)
+
+-- The newest table of each route and region, and the state it left.
+-- name: newest_route_tables
+SELECT generation, document, after
+FROM route_table
+WHERE generation IN (SELECT max(generation) FROM route_table GROUP BY client_region, route)
+ORDER BY generation
+
+-- The highest number given, 0 before the first.
+-- name: newest_generation
+SELECT coalesce(max(generation), 0) AS generation
+FROM route_table
+
+-- The tables after a number, in order; of one region or one route where it is named.
+-- name: route_tables_after
+SELECT generation, document
+FROM route_table
+WHERE generation > %(after)s
+    AND (%(client_region)s = '' OR client_region = %(client_region)s)
+    AND (%(route)s = '' OR route = %(route)s)
+ORDER BY generation
+LIMIT %(limit)s
+
+-- Every region and route that has a table.
+-- name: known_routes
+SELECT client_region, route
+FROM route_table
+GROUP BY client_region, route
+
+-- One table with what it was decided from: of a number, or the newest of a route in a region.
+-- name: route_table_in_full
+SELECT generation, document, inputs, before
+FROM route_table
+WHERE client_region = %(client_region)s AND route = %(route)s
+    AND (%(generation)s::bigint = 0 OR generation = %(generation)s)
+ORDER BY generation DESC
+LIMIT 1
+
+-- What happened to routes, without the mere refreshments.
+-- name: route_events
+SELECT generation, client_region, route, built_at AS at, change, sentence
+FROM route_table
+WHERE built_at >= %(from_at)s AND built_at < %(until_at)s AND change <> 'evidence'
+    AND (%(regions)s::text[] IS NULL OR client_region = ANY(%(regions)s))
+    AND (%(route)s = '' OR route = %(route)s)
+ORDER BY generation DESC
+LIMIT %(limit)s
+
+-- Refreshments are kept for a while, and what happened for longer; the newest of each route always.
+-- name: forget_route_tables
+DELETE FROM route_table
+WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(events_before)s END
+    AND generation < (
+        SELECT max(newer.generation)
+        FROM route_table AS newer
+        WHERE newer.client_region = route_table.client_region AND newer.route = route_table.route
+    )
+
+-- The probes that were stored since an instant, of rounds since another, as columns of numbers per target: what tables are
+-- decided from. What is small shares a number, as in `probes`.
+-- name: sightings
+SELECT
+    target_id,
+    array_agg(place * 8 + kind * 2 + (value IS NULL AND ceiling IS NOT NULL)::integer) AS traits,
+    array_agg(round_at) AS round_at,
+    array_agg(vantage_id) AS vantage_id,
+    array_agg(epoch) AS epoch,
+    array_agg(seq) AS seq,
+    array_agg(idx) AS idx,
+    array_agg(coalesce(value, ceiling, 'NaN')) AS ttft_us,
+    array_agg(coalesce(rtt_us, 'NaN')) AS rtt_us,
+    array_agg(coalesce(speed, 'NaN')) AS tokens_per_second
+FROM (
+    SELECT
+        target_id,
+        round_at,
+        vantage_id,
+        epoch,
+        seq,
+        idx,
+        region,
+        CASE
+            WHEN outcome = 'ok' THEN 0
+            WHEN outcome = 'throttled' THEN 2
+            WHEN starts_with(outcome, 'skipped_') THEN 3
+            ELSE 1
+        END AS kind,
+        CASE
+            WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') THEN ttft_us
+        END::double precision AS value,
+        CASE WHEN outcome IN ('timed_out', 'stalled') THEN timeout_us END::double precision AS ceiling,
+        rtt_us::double precision AS rtt_us,
+        CASE WHEN outcome = 'ok' THEN tokens_per_second END AS speed
+    FROM sample
+    WHERE target_id = ANY(%(target_ids)s::bigint[])
+        AND round_at >= %(from_at)s
+        AND received_at >= %(since_at)s
+        AND region = ANY(%(regions)s::text[])
+) AS probe
+JOIN (
+    SELECT name AS region, (nth - 1)::integer AS place
+    FROM unnest(%(regions)s::text[]) WITH ORDINALITY AS listed (name, nth)
+) AS places USING (region)
+GROUP BY target_id
+
+-- The oldest round of the batches that came since an instant; NULL when none did.
+-- name: oldest_round_since
+SELECT min(oldest_round_at) AS at
+FROM ingest_batch
+WHERE received_at >= %(since_at)s
+
+-- Every collector that listens hears it.
+-- name: ring_bell
+SELECT pg_notify(%(call)s, '')
+
+-- Hear that samples were stored.
+-- name: listen_for_samples
+LISTEN isochrone_samples
+
+-- Hear that tables were published.
+-- name: listen_for_tables
+LISTEN isochrone_routes

@@ -1,0 +1,264 @@
+"""Summaries of hours and days: what is left of samples, and the only thing left once they are gone.
+
+Histograms are joined end to end by the server and added up here; percentiles are never averaged. An answer speaks of
+whole hours, and only of those that are summarised.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from isochrone_collector import histogram
+from isochrone_collector.histogram import Histograms, Integers, Joined
+from isochrone_collector.store import progress, vantages
+from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.pool import Connection, fetch
+from isochrone_collector.store.queries import query
+from isochrone_collector.store.readers import Scope
+from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import DAY_US, SECOND_US
+
+HOUR_US = 3600 * SECOND_US
+
+Series = tuple[int, str]
+"""A target's id and a region."""
+
+Key = tuple[int, str, str]
+"""A target's id, a metric and a region."""
+
+
+class Resolution(StrEnum):
+    """How much time one summary speaks of."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def size_us(self) -> int:
+        """Its length in microseconds."""
+        return HOUR_US if self is Resolution.HOUR else DAY_US
+
+    @property
+    def chore(self) -> str:
+        """The name under which it is recorded how far they are made."""
+        return f"summary.{self}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedRow:
+    """The values of one metric of one target as seen from one region, as blobs of `histogram`: of those that are known,
+    and of the limits that others exceed.
+    """
+
+    target_id: int
+    region: str
+    metric: str
+    histogram: bytes
+    censored: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EndToEndRow:
+    """Everything of one target and metric, end to end: blobs of values and of limits, their sizes, and the places of
+    their regions in a list, from 1.
+    """
+
+    target_id: int
+    metric: str
+    places: bytes
+    known_sizes: bytes
+    known: bytes
+    limit_sizes: bytes
+    limits: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRow:
+    """How the probes of one target ended as seen from one region, by outcome; what they cost in US dollars, where
+    anything is known of that; and the newest round.
+    """
+
+    target_id: int
+    region: str
+    outcomes: dict[str, int]
+    cost_usd: float | None
+    newest_at: int
+
+    @property
+    def series(self) -> Series:
+        """What it is of."""
+        return self.target_id, self.region
+
+    def __add__(self, other: "OutcomeRow") -> "OutcomeRow":
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return replace(
+            self,
+            outcomes=dict(Counter(self.outcomes) + Counter(other.outcomes)),
+            cost_usd=sum(costs) if costs else None,
+            newest_at=max(self.newest_at, other.newest_at),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A span of whole buckets of one resolution."""
+
+    resolution: Resolution
+    window: Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distributions:
+    """The distributions of one metric over a window of whole hours: one group of `histograms` per entry of `series`."""
+
+    window: Window
+    series: tuple[Series, ...]
+    histograms: Histograms
+
+
+async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
+    """The summaries that make up a window, as far as it is summarised: days where whole days are, else hours. Nothing
+    when not one whole hour is.
+    """
+    done = await progress.read(connection)
+    until_at = min(window.until_at, done.get(Resolution.HOUR.chore, 0))
+    return divide(Window(from_at=window.from_at, until_at=until_at), days_until=done.get(Resolution.DAY.chore, 0))
+
+
+def divide(window: Window, *, days_until: int) -> tuple[Piece, ...]:
+    """The whole hours of a window, as hours, days and hours again; days only before `days_until`."""
+    from_at, until_at = _up(window.from_at, HOUR_US), _down(window.until_at, HOUR_US)
+    first_day_at, last_day_at = _up(from_at, DAY_US), min(_down(until_at, DAY_US), days_until)
+    if first_day_at >= last_day_at:
+        cuts = [(Resolution.HOUR, from_at, until_at)]
+    else:
+        cuts = [
+            (Resolution.HOUR, from_at, first_day_at),
+            (Resolution.DAY, first_day_at, last_day_at),
+            (Resolution.HOUR, last_day_at, until_at),
+        ]
+    return tuple(
+        Piece(resolution=resolution, window=Window(from_at=start_at, until_at=end_at))
+        for resolution, start_at, end_at in cuts
+        if start_at < end_at
+    )
+
+
+def span(found: Sequence[Piece]) -> Window | None:
+    """The window that pieces make up together; `None` of none."""
+    return Window(from_at=found[0].window.from_at, until_at=found[-1].window.until_at) if found else None
+
+
+async def distributions(connection: Connection, scope: Scope, metric: Metric) -> Distributions | None:
+    """One metric of a scope, per target and region that has any; `None` when no whole hour of it is summarised."""
+    found = await pieces(connection, scope.window)
+    window = span(found)
+    if window is None:
+        return None
+    keys, histograms = await merged(connection, scope, found, (metric,))
+    series = tuple((target_id, region) for target_id, _, region in keys)
+    return Distributions(window=window, series=series, histograms=histograms)
+
+
+async def outcomes(connection: Connection, scope: Scope) -> dict[Series, OutcomeRow]:
+    """How the probes of a scope ended, as far as it is summarised."""
+    found = await pieces(connection, scope.window)
+    return added([row for piece in found for row in await counted(connection, scope, piece)])
+
+
+async def merged(
+    connection: Connection, scope: Scope, found: Iterable[Piece], metrics: Sequence[Metric]
+) -> tuple[list[Key], Histograms]:
+    """The histograms of all pieces, added up per target, region and metric; the scope's window is not looked at."""
+    regions = await _regions(connection, scope)
+    asked = {"regions": regions, "metrics": [metric.value for metric in metrics]}
+    rows = [
+        row
+        for piece in found
+        for row in await fetch(connection, query("joined_summaries"), _EndToEndRow, **_parameters(scope, piece) | asked)
+    ]
+    return await asyncio.to_thread(_merged, rows, regions)
+
+
+async def joined(connection: Connection, scope: Scope, piece: Piece, metrics: Sequence[Metric]) -> list[JoinedRow]:
+    """The same of one piece as blobs, every bucket of which is there once."""
+    keys, histograms = await merged(connection, scope, (piece,), metrics)
+    blobs = await asyncio.to_thread(histograms.blobs)
+    return [
+        JoinedRow(target_id=target_id, region=region, metric=metric, histogram=known, censored=limits or None)
+        for (target_id, metric, region), (known, limits) in zip(keys, blobs, strict=True)
+    ]
+
+
+async def counted(connection: Connection, scope: Scope, piece: Piece) -> list[OutcomeRow]:
+    """The outcomes of one piece, per target and region; the scope's own window is not looked at."""
+    asked = {"regions": await _regions(connection, scope)}
+    return await fetch(connection, query("outcome_summaries"), OutcomeRow, **_parameters(scope, piece) | asked)
+
+
+def added(rows: Iterable[OutcomeRow]) -> dict[Series, OutcomeRow]:
+    """One row per target and region."""
+    sums: dict[Series, OutcomeRow] = {}
+    for row in rows:
+        sums[row.series] = sums[row.series] + row if row.series in sums else row
+    return sums
+
+
+def _parameters(scope: Scope, piece: Piece) -> dict[str, object]:
+    return {
+        **scope.parameters(),
+        "resolution": piece.resolution.value,
+        "from_at": Instant(piece.window.from_at),
+        "until_at": Instant(piece.window.until_at),
+    }
+
+
+async def _regions(connection: Connection, scope: Scope) -> list[str]:
+    # A region that is named twice would have everything of its twice.
+    return list(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
+
+
+def _merged(rows: Sequence[_EndToEndRow], regions: Sequence[str]) -> tuple[list[Key], Histograms]:
+    firsts = dict.fromkeys((row.target_id, row.metric) for row in rows)
+    number = {first: place for place, first in enumerate(firsts)}
+    # One number for each target, metric and region; then one for each of those that there are.
+    codes = _concatenated(
+        number[row.target_id, row.metric] * len(regions) + _integers(row.places, ">i2") - 1 for row in rows
+    )
+    present, groups = np.unique(codes, return_inverse=True)
+    histograms = histogram.merge_joined(
+        Joined(
+            content=b"".join(row.known for row in rows),
+            sizes=_concatenated(_integers(row.known_sizes, ">i4") for row in rows),
+            groups=groups,
+        ),
+        Joined(
+            content=b"".join(row.limits or b"" for row in rows),
+            sizes=_concatenated(_integers(row.limit_sizes, ">i4") for row in rows),
+            groups=groups,
+        ),
+        of=len(present),
+    )
+    listed = list(firsts)
+    keys = [(*listed[code // len(regions)], regions[code % len(regions)]) for code in present.tolist()]
+    return keys, histograms
+
+
+def _integers(content: bytes, kind: str) -> Integers:
+    return np.frombuffer(content, kind).astype(np.int64)
+
+
+def _concatenated(parts: Iterable[Integers]) -> Integers:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _down(at: int, size_us: int) -> int:
+    return at - at % size_us
+
+
+def _up(at: int, size_us: int) -> int:
+    return -_down(-at, size_us)
