@@ -6,11 +6,12 @@ from fnmatch import fnmatchcase
 
 _SHOWN = 20
 _SUFFIX_BITS = 24
+_SPECIAL = frozenset("*?[")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or `None` when nothing is alike."""
-    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name most like `name`, or `None` when nothing is as alike as `cutoff`, from 0 (all is) to 1 (equal)."""
+    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 
@@ -31,9 +32,15 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
 def matching(pattern: str, known: Iterable[str]) -> list[str]:
     """The known names that a shell-style pattern matches, in their order.
 
-    `*`, `?` and `[…]` are special, capitals are told apart, and a name always matches itself.
+    `*`, `?` and `[…]` are special, capitals are told apart, and a name always matches itself. A pattern with any of
+    these and without a slash is of what comes after the provider too: `kimi*` matches `moonshot/kimi-k2.5`.
     """
-    return [name for name in known if name == pattern or fnmatchcase(name, pattern)]
+    of_models = "/" not in pattern and bool(_SPECIAL & set(pattern))
+    return [
+        name
+        for name in known
+        if name == pattern or fnmatchcase(name, pattern) or (of_models and fnmatchcase(name.partition("/")[2], pattern))
+    ]
 
 
 def display_names(targets: Mapping[int, tuple[str, int]]) -> dict[int, str]:

@@ -27,7 +27,13 @@ def _coverage(
 ) -> Iterable[Coverage]:
     own = {row.target_id: row for row in rows if row.vantage_id == vantage.id}
     oldest_at = min((row.oldest_at for row in own.values()), default=None)
-    part = seen_part(question.scope.window, first_seen_at=vantage.first_seen_at, oldest_at=oldest_at, now_at=now_at)
+    part = seen_part(
+        question.scope.window,
+        first_seen_at=vantage.first_seen_at,
+        last_seen_at=vantage.last_seen_at,
+        oldest_at=oldest_at,
+        now_at=now_at,
+    )
     for target_id in question.targets:
         planned = planned_rounds(target_id, spans, part)
         row = own.get(target_id)

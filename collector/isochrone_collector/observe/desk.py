@@ -21,11 +21,14 @@ _LAST_AT = 253_402_300_799_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What answers are made from; `clock` gives the instant, in microseconds since the epoch."""
+    """What answers are made from; `clock` gives the instant, in microseconds since the epoch. `webhook` is whether
+    alerts are told anybody.
+    """
 
     database: Database
     plans: Plans
     clock: Callable[[], int]
+    webhook: bool = False
 
     def targets(self) -> TargetList:
         """The targets of the plan in force."""
@@ -47,7 +50,7 @@ class Question:
 
 async def look_up(connection: Connection, selection: Selection) -> Question:
     """The question of a selection with a window. Raises `BadRequest` and `UnknownName`."""
-    _check_window(selection.window)
+    check_window(selection.window)
     return await find(connection, selection)
 
 
@@ -78,7 +81,8 @@ def metric_of(name: str) -> Metric:
         raise BadRequest(unknown("metric", name, [metric.value for metric in Metric])) from None
 
 
-def _check_window(window: Window) -> None:
+def check_window(window: Window) -> None:
+    """Raises `BadRequest` for a window that is missing, empty or longer than any answer."""
     if not 0 <= window.from_at < window.until_at <= _LAST_AT:
         raise BadRequest("the window is empty or missing: from_at must lie before until_at")
     if window.until_at - window.from_at > MAX_WINDOW_US:

@@ -1,26 +1,59 @@
 """Regions against the baseline, target by target."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from isochrone_collector.differential import Series, Subject, differential
+from isochrone_collector import decomposition
+from isochrone_collector.attendance import Turnout
+from isochrone_collector.coverage import PlanSpan
+from isochrone_collector.decomposition import Phases
+from isochrone_collector.differential import Circumstances, Subject, differentials_of
 from isochrone_collector.errors import BadRequest
+from isochrone_collector.observe import rollcall
 from isochrone_collector.observe.desk import Desk, Question, check_regions, look_up, metric_of
-from isochrone_collector.store import readers
+from isochrone_collector.observe.rollcall import Control
+from isochrone_collector.pairing import Changes, Seen
+from isochrone_collector.panel import Panel, panel
+from isochrone_collector.probes import Probes
+from isochrone_collector.store import changes, phases, readers, vantages
 from isochrone_collector.store.pool import Connection
 from isochrone_collector.store.readers import Scope
-from isochrone_collector.store.rows import SeriesRow
-from isochrone_wire.answers import DifferentialList, Metric, Selection
+from isochrone_collector.store.rows import VantageRow
+from isochrone_wire.answers import Differential, DifferentialList, Metric, Part, Selection
 
-Line = tuple[Subject, Series, Series]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is asked for; `regions` are those against the baseline, all that were seen when it is empty."""
+
+    question: Question
+    metric: Metric
+    baseline: str
+    regions: tuple[str, ...]
+    control: Control | None
+    planned: frozenset[int]
+    now_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What the database has of it."""
+
+    probes: Probes
+    vantages: list[VantageRow]
+    spans: list[PlanSpan]
+    changes: Changes
+    phases: Phases | None
 
 
 async def differentials(
-    desk: Desk, selection: Selection, *, baseline: str, against: Sequence[str], metric: str
+    desk: Desk, selection: Selection, *, baseline: str, against: Sequence[str], metric: str, explain: bool = False
 ) -> DifferentialList:
     """One differential per target and region against the baseline, which is the plan's when it is empty.
 
-    Targets of the plan in force always have their line, others where they have values.
+    Targets of the plan in force always have their line, others where they have values. `explain` asks for the parts
+    that the difference is made of.
     """
     measure = metric_of(metric)
     reference = baseline or desk.targets().baseline
@@ -31,42 +64,81 @@ async def differentials(
         check_regions((reference, *against), question.known_regions)
         if reference in against:
             raise BadRequest(f"{reference!r} is the baseline; it has no differential against itself")
-        regions = list(dict.fromkeys(against)) or await _other_regions(connection, question.scope, reference)
-        scope = Scope(window=selection.window, target_ids=question.scope.target_ids, regions=(reference, *regions))
-        rows = await readers.series(connection, scope, measure)
-    lines = _subjects(desk, question, rows, metric=measure, baseline=reference, regions=regions)
-    answers = await asyncio.to_thread(lambda: tuple(differential(*line) for line in lines))
+        asked = _Asked(
+            question=question,
+            metric=measure,
+            baseline=reference,
+            regions=tuple(dict.fromkeys(against or selection.regions)),
+            control=rollcall.control_of(desk.plans.current),
+            planned=frozenset(target.id for target in desk.targets().targets),
+            now_at=desk.clock(),
+        )
+        found = await _found(desk, connection, asked, explain=explain)
+    answers = await asyncio.to_thread(_answers, asked, found)
     return DifferentialList(window=selection.window, differentials=answers)
 
 
-def _subjects(
-    desk: Desk, question: Question, rows: Iterable[SeriesRow], *, metric: Metric, baseline: str, regions: Sequence[str]
-) -> list[Line]:
-    series = {
-        (row.target_id, row.region): Series(rounds=row.rounds, values=row.medians, censored=row.censored)
-        for row in rows
-    }
-    planned = {target.id for target in desk.targets().targets}
-    shown = planned | {target_id for target_id, _ in series}
+async def _found(desk: Desk, connection: Connection, asked: _Asked, *, explain: bool) -> _Found:
+    window, targets = asked.question.scope.window, asked.question.scope.target_ids
+    regions = tuple(dict.fromkeys((asked.baseline, *asked.regions))) if asked.regions else None
+    scope = Scope(window=window, target_ids=targets, regions=regions)
+    with_control = {*targets, asked.control[0]} if asked.control else targets
+    every = Scope(window=window, target_ids=tuple(with_control), regions=regions)
+    return _Found(
+        probes=await readers.probes(connection, every, asked.metric),
+        vantages=await vantages.vantages(connection),
+        spans=await desk.plans.spans(connection, window),
+        changes=await changes.newest_changes(connection, scope, asked.metric),
+        phases=await phases.phases(connection, scope) if explain else None,
+    )
+
+
+def _answers(asked: _Asked, found: _Found) -> tuple[Differential, ...]:
+    seen = panel(found.probes)
+    turnouts = _turnouts(asked, found)
+    regions = asked.regions or _regions_with_probes(turnouts, asked.question.targets)
+    against = tuple(region for region in regions if region != asked.baseline)
+    subjects = _subjects(asked, seen, against)
+    known = Circumstances(
+        turnouts=turnouts,
+        troubles=rollcall.troubles(asked.control, turnouts, (asked.baseline, *against)),
+        changes=found.changes,
+        parts=_parts(asked, found, subjects),
+    )
+    return differentials_of(seen, subjects, metric=asked.metric, baseline=asked.baseline, known=known)
+
+
+def _turnouts(asked: _Asked, found: _Found) -> dict[Seen, Turnout]:
+    """Who recorded how much of what was planned, the control target included."""
+    return rollcall.turnouts(
+        found.probes,
+        found.vantages,
+        found.spans,
+        target_ids={*asked.question.targets, *([asked.control[0]] if asked.control else [])},
+        window=asked.question.scope.window,
+        now_at=asked.now_at,
+    )
+
+
+def _regions_with_probes(turnouts: Mapping[Seen, Turnout], target_ids: Collection[int]) -> list[str]:
+    return sorted(
+        {region for (target_id, region), turnout in turnouts.items() if turnout.recorded and target_id in target_ids}
+    )
+
+
+def _subjects(asked: _Asked, seen: Panel, regions: Sequence[str]) -> list[Subject]:
+    question = asked.question
+    shown = asked.planned | seen.targets_with_values()
     return [
-        (
-            Subject(
-                target=question.names[row.id],
-                provider=row.provider,
-                model=row.model,
-                metric=metric,
-                baseline=baseline,
-                region=region,
-            ),
-            series.get((row.id, baseline), Series()),
-            series.get((row.id, region), Series()),
-        )
+        Subject(target_id=row.id, target=question.names[row.id], provider=row.provider, model=row.model, region=region)
         for row in question.targets.values()
         if row.id in shown
         for region in regions
     ]
 
 
-async def _other_regions(connection: Connection, scope: Scope, baseline: str) -> list[str]:
-    found = scope.regions or await readers.regions_with_samples(connection, scope)
-    return [region for region in found if region != baseline]
+def _parts(asked: _Asked, found: _Found, subjects: Sequence[Subject]) -> Mapping[Seen, tuple[Part, ...]]:
+    if found.phases is None:
+        return {}
+    wanted = [subject.seen for subject in subjects]
+    return decomposition.parts(found.phases, wanted, baseline=asked.baseline, changes=found.changes)

@@ -2,33 +2,24 @@
 
 import asyncio
 
-from isochrone_collector.leaderboard import Entry, standings
-from isochrone_collector.observe.desk import Desk, Question, look_up
-from isochrone_collector.store import readers
-from isochrone_collector.store.rows import StandingRow
-from isochrone_wire.answers import Leaderboard, Selection
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.leaderboard import standings
+from isochrone_collector.names import unknown
+from isochrone_collector.observe.desk import Desk
+from isochrone_collector.observe.standings import field
+from isochrone_wire.answers import Leaderboard, Order, Selection
 
 
-async def leaderboard(desk: Desk, selection: Selection) -> Leaderboard:
-    """The targets that have samples, ranked by median TTFT within each region."""
-    async with desk.database.connection() as connection:
-        question = await look_up(connection, selection)
-        rows = await readers.standings(connection, question.scope)
-    entries = [_entry(row, question) for row in rows]
-    return Leaderboard(window=selection.window, standings=await asyncio.to_thread(standings, entries))
+async def leaderboard(desk: Desk, selection: Selection, *, order: str = "") -> Leaderboard:
+    """The targets that have samples, ranked within each region; by median TTFT when `order` is empty."""
+    by = _order_of(order)
+    found = await field(desk, selection)
+    ranked = await asyncio.to_thread(standings, found.entries, by)
+    return Leaderboard(window=found.window, standings=ranked, order=by, source=found.source)
 
 
-def _entry(row: StandingRow, question: Question) -> Entry:
-    target = question.targets[row.target_id]
-    return Entry(
-        region=row.region,
-        target=question.names[row.target_id],
-        provider=target.provider,
-        model=target.model,
-        ttft_us=row.ttft_us or (),
-        censored_us=row.censored_us or (),
-        tokens_per_second=row.tokens_per_second or (),
-        failed=row.failed,
-        usd_per_m_output=target.usd_per_m_output,
-        newest_at=row.newest_at,
-    )
+def _order_of(name: str) -> Order:
+    try:
+        return Order(name or Order.TTFT.value)
+    except ValueError:
+        raise BadRequest(unknown("order", name, [order.value for order in Order])) from None

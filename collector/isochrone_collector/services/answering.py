@@ -1,6 +1,6 @@
 """How a service answers: with what the work gives, or with the status that its error stands for."""
 
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 import grpc
@@ -13,6 +13,8 @@ from isochrone_collector.errors import (
     DatabaseUnavailable,
     Forbidden,
     NotAdmitted,
+    PartitionMissing,
+    TookTooLong,
     TooMany,
     UnknownName,
 )
@@ -35,22 +37,39 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     NotAdmitted: grpc.StatusCode.UNAUTHENTICATED,
     Forbidden: grpc.StatusCode.PERMISSION_DENIED,
     TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TookTooLong: grpc.StatusCode.DEADLINE_EXCEEDED,
     DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
+    PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
 
 
 async def answer(context: Context, work: Awaitable[Answer]) -> Answer:
     """The answer of `work`, or its error as a status."""
-    pushback: tuple[tuple[str, str], ...] = ()
     try:
         return await work
-    except (CollectorError, CodecError) as error:
+    except Exception as error:  # every error has a status
+        await _refuse(context, error)
+        raise AssertionError("abort raises") from error
+
+
+async def answers(context: Context, work: AsyncIterator[Answer]) -> AsyncGenerator[Answer, None]:
+    """The answers of `work` as they come, or its error as a status."""
+    try:
+        async for one in work:
+            yield one
+    except Exception as error:  # noqa: BLE001  # every error has a status
+        await _refuse(context, error)
+
+
+async def _refuse(context: Context, error: Exception) -> None:
+    pushback: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, CollectorError | CodecError):
         status, message = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL), str(error)
         if isinstance(error, TooMany):
             pushback = ((_PUSHBACK, str(error.delay_us // 1000)),)
         _log.warning("request.refused", status=status.name, reason=message)
-    except Exception:  # noqa: BLE001  # a bug of ours: the asker learns that, and the log learns everything
+    else:
+        # A bug of ours: the asker learns that, and the log learns everything.
         status, message = grpc.StatusCode.INTERNAL, "the collector failed to answer; its log says why"
-        _log.exception("request.failed")
+        _log.error("request.failed", exc_info=error)
     await context.abort(status, message, pushback)
-    raise AssertionError("abort raises")

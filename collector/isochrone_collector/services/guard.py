@@ -23,6 +23,7 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
     "/isochrone.v1.Fleet": (Role.VANTAGE,),
     "/isochrone.v1.Observatory": (Role.READER, Role.OPERATOR),
     "/isochrone.v1.Operations": (Role.OPERATOR,),
+    "/isochrone.v1.Routes": (Role.READER, Role.OPERATOR),
 }
 
 _log = structlog.get_logger()

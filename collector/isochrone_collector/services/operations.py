@@ -1,18 +1,20 @@
 """What operators ask, at the gRPC border."""
 
+from isochrone_collector.alerting import Alerting
 from isochrone_collector.identity import Identities
 from isochrone_collector.plans import Plans
 from isochrone_collector.services.answering import Context, answer
 from isochrone_wire import codec
-from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
+from isochrone_wire.v1 import observatory_pb2, operations_pb2, operations_pb2_grpc
 
 
 class OperationsService(operations_pb2_grpc.OperationsServicer):
     """What operators ask."""
 
-    def __init__(self, *, plans: Plans, identities: Identities) -> None:
+    def __init__(self, *, plans: Plans, identities: Identities, alerting: Alerting) -> None:
         self._plans = plans
         self._identities = identities
+        self._alerting = alerting
 
     async def ApplyPlan(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.ApplyPlanRequest, context: Context
@@ -26,6 +28,13 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
     ) -> operations_pb2.ListPlansResponse:
         """The newest plans, and what each one restored."""
         work = self._plans.history(max(request.limit, 0))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetPlan(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.GetPlanRequest, context: Context
+    ) -> operations_pb2.PlanDocument:
+        """The document of one version, or of the one in force."""
+        work = self._plans.document(request.version if request.HasField("version") else None)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def RollBackPlan(  # noqa: N802  # the name in the .proto
@@ -63,3 +72,11 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         """End everything of a name."""
         revoked = await answer(context, self._identities.revoke(request.name))
         return operations_pb2.RevokeResponse(revoked=revoked)
+
+    async def TestAlert(  # noqa: N802  # the name in the .proto
+        self,
+        request: operations_pb2.TestAlertRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,
+    ) -> observatory_pb2.Alert:
+        """Tell the webhook something now, and say what became of it."""
+        return codec.encode(await answer(context, self._alerting.test()))  # type: ignore[no-any-return]  # as above
