@@ -95,7 +95,7 @@ def admit(parcel: Parcel, sheet: Sheet, *, known_targets: AbstractSet[int], wind
     late = np.flatnonzero(welcome & ~on_time).tolist()
     return Admitted(
         fresh=np.flatnonzero(welcome & on_time),
-        late=tuple((index, why_late(int(rounds[index]), window) or "") for index in late),
+        late=tuple((index, why_late(int(rounds[index]), window, now_at=parcel.received_at) or "") for index in late),
         rejections=rejections,
     )
 
@@ -119,11 +119,15 @@ def why_rejected(sample: Sample, *, now_at: int, known_targets: Collection[int])
     return _bad_number(BOUNDS, _numbers(sample)) or _bad_text(sample) or _bad_limit(sample.ratelimit)
 
 
-def why_late(round_at: int, window: Window) -> str | None:
-    """Why a round cannot be stored with the others, or `None`."""
-    if round_at < window.from_at:
-        return "too_old"
-    return "in_the_future" if round_at >= window.until_at else None
+def why_late(round_at: int, window: Window, *, now_at: int) -> str | None:
+    """Why a round cannot be stored with the others, or `None`. A round that is neither old nor to come has no partition
+    because none could be made.
+    """
+    if window.from_at <= round_at < window.until_at:
+        return None
+    if round_at > now_at:
+        return "in_the_future"
+    return "too_old" if round_at < window.from_at < window.until_at else "no_partition"
 
 
 def _bad_number(bounds: Mapping[str, tuple[float, float]], values: Iterable[float | None]) -> str | None:

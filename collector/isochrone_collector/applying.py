@@ -12,7 +12,8 @@ import grpc
 from isochrone_collector.operating import TIMEOUT_S, operator_channel, translated
 from isochrone_collector.planchange import PER_DAY
 from isochrone_wire import codec
-from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
+from isochrone_wire.insights import Alert
+from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
 from isochrone_wire.plain import rfc3339, to_plain
 from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
 
@@ -38,9 +39,17 @@ class Asking:
         request = operations_pb2.RollBackPlanRequest(to_version=to_version, dry_run=dry_run, applied_by=applied_by)
         return codec.decode(PlanChange, self._ask("RollBackPlan", request))
 
+    def document(self, version: int | None) -> PlanDocument:
+        """One plan as it was written; for `None` the one in force."""
+        return codec.decode(PlanDocument, self._ask("GetPlan", operations_pb2.GetPlanRequest(version=version)))
+
     def history(self, limit: int) -> PlanHistory:
         """The newest plans."""
         return codec.decode(PlanHistory, self._ask("ListPlans", operations_pb2.ListPlansRequest(limit=limit)))
+
+    def test_alert(self) -> Alert:
+        """What became of a test alert that was sent just now."""
+        return codec.decode(Alert, self._ask("TestAlert", operations_pb2.TestAlertRequest()))
 
     def _ask(self, method: str, request: Any) -> Any:  # noqa: ANN401  # messages, which the stubs do not tell apart
         with operator_channel(self.collector, self.identity) as channel:
@@ -50,7 +59,7 @@ class Asking:
                 raise translated(error, self.collector) from error
 
 
-def as_json(value: PlanChange | PlanHistory) -> str:
+def as_json(value: PlanChange | PlanDocument | PlanHistory) -> str:
     """The value as a JSON object, its keys those of the value, instants as text."""
     return json.dumps(to_plain(value), indent=2, ensure_ascii=False)
 

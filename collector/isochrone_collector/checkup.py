@@ -23,6 +23,8 @@ _NOTHING_BYTES = 256 * _MIB
 _CLOCK_WARN_US = SECOND_US
 _CLOCK_FAIL_US = MINUTE_US
 _CERTIFICATE_WARN_DAYS = 21
+# An hour is summarised when it is over, so that two hours are usual for a moment.
+_SUMMARIES_LATE_US = 3 * 60 * MINUTE_US
 _NAMED = 5
 _PER_MAJOR = 10_000
 
@@ -31,7 +33,8 @@ _PER_MAJOR = 10_000
 class DatabaseFacts:
     """What a database says of itself. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name;
     `partitions` are days by their first instant; `clock_offset_us` is its clock minus ours, give or take
-    `clock_uncertainty_us`; `plan_version` is 0 before the first plan.
+    `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `summarised_until` is `None` before the first
+    summary.
     """
 
     version: int
@@ -43,6 +46,8 @@ class DatabaseFacts:
     clock_offset_us: int
     clock_uncertainty_us: int
     plan_version: int
+    may_make_partitions: bool = True
+    summarised_until: int | None = None
 
 
 def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[Finding]:
@@ -52,6 +57,7 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[Finding]:
     yield _revision(facts.revision, facts.newest_revision)
     if facts.revision is not None:
         yield _partitions(facts, now_at=now_at)
+        yield _summaries(facts.summarised_until, now_at=now_at)
         yield _plan(facts.plan_version)
     yield _clock(facts.clock_offset_us, facts.clock_uncertainty_us)
 
@@ -130,10 +136,24 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> Finding:
     if facts.has_default_partition:
         hint = "detach it: a partition for a day whose rows lie in it cannot be made"
         return fail("partitions", "the table sample has a DEFAULT partition", hint)
+    if not facts.may_make_partitions:
+        hint = "let the database user own the table sample and create in its schema; `serve` does not start without"
+        return fail("partitions", "this database user may not make any", hint)
     if missing:
         hint = "`serve` makes them every hour; its log says chore.failed when it cannot"
         return fail("partitions", f"none for {_some(missing)}", hint)
     return ok("partitions", f"there from {_day(wanted[0])} to {_day(wanted[-1])}")
+
+
+def _summaries(until_at: int | None, *, now_at: int) -> Finding:
+    if until_at is None:
+        return ok("summaries", "none yet; `serve` begins with them when it starts")
+    behind_us = now_at - until_at
+    sentence = f"made until {spoken(behind_us)} ago" if behind_us > 0 else "made until now"
+    if behind_us > _SUMMARIES_LATE_US:
+        hint = "a collector that just started catches up by itself; else its log says chore.failed"
+        return warn("summaries", sentence, hint)
+    return ok("summaries", sentence)
 
 
 def _plan(version: int) -> Finding:

@@ -5,6 +5,7 @@ from typing import IO
 import click
 
 from isochrone_collector.commands.access import access
+from isochrone_collector.commands.alerts import alerts
 from isochrone_collector.commands.apply import apply
 from isochrone_collector.commands.doctor import doctor
 from isochrone_collector.commands.migrate import migrate
@@ -51,5 +52,5 @@ def main() -> None:
     """
 
 
-for _command in (serve, migrate, vantage, access, apply, plan, doctor):
+for _command in (serve, migrate, vantage, access, apply, plan, alerts, doctor):
     main.add_command(_command)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 _NEEDED = (
     *("alembic", "cryptography", "grpc_health", "grpc_reflection", "numpy", "psycopg", "psycopg_pool", "pydantic"),
-    *("scipy", "yaml"),
+    *("scipy", "starlette", "uvicorn", "yaml"),
 )
 _EXIT_FAILED = 1
 

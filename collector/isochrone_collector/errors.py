@@ -12,9 +12,11 @@
     │   ├── Conflict             ... must first settle what it claims, e.g. a vantage that changed its region
     │   ├── NotAdmitted          ... must say who it is, with a credential or a join token that is good
     │   ├── Forbidden            ... may not do this as who it is
-    │   └── TooMany              ... must wait a moment: more asked at once than is taken
+    │   ├── TooMany              ... must wait a moment: more asked at once than is taken
+    │   └── TookTooLong          ... must ask for less: the database was not done in the time a question may take
     ├── CollectorUnreachable     the operator: no collector answers where a command looked for it (exit 3)
     └── DatabaseUnavailable      nobody: try again, the database is away or asked for a retry
+        └── PartitionMissing     ... a partition went or never came; try again, and the samples are set aside
 
 A plan document with problems is not an error but an answer: see `planfile`. A sample that cannot be taken is a
 `Rejection` in the receipt.
@@ -85,6 +87,10 @@ class TooMany(RequestError):  # noqa: N818  # named for what is wrong
         self.delay_us = delay_us
 
 
+class TookTooLong(RequestError):  # noqa: N818  # named for what is wrong
+    """A question that the database did not answer in time. Act: whoever asked, by asking for less, or the operator."""
+
+
 class DatabaseUnavailable(CollectorError):  # noqa: N818  # a state that passes
     """The database is away, restarting, or asked for a retry. Act: nobody; the same request again will do.
 
@@ -94,6 +100,10 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a state that passes
     def __init__(self, message: str, *, at_once: bool = False) -> None:
         super().__init__(message)
         self.at_once = at_once
+
+
+class PartitionMissing(DatabaseUnavailable):
+    """Rounds were to be stored that have no partition any more, or none yet. Act: nobody; tried again they are late."""
 
 
 class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the name the operator's message uses

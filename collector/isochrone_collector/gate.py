@@ -1,11 +1,13 @@
 """Who asks, and whether they may: every call that is not open to all passes here.
 
-Credentials are looked up in a copy that is read again every second, so that what another collector revoked ends here
-within seconds and what this one revoked ends at once. An id that the copy does not hold is looked up in the database
-before anybody is turned away, for it may have joined a moment ago elsewhere. Secrets are compared by hash, in a time
-that does not depend on them.
+Credentials are looked up in a copy. Every second their counts are looked at, and the copy is read again when those
+have changed, so that what another collector revoked ends here within seconds and what this one revoked ends at once;
+and once a minute whatever the counts say, for whoever changed a row by hand. An id that the copy does not hold is
+looked up in the database before anybody is turned away, for it may have joined a moment ago elsewhere. Secrets are
+compared by hash, in a time that does not depend on them.
 """
 
+import asyncio
 import hmac
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,13 +15,14 @@ from dataclasses import dataclass
 from isochrone_collector.bucket import Bucket
 from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
-from isochrone_collector.store.access import CredentialRow
-from isochrone_collector.store.pool import Database
+from isochrone_collector.store.access import CredentialCounts, CredentialRow
+from isochrone_collector.store.pool import Connection, Database
 from isochrone_wire.access import Credential, hashed, parse_credential
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import Role
 
 _NOTE_USE_EVERY_US = 60 * SECOND_US
+_READ_ANYWAY_EVERY_US = 60 * SECOND_US
 _STRANGERS_PER_SECOND = 50.0
 _BEARER = "bearer "
 
@@ -47,20 +50,27 @@ class Gate:
         self._clock = clock
         self._required = required
         self._known: dict[int, CredentialRow] = {}
+        self._counts: CredentialCounts | None = None
+        self._read_at = 0
+        self._reading = asyncio.Lock()
         self._used: dict[int, int] = {}
+        # When the use of a credential was last written down, as far as this collector knows.
+        self._noted: dict[int, int] = {}
         self._strangers = Bucket(per_second=_STRANGERS_PER_SECOND, burst=2 * _STRANGERS_PER_SECOND)
 
     async def refresh(self) -> None:
-        """Read the credentials again, and record which were used. Raises `DatabaseUnavailable`."""
+        """Learn what has changed about credentials, and record which were used. Raises `DatabaseUnavailable`."""
         if not self._required:
             return
-        async with self._database.connection() as connection:
-            self._known = {row.id: row for row in await access.credentials(connection)}
-            now_at = self._clock()
-            fresh = [key for key, at in self._used.items() if self._is_news(key, at)]
-            if fresh:
-                await access.note_use(connection, fresh, used_at=now_at)
-            self._used.clear()
+        # One at a time: an older copy must not take the place of a newer one.
+        async with self._reading, self._database.connection() as connection:
+            counts = await access.counts(connection)
+            if counts != self._counts or not 0 <= self._clock() - self._read_at < _READ_ANYWAY_EVERY_US:
+                # What changes between the two looks is seen by the next one.
+                rows = await access.credentials(connection)
+                self._known = {row.id: row for row in rows}
+                self._counts, self._read_at = counts, self._clock()
+            await self._note_use(connection)
 
     async def admit(self, metadata: Metadata | None, roles: Iterable[Role]) -> Principal:
         """Who calls with this metadata. Raises `NotAdmitted` when that is nobody, `Forbidden` when they have another
@@ -103,9 +113,17 @@ class Gate:
             self._known[row.id] = row
         return row
 
-    def _is_news(self, credential_id: int, used_at: int) -> bool:
+    async def _note_use(self, connection: Connection) -> None:
+        used, self._used = self._used, {}
+        fresh = [key for key, at in used.items() if at - self._noted_at(key) > _NOTE_USE_EVERY_US]
+        if fresh:
+            now_at = self._clock()
+            await access.note_use(connection, fresh, used_at=now_at)
+            self._noted |= dict.fromkeys(fresh, now_at)
+
+    def _noted_at(self, credential_id: int) -> int:
         row = self._known.get(credential_id)
-        return row is not None and used_at - (row.last_used_at or 0) > _NOTE_USE_EVERY_US
+        return max(self._noted.get(credential_id, 0), (row and row.last_used_at) or 0)
 
 
 def _parsed(metadata: Metadata | None) -> Credential:

@@ -10,11 +10,11 @@ import numpy as np
 import structlog
 
 from isochrone_collector.admission import Parcel, admit, check_parcel
-from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable
+from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, PartitionMissing
 from isochrone_collector.groups import BUSY_DELAY_US, Groups
 from isochrone_collector.plans import Plans
-from isochrone_collector.sheet import Sheet
-from isochrone_collector.store import batches, vantages
+from isochrone_collector.sheet import COLUMN, Sheet
+from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, SealedBatch
 from isochrone_collector.store.pgcopy import pack
 from isochrone_collector.store.pool import Database
@@ -50,10 +50,24 @@ class _Push:
 
 
 class Ingest:
-    """Takes pushes into the database. `window` is moved on by whoever makes the partitions."""
+    """Takes pushes into the database: rounds of the `window` with the others, until `look_again` finds another one.
 
-    def __init__(self, *, database: Database, plans: Plans, window: Window, clock: Callable[[], int]) -> None:
+    Samples are kept for `keep_us` microseconds, or for good.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        plans: Plans,
+        window: Window,
+        clock: Callable[[], int],
+        keep_us: int | None = None,
+    ) -> None:
         self.window = window
+        self.stored: Callable[[], None] = lambda: None
+        """Called after each commit of new samples; must be quick."""
+        self._keep_us = keep_us
         self._database = database
         self._plans = plans
         self._clock = clock
@@ -90,6 +104,15 @@ class Ingest:
             took_us=receipt.server_at - parcel.received_at,
         )
         return receipt
+
+    async def look_again(self) -> None:
+        """Take the rounds that have a partition now. Raises `DatabaseUnavailable`."""
+        window = await partitions.covered(self._database, now_at=self._clock(), keep_us=self._keep_us)
+        if window.from_at == window.until_at != self.window.until_at:
+            _log.error(
+                "partition.missing", hint="new samples are set aside in sample_late until there is one for today"
+            )
+        self.window = window
 
     async def _recognise(self, vantage: Vantage, seen_at: int) -> None:
         if vantage.name not in self._regions:
@@ -148,12 +171,15 @@ class Ingest:
             received_at=parcel.received_at,
         )
         late = np.array([index for index, _ in admitted.late], np.int64)
+        rounds = sheet.numbers[admitted.fresh, COLUMN["round_at"]]
         return SealedBatch(
             origin=origin,
             samples=parcel.samples,
             rows=pack(sheet, admitted.fresh, origin),
             late_rows=pack(sheet, late, origin, [reason for _, reason in admitted.late]),
             rejections=[(rejection.index, rejection.reason) for rejection in admitted.rejections],
+            oldest_round_at=int(rounds.min()) if len(rounds) else None,
+            newest_round_at=int(rounds.max()) if len(rounds) else None,
         )
 
     async def _commit(self, pushes: Sequence[_Push]) -> list[LedgerRow | None]:
@@ -161,6 +187,11 @@ class Ingest:
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._commit_once(pushes)
+            except PartitionMissing as error:
+                # The agents bring these batches again, and what has no place then is set aside.
+                _log.warning("partition.missing", reason=str(error))
+                await self.look_again()
+                raise
             except DatabaseUnavailable as error:
                 if not error.at_once:
                     raise
@@ -172,6 +203,8 @@ class Ingest:
             earlier = iter(await batches.store(connection, [push.batch for push in pushes if push.batch]))
             found = [next(earlier) if push.batch else None for push in pushes]
             await vantages.note_vitals(connection, map(_as_seen, pushes, found))
+        if any(push.batch for push in pushes):
+            self.stored()
         return found
 
     def _repeated(self, parcel: Parcel, earlier: LedgerRow) -> Receipt:
@@ -207,14 +240,14 @@ class Ingest:
 def _sign(parcel: Parcel) -> Sign:
     return Sign(
         vantage_id=parcel.vantage.id,
-        epoch=parcel.epoch,
+        batch_epoch=parcel.epoch,
         seen_at=parcel.received_at,
         vitals=trimmed(parcel.vitals),
     )
 
 
 def _as_seen(push: _Push, earlier: LedgerRow | None) -> Sign:
-    return replace(push.sign, stored_samples=push.batch is not None and earlier is None and push.batch.stored > 0)
+    return replace(push.sign, stored=push.batch.stored if push.batch is not None and earlier is None else 0)
 
 
 def _rejections(recorded: Iterable[tuple[int, str]]) -> tuple[Rejection, ...]:

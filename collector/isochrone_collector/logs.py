@@ -36,6 +36,7 @@ def set_up(log_format: Format) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    # One line per start is ours to say; alembic and psycopg speak up only when something is wrong.
-    for name in ("alembic", "psycopg"):
+    # One line per start is ours to say; these speak up only when something is wrong. httpx would tell the webhook's
+    # address, which may hold a token, with every request.
+    for name in ("alembic", "psycopg", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,20 +1,19 @@
 """What changes from one plan to the next, and what a plan costs in a day: each vantage, and all of them.
 
-The forecast takes every answer to use its whole `max_output_tokens`, and a prompt to have one token in four bytes. The
-rounds of paused targets send nothing.
+The forecast takes each request to cost its most (`isochrone_wire.estimate`). The rounds of paused targets send nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from isochrone_collector import durations
-from isochrone_wire.model import DAY_US, Budget, Plan, Target
+from isochrone_wire.estimate import most_of_request
+from isochrone_wire.model import DAY_US, Budget, Plan, Route, Slo, Target
 from isochrone_wire.operations import PlanChange
 
 PER_DAY = "per day: "
 """How the lines of `PlanChange.altered` begin that forecast a day instead of telling what was altered."""
 
-_BYTES_PER_TOKEN = 4
 _LIMITS = ("usd_per_day", "tokens_per_day", "requests_per_day")
 # Exhausted from this share on, "all" is truer than a number.
 _ALL = 0.995
@@ -36,9 +35,10 @@ def same_meaning(one: Plan | None, other: Plan) -> bool:
     """Whether two plans ask for the same measurements; the order of targets and budgets means nothing."""
     return (
         one is not None
-        and one.baseline == other.baseline
+        and (one.baseline, one.control) == (other.baseline, other.control)
         and _by_name(one) == _by_name(other)
         and set(one.budgets) == set(other.budgets)
+        and _routes(one) == _routes(other)
     )
 
 
@@ -52,7 +52,7 @@ def compare(old: Plan | None, new: Plan, *, vantages: int = 0) -> PlanChange:
     ]
     if old and old.baseline != new.baseline:
         altered.insert(0, f"baseline: {old.baseline} → {new.baseline}")
-    altered += _budget_changes(old.budgets if old else (), new.budgets)
+    altered += _other_changes(old or Plan(version=0, baseline=""), new)
     return PlanChange(
         version=new.version,
         changed=not same_meaning(old, new),
@@ -62,6 +62,14 @@ def compare(old: Plan | None, new: Plan, *, vantages: int = 0) -> PlanChange:
         usd_per_day=usd_per_day(new),
         requests_per_day=requests_per_day(new),
     )
+
+
+def _other_changes(old: Plan, new: Plan) -> Iterator[str]:
+    if old.control != new.control:
+        yield f"control: {old.control or 'none'} → {new.control or 'none'}"
+    yield from _budget_changes(old.budgets, new.budgets)
+    yield from _route_changes(_routes(old), _routes(new))
+    yield from _paused_members(new)
 
 
 def unchanged(plan: Plan) -> PlanChange:
@@ -79,18 +87,12 @@ def usd_per_day(plan: Plan) -> float | None:
     return _usd(plan.targets)
 
 
-def tokens_of_request(target: Target) -> dict[str, int]:
-    """The estimate of one request, as `Price.cost_usd` takes it: prompt and output tokens, the latter at most."""
-    prompt_tokens = -(-len(target.workload.prompt.encode()) // _BYTES_PER_TOKEN)
-    return {"prompt_tokens": prompt_tokens, "output_tokens": target.workload.max_output_tokens}
-
-
 def _requests(target: Target) -> int:
     return 0 if target.paused else DAY_US // target.every_us * target.workload.concurrency
 
 
 def _usd(targets: Iterable[Target]) -> float | None:
-    costs = [_requests(t) * t.price.cost_usd(**tokens_of_request(t)) for t in targets if t.price is not None]
+    costs = [_requests(t) * most_of_request(t).cost_usd(t.price) for t in targets if t.price is not None]
     return sum(costs) if costs else None
 
 
@@ -125,6 +127,49 @@ def _budget_changes(old: Iterable[Budget], new: Iterable[Budget]) -> list[str]:
         elif was is not None and becomes is not None and was != becomes:
             lines.append(f"budget of {_owner(becomes)}: {_limits(was)} → {_limits(becomes)}")
     return lines
+
+
+def _routes(plan: Plan) -> dict[str, Route]:
+    return {route.name: route for route in plan.routes}
+
+
+def _route_changes(before: Mapping[str, Route], after: Mapping[str, Route]) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        was, becomes = before.get(name), after.get(name)
+        if becomes is None:
+            yield f"route {name}: none any more"
+        elif was is None:
+            yield f"route {name}: {', '.join(becomes.members)}"
+        elif was != becomes:
+            yield f"route {name}: {', '.join(_route_differences(was, becomes))}"
+
+
+def _route_differences(was: Route, becomes: Route) -> Iterator[str]:
+    yield from (f"with {member}" for member in becomes.members if member not in was.members)
+    yield from (f"without {member}" for member in was.members if member not in becomes.members)
+    if was.members != becomes.members and set(was.members) == set(becomes.members):
+        yield "members in another order"
+    if was.slo != becomes.slo:
+        yield f"slo {_promise(was.slo)} → {_promise(becomes.slo)}"
+    yield from (
+        name.replace("_", " ")
+        for name in ("objective", "static_order", "residency")
+        if getattr(was, name) != getattr(becomes, name)
+    )
+
+
+def _promise(slo: Slo) -> str:
+    limit = "" if slo.ttft_p95_us is None else f" {durations.write(slo.ttft_p95_us)}"
+    return f"{slo.name}{limit}{f' {slo.min_success:.4g}' if slo.min_success else ''}"
+
+
+def _paused_members(plan: Plan) -> Iterator[str]:
+    """Who is paused is never ranked, which is easily forgotten."""
+    paused = {target.name for target in plan.targets if target.paused}
+    for route in plan.routes:
+        idle = [member for member in route.members if member in paused]
+        if idle:
+            yield f"route {route.name}: left out while paused: {', '.join(idle)}"
 
 
 def _owner(budget: Budget) -> str:
@@ -171,7 +216,7 @@ def _days(plan: Plan) -> Iterator[_Day]:
         yield _Day(
             provider=provider,
             requests_per_day=sum(_requests(target) for target in targets),
-            tokens_per_day=sum(_requests(target) * sum(tokens_of_request(target).values()) for target in targets),
+            tokens_per_day=sum(_requests(target) * most_of_request(target).tokens for target in targets),
             usd_per_day=_usd(targets),
         )
 

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from isochrone_collector import durations, planshapes, yamltext
-from isochrone_collector.names import did_you_mean, unknown
+from isochrone_collector.names import did_you_mean, nearest, unknown
+from isochrone_collector.planroutes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
 from isochrone_collector.planshapes import (
     BudgetShape,
     DocumentShape,
@@ -23,8 +24,13 @@ from isochrone_collector.planshapes import (
     WorkloadShape,
 )
 from isochrone_collector.yamltext import Path, Problem, YamlText
+from isochrone_wire.effort import COMMON, efforts
 from isochrone_wire.limits import MAX_PROMPTS_BYTES
-from isochrone_wire.model import Budget, Plan, Price, Target, Workload, target_id
+from isochrone_wire.model import Budget, Plan, Price, Route, Target, Workload, target_id
+
+_NESTED: Mapping[str | int, type[Shape]] = {**planshapes.NESTED, "slo": SloShape, "objective": ObjectiveShape}
+# Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.
+_SLIP = 0.74
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
 Value = TypeVar("Value", int, bool)
@@ -38,10 +44,13 @@ class Reading:
     problems: tuple[str, ...] = ()
 
 
-def load(text: str, *, version: int) -> Reading:
-    """Read a plan document; the plan gets the version given. Never raises."""
+def load(text: str, *, version: int, stored: bool = False) -> Reading:
+    """Read a plan document; the plan gets the version given. Never raises.
+
+    A `stored` document was judged when it was applied: what has been found fault with only since then may stay.
+    """
     source = yamltext.read(text)
-    reader = _Reader(source=source, problems=list(source.problems))
+    reader = _Reader(source=source, problems=list(source.problems), stored=stored)
     plan = reader.plan(version) if source.data is not None or not source.problems else None
     problems = tuple(str(problem) for problem in sorted(set(reader.problems)))
     return Reading(plan=None if problems else plan, problems=problems)
@@ -51,6 +60,7 @@ def load(text: str, *, version: int) -> Reading:
 class _Reader:
     source: YamlText
     problems: list[Problem]
+    stored: bool
     workloads: dict[str, Workload] = field(default_factory=dict)
     providers: dict[str, ProviderShape] = field(default_factory=dict)
 
@@ -67,11 +77,15 @@ class _Reader:
         budgets = self.budgets(document.budgets)
         if len(complete) == len(targets):
             self.refuse_idle_budgets(budgets, targets=tuple(complete.values()))
+            self.refuse_unknown_control(document.control, targets=tuple(complete.values()))
+        routes = self.routes(document.routes, tuple(complete.values()) if len(complete) == len(targets) else None)
         return Plan(
             version=version,
             baseline=document.baseline,
             targets=tuple(complete.values()),
             budgets=tuple(budgets.values()),
+            control=document.control or "",
+            routes=routes,
         )
 
     def document(self) -> DocumentShape | None:
@@ -104,7 +118,9 @@ class _Reader:
             self.report(path, missing + did_you_mean(shape.provider, self.providers))
         if base_url is None or workload is None:
             return None
-        return _target(shape, common, document, base_url=base_url, workload=workload)
+        target = _target(shape, common, document, base_url=base_url, workload=workload)
+        self.refuse_unknown_effort(target, (*path, "workload"))
+        return target
 
     def workload(self, item: object, path: Path) -> Workload | None:
         if item is None:
@@ -115,6 +131,19 @@ class _Reader:
             return self.workloads.get(item)
         shape = self.shaped(WorkloadShape, item, path)
         return shape.value() if shape else None
+
+    def refuse_unknown_effort(self, target: Target, path: Path) -> None:
+        """A word of effort that the target's API has no way to ask for would fail in every round. Where each provider
+        has words of its own, one that is almost in common use is a slip.
+        """
+        effort = target.workload.reasoning_effort
+        known = efforts(target.dialect, target.model)
+        if self.stored or effort is None or effort in (known or COMMON):
+            return
+        if known is not None:
+            self.report(path, unknown(f"effort of {target.model} in dialect {target.dialect}", effort, known))
+        elif slip := nearest(effort, COMMON, cutoff=_SLIP):
+            self.report(path, f"unknown reasoning_effort {effort!r}; did you mean {slip!r}?")
 
     def refuse_twins(self, targets: Mapping[int, Target]) -> None:
         """Two targets may share neither their name nor what they measure."""
@@ -176,6 +205,22 @@ class _Reader:
             elif budget.usd_per_day is not None and unpriced:
                 self.report(path, f"usd_per_day cannot be kept: {unpriced[0]} has no price")
 
+    def refuse_unknown_control(self, name: str | None, *, targets: Sequence[Target]) -> None:
+        """The control target is one of the plan's."""
+        names = {target.name for target in targets}
+        if name is not None and name not in names:
+            self.report(("control",), f"control: {unknown('target', name, names)}")
+
+    def routes(self, items: list[object], targets: Sequence[Target] | None) -> tuple[Route, ...]:
+        """The routes; against targets they are held when these are all known."""
+        paths: list[Path] = [("routes", place) for place in range(len(items))]
+        shapes = {path: self.shaped(RouteShape, item, path) for path, item in zip(paths, items, strict=True)}
+        found = {path: shape for path, shape in shapes.items() if shape}
+        findings = [*contradictions(found, self.source.line_of), *(misfits(found, targets) if targets else ())]
+        for path, message in findings:
+            self.report(path, message)
+        return tuple(shape.value() for shape in found.values())
+
     def shaped(self, shape: type[AnyShape], item: object, path: Path) -> AnyShape | None:
         try:
             return shape.model_validate(item)
@@ -230,17 +275,20 @@ def _stands_alone(key: object, item: object) -> bool:
 def _sentence(shape: type[Shape], detail: ErrorDetails) -> str:
     key = str(detail["loc"][-1]) if detail["loc"] else "the document"
     if detail["type"] == "extra_forbidden":
-        known = _shape_at(shape, detail["loc"][:-1]).model_fields
-        return unknown("key", key, known)
+        return unknown("key", key, _keys(_shape_at(shape, detail["loc"][:-1])))
     if detail["type"] == "missing":
         return f"{key!r} is missing"
     if detail["type"] == "model_type":
-        return f"expected a mapping with {', '.join(_shape_at(shape, detail['loc']).model_fields)}"
+        return f"expected a mapping with {', '.join(_keys(_shape_at(shape, detail['loc'])))}"
     context: dict[str, Any] = detail.get("ctx", {})
     return f"{key}: {context.get('error') or detail['msg'].removeprefix('Input ').lower()}"
 
 
+def _keys(shape: type[Shape]) -> list[str]:
+    return [field.alias or name for name, field in shape.model_fields.items()]
+
+
 def _shape_at(shape: type[Shape], path: Path) -> type[Shape]:
     for part in path:
-        shape = planshapes.NESTED.get(part, shape)
+        shape = _NESTED.get(part, shape)
     return shape

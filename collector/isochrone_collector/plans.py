@@ -17,7 +17,7 @@ from isochrone_collector.store.pool import Connection, Database
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan
-from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
+from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
 
 _log = structlog.get_logger()
 
@@ -90,11 +90,9 @@ class Plans:
         applied_by = _checked_name(applied_by)
         async with self._database.transaction() as connection:
             await table.lock(connection)
-            document = await table.document_of(connection, to_version)
-            if document is None:
-                raise UnknownName(f"there is no plan {to_version}; `isochrone-collector plan history` lists them")
+            row = await _row_of(connection, to_version)
             change = await self._apply(
-                connection, document, dry_run=dry_run, applied_by=applied_by, restores=to_version
+                connection, row.document, dry_run=dry_run, applied_by=applied_by, restores=to_version
             )
         await self._announce(change, dry_run=dry_run, applied_by=applied_by)
         return change
@@ -104,6 +102,18 @@ class Plans:
         async with self._database.connection() as connection:
             rows = await table.history(connection, limit=min(limit or _USUAL_HISTORY, MAX_HISTORY))
         return PlanHistory(plans=tuple(_version(row) for row in rows))
+
+    async def document(self, version: int | None) -> PlanDocument:
+        """One plan as it was written; for `None` the one in force. Raises `UnknownName` and `DatabaseUnavailable`."""
+        async with self._database.connection() as connection:
+            row = await _row_of(connection, version)
+        return PlanDocument(
+            version=row.version,
+            document=row.document,
+            applied_at=row.applied_at,
+            applied_by=row.applied_by,
+            restores=row.restores,
+        )
 
     async def _announce(self, change: PlanChange, *, dry_run: bool, applied_by: str) -> None:
         if change.changed and not dry_run:
@@ -139,6 +149,19 @@ def _checked_name(applied_by: str) -> str:
     return applied_by or "unknown"
 
 
+async def _row_of(connection: Connection, version: int | None) -> PlanHistoryRow:
+    """A plan of the history, the newest for `None`. Raises `UnknownName`."""
+    if version is None:
+        newest = await table.history(connection, limit=1)
+        if not newest:
+            raise UnknownName("no plan has been applied yet")
+        return newest[0]
+    row = await table.of_version(connection, version)
+    if row is None:
+        raise UnknownName(f"there is no plan {version}; `isochrone-collector plan history` lists them")
+    return row
+
+
 def _version(row: PlanHistoryRow) -> PlanVersion:
     return PlanVersion(
         version=row.version,
@@ -166,7 +189,7 @@ def _span(row: PlanRow) -> PlanSpan:
 @lru_cache(maxsize=64)
 def _plan_of(version: int, document: str) -> Plan:
     """The plan a stored document stands for. It was valid to the collector that applied it."""
-    reading = planfile.load(document, version=version)
+    reading = planfile.load(document, version=version, stored=True)
     if reading.plan is None:
         raise SchemaError(
             f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}", hint="upgrade this one"

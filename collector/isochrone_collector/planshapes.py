@@ -41,6 +41,7 @@ from isochrone_wire.model import (
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"
+MAX_ROUTES = 200
 
 _DEFAULTS = Timeouts()
 
@@ -226,6 +227,8 @@ class DocumentShape(Shape):
     spread: Spread = 0
     paused: bool = False
     budgets: Annotated[Any, BeforeValidator(_list_or_mapping)] = []
+    control: Name | None = None
+    routes: Annotated[list[Any], Field(max_length=MAX_ROUTES)] = []
     workloads: dict[Name, Any] = {}
     providers: dict[Name, Any] = {}
     targets: Annotated[list[Any], Field(max_length=MAX_TARGETS)]

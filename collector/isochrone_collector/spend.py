@@ -8,8 +8,8 @@ budget does not bend the forecast: a forecast above the budget tells that rounds
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.planchange import tokens_of_request
 from isochrone_wire.answers import SpendLine
+from isochrone_wire.estimate import most_of_request
 from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target, day_of
 from isochrone_wire.rounds import rounds_between
 
@@ -87,10 +87,10 @@ class _Ahead:
     def of(cls, targets: Iterable[Target], *, now_at: int) -> "_Ahead":
         until_at = day_of(now_at) + DAY_US
         requests = {target: _requests(target, now_at, until_at) for target in targets if not target.paused}
-        costs = [n * t.price.cost_usd(**tokens_of_request(t)) for t, n in requests.items() if t.price is not None]
+        costs = [n * most_of_request(t).cost_usd(t.price) for t, n in requests.items() if t.price is not None]
         return cls(
             requests=sum(requests.values()),
-            tokens=sum(n * sum(tokens_of_request(target).values()) for target, n in requests.items()),
+            tokens=sum(n * most_of_request(target).tokens for target, n in requests.items()),
             usd=sum(costs) if costs else None,
         )
 

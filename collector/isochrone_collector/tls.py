@@ -7,6 +7,7 @@ import fcntl
 import ipaddress
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,7 @@ class Certificates:
         self._seen = self._changed()
         self.current = _load(self._told)
         self._handed_out = self.current
+        self._context: ssl.SSLContext | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
         """What a gRPC server needs; it asks again with every handshake."""
@@ -79,6 +81,17 @@ class Certificates:
             self._fetch,  # type: ignore[arg-type]  # gRPC takes None for "as before", and its stubs don't know
             require_client_authentication=self._told.client_ca is not None,
         )
+
+    def context(self) -> ssl.SSLContext:
+        """What any other TLS server needs; it follows the files for as long as it is used."""
+        if self._context is None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            if self.current.client_ca is not None:
+                context.load_verify_locations(cadata=self.current.client_ca.decode())
+                context.verify_mode = ssl.CERT_REQUIRED
+            self._present(context)
+            self._context = context
+        return self._context
 
     def refresh(self) -> None:
         """Read the files again if they have changed."""
@@ -89,7 +102,9 @@ class Certificates:
             self._seen = changed
             try:
                 self.current = _load(self._told)
-            except StartError as error:
+                if self._context is not None:
+                    self._present(self._context)
+            except (StartError, ssl.SSLError) as error:
                 # Half of a new pair, perhaps: the other half changes the files again.
                 _log.warning("certificate.unusable", reason=str(error))
             else:
@@ -104,6 +119,10 @@ class Certificates:
             return None
         self._handed_out = self.current
         return _configuration(self.current)
+
+    def _present(self, context: ssl.SSLContext) -> None:
+        assert self._told.certificate is not None
+        context.load_cert_chain(self._told.certificate, self._told.key)
 
     def _changed(self) -> list[tuple[int, int] | None]:
         return [_stamp(path) for path in (self._told.certificate, self._told.key, self._told.client_ca) if path]

@@ -34,7 +34,9 @@ def access() -> None:
 @inviting.output
 @reaching
 def add(name: str, role: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Make a join token for a person or a program, good once, and print the line to run there.
+    """Make a join token for a person or a program.
+
+    It prints the line to run where they are. The token is good once.
 
     \b
     Example:
@@ -47,7 +49,9 @@ def add(name: str, role: str, **told: Any) -> None:  # noqa: ANN401  # options o
 @inviting.output
 @reaching
 def list_(**told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """List the readers and operators who may come in, could not any more, or are invited.
+    """List the readers and operators let in or invited.
+
+    Those whose credential has ended are listed too.
 
     \b
     Example:
@@ -60,7 +64,9 @@ def list_(**told: Any) -> None:  # noqa: ANN401  # options of many kinds
 @click.argument("name")
 @reaching
 def revoke(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """End every credential and open invitation of a reader or operator, effective in seconds.
+    """Shut a reader or an operator out, effective in seconds.
+
+    Every credential and open invitation of theirs ends.
 
     \b
     Example:

@@ -19,9 +19,10 @@ from isochrone_collector.errors import SettingsError
 @output_option
 @reaching
 def apply(plan: Path, *, dry_run: bool, yes: bool, output: str, collector: str | None, identity: Path | None) -> None:
-    """Put a plan file into force, after showing what changes and what it costs per day.
+    """Put a plan file into force.
 
-    Every problem of the file is reported with its line, and the exit code is then 2.
+    What changes and what it costs per day is shown before. Every problem of the file is reported with its line, and the
+    exit code is then 2. A plan may hold routes, for which tables are built; see docs/routing.md.
 
     \b
     Example:

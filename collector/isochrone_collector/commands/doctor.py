@@ -27,9 +27,10 @@ _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 def doctor(
     database_url: str | None, data_dir: Path | None, output: str, collector: str | None, identity: Path | None
 ) -> None:
-    """Look at software, folder, disk, database, partitions, clock, health, plan, vantages and certificate.
+    """Look at everything a collector stands on.
 
-    Changes nothing. Each check is ok, warn or fail, with what would help; the exit code is 1 when one of them fails.
+    That is software, folder, disk, database, partitions, clock, health, plan, vantages and certificate; nothing is
+    changed. Each check is ok, warn or fail, with what would help; the exit code is 1 when one of them fails.
 
     \b
     Example:

@@ -16,7 +16,7 @@ _MAX_SHOWN = 1_000
 
 @click.group()
 def plan() -> None:
-    """Look at the plans that were applied, and put an earlier one into force again.
+    """Look at the plans that were applied, or go back to one.
 
     \b
     Example:
@@ -45,17 +45,21 @@ def history(*, limit: int, output: str, collector: str | None, identity: Path | 
 
 
 @plan.command()
-@click.argument("version", type=click.IntRange(1))
+@click.argument("version", type=click.IntRange(1), required=False)
 @output_option
 @reaching
-def show(*, version: int, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Show what an earlier plan would change and cost.
+def show(*, version: int | None, output: str, collector: str | None, identity: Path | None) -> None:
+    """Print a plan as it was written.
+
+    Without VERSION that is the plan in force. It comes word for word, so that it can be edited and applied again; what
+    going back to it would change and cost, `plan rollback VERSION --dry-run` tells.
 
     \b
     Example:
-      isochrone-collector plan show 3
+      isochrone-collector plan show 3 > plan.yaml
     """
-    _roll_back(version, dry_run=True, yes=True, **told)
+    found = Asking(collector=collector, identity=identity).document(version)
+    click.echo(applying.as_json(found)) if output == "json" else click.echo(found.document, nl=False)
 
 
 @plan.command()

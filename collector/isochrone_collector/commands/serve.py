@@ -10,9 +10,13 @@ from typing import Any
 
 import click
 
-from isochrone_collector import logs, settings
+from isochrone_collector import durations, logs, settings
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def _kept(kept_us: int | None) -> str:
+    return "forever" if kept_us is None else durations.write(kept_us)
 
 
 @click.command()
@@ -40,11 +44,53 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Ask every client for a certificate of these authorities, PEM (mTLS).",
 )
 @click.option(
+    "--http-listen",
+    envvar="ISOCHRONE_HTTP_LISTEN",
+    default=settings.DEFAULT_HTTP_LISTEN,
+    show_default=True,
+    help="Where route tables are served over HTTP; port 0 takes a free one, `off` is none.",
+)
+@click.option(
     "--metrics-listen",
     envvar="ISOCHRONE_METRICS_LISTEN",
     default=f"127.0.0.1:{settings.METRICS_PORT}",
     show_default=True,
     help="Where Prometheus scrapes /metrics, on this machine only; port 0 takes a free one, `off` is none.",
+)
+@click.option(
+    "--keep-samples",
+    envvar="ISOCHRONE_KEEP_SAMPLES",
+    default=_kept(settings.Keep().samples_us),
+    show_default=True,
+    help="How long samples are kept, in whole days; `forever` or 0 is for good.",
+)
+@click.option(
+    "--keep-hours",
+    envvar="ISOCHRONE_KEEP_HOURS",
+    default=_kept(settings.Keep().hours_us),
+    show_default=True,
+    help="How long summaries of hours are kept.",
+)
+@click.option(
+    "--keep-days",
+    envvar="ISOCHRONE_KEEP_DAYS",
+    default=_kept(settings.Keep().days_us),
+    show_default=True,
+    help="How long summaries of days are kept.",
+)
+@click.option(
+    "--question-timeout",
+    envvar="ISOCHRONE_QUESTION_TIMEOUT",
+    default=durations.write(settings.DEFAULT_QUESTION_TIMEOUT_US),
+    show_default=True,
+    help="How long the database may take for one question of a reader.",
+)
+@click.option("--alert-url", envvar="ISOCHRONE_ALERT_URL", help="Webhook that is told of alerts, http or https.")
+@click.option(
+    "--alert-secret-file",
+    envvar="ISOCHRONE_ALERT_SECRET_FILE",
+    type=_FILE,
+    help="Secret that alerts are signed with, as `alerts secret` makes it; or ISOCHRONE_ALERT_SECRET.",
 )
 @click.option(
     "--log-format",

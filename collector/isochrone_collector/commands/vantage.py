@@ -29,7 +29,9 @@ def vantage() -> None:
 @inviting.output
 @reaching
 def add(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Make a join token for a new vantage, good once, and print the line to run where its agent is.
+    """Make a join token for a new vantage.
+
+    It prints the line to run where the agent is. The token is good once.
 
     \b
     Example:
@@ -42,7 +44,9 @@ def add(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kind
 @inviting.output
 @reaching
 def list_(**told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """List the vantages that may deliver, could not any more, or are invited.
+    """List the vantages that were let in or are invited.
+
+    Those whose credential has ended are listed too.
 
     \b
     Example:
@@ -59,7 +63,9 @@ def list_(**told: Any) -> None:  # noqa: ANN401  # options of many kinds
 @inviting.output
 @reaching
 def rotate(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Make a join token with which a known vantage gets a new credential; the old one goes on for the overlap.
+    """Make a join token for a new credential of a vantage.
+
+    The old credential goes on for the overlap.
 
     \b
     Example:
@@ -72,7 +78,9 @@ def rotate(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many k
 @click.argument("name")
 @reaching
 def revoke(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """End every credential and open invitation of a vantage, effective in seconds. What it delivered stays.
+    """Shut a vantage out, effective in seconds.
+
+    Every credential and open invitation of it ends; what it delivered stays.
 
     \b
     Example:

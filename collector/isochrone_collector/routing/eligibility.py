@@ -1,0 +1,112 @@
+"""Whether a member may be ranked, keeps the objective, and what it costs. Decided on bounds, never on the point."""
+
+from dataclasses import dataclass
+
+from isochrone_collector.planroutes import resides
+from isochrone_collector.routing.inputs import Evidence, Inputs
+from isochrone_wire.answers import Quantile
+from isochrone_wire.insights import Eligible
+from isochrone_wire.model import Objective, Slo, Target
+
+GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO: 3}
+US_PER_MS = 1000
+
+
+def why_excluded(inputs: Inputs, target: str) -> str:
+    """Why a member cannot be ranked at all; empty when it can."""
+    described, evidence = inputs.described(target), inputs.of(target)
+    residency = inputs.route.residency
+    if residency and not resides(described, residency):
+        where = f"its endpoint is in {described.region}" if described.region else "where its endpoint is is not known"
+        return f"{where}; allowed: {', '.join(residency)}"
+    if described.paused:
+        return "it is paused"
+    sent = evidence.success.n if evidence.success else 0
+    if evidence.n < inputs.rules.min_samples and sent < inputs.rules.min_samples:
+        return f"{max(evidence.n, sent)} of {inputs.rules.min_samples} samples needed"
+    if evidence.coverage is not None and evidence.coverage < inputs.rules.min_coverage:
+        return f"{evidence.coverage:.0%} of its rounds were recorded; {inputs.rules.min_coverage:.0%} needed"
+    return ""
+
+
+def is_failing(inputs: Inputs, target: str) -> bool:
+    """Whether requests should not go there now: several vantages get nothing but failures and most of this region are
+    among them, or all of this region do for longer, or success is under the floor for certain.
+    """
+    evidence, rules = inputs.of(target), inputs.rules
+    most_here = 2 * evidence.failing_here > evidence.vantages
+    if evidence.fails_here or (evidence.failing_vantages >= rules.failing_vantages and most_here):
+        return True
+    success = evidence.success
+    if success is None or success.high >= inputs.route.slo.min_success:
+        return False
+    return success.n * (1 - success.value) >= rules.failures_in_a_row
+
+
+def eligible(evidence: Evidence, slo: Slo) -> Eligible:
+    """The worse of what the two promises say."""
+    return max((_in_time(evidence, slo), _reliable(evidence, slo)), key=lambda verdict: GROUP_OF[verdict])
+
+
+def _in_time(evidence: Evidence, slo: Slo) -> Eligible:
+    if slo.ttft_p95_us is None:
+        return Eligible.YES
+    p95 = evidence.ttft_p95_us
+    if p95 is None or p95.low is None or p95.high is None:
+        return Eligible.UNKNOWN
+    if p95.high <= slo.ttft_p95_us:
+        return Eligible.YES
+    return Eligible.NO if p95.low > slo.ttft_p95_us else Eligible.MAYBE
+
+
+def _reliable(evidence: Evidence, slo: Slo) -> Eligible:
+    if not slo.min_success:
+        return Eligible.YES
+    success = evidence.success
+    if success is None:
+        return Eligible.UNKNOWN
+    if success.low >= slo.min_success:
+        return Eligible.YES
+    return Eligible.NO if success.high < slo.min_success else Eligible.MAYBE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a member costs, in milliseconds by the weights of the objective, term by term."""
+
+    ttft: float
+    tail: float
+    usd: float
+    failure: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.ttft + self.tail + self.usd + self.failure
+
+
+def cost_of(inputs: Inputs, target: str) -> Cost | None:
+    """What the member costs; `None` without a median. An unknown price counts nothing."""
+    evidence, described = inputs.of(target), inputs.described(target)
+    slo, objective = inputs.route.slo, inputs.route.objective
+    if evidence.ttft_p50_us is None:
+        return None
+    return Cost(
+        ttft=objective.ttft * evidence.ttft_p50_us.value / US_PER_MS,
+        tail=objective.tail * late_us(evidence.ttft_p95_us, slo)[1] / US_PER_MS,
+        usd=usd_ms(described, objective),
+        failure=objective.failure * (1 - evidence.success.low) if evidence.success else 0.0,
+    )
+
+
+def late_us(p95: Quantile | None, slo: Slo) -> tuple[float, float]:
+    """The least and the most that p95 may be beyond the objective."""
+    if p95 is None or slo.ttft_p95_us is None:
+        return 0.0, 0.0
+    least_us, most_us = (p95.value if bound is None else bound for bound in (p95.low, p95.high))
+    return max(0.0, least_us - slo.ttft_p95_us), max(0.0, most_us - slo.ttft_p95_us)
+
+
+def usd_ms(target: Target, objective: Objective) -> float:
+    """The price in milliseconds, by the weight of the objective; an unknown price is not counted."""
+    return objective.usd * target.price.usd_per_m_output if target.price else 0.0

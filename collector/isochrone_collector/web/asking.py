@@ -1,0 +1,133 @@
+"""Query strings and paths as questions. Pure; everything raises `BadRequest` with a sentence for whoever asked."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
+
+from isochrone_collector import durations
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.names import unknown
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, SECOND_US
+
+MIN_WAIT_US, MAX_WAIT_US = SECOND_US, 60 * SECOND_US
+USUAL_WINDOW = "24h"
+
+_MAX_GENERATION = 2**63 - 1
+_MAX_FIELDS = 100
+_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WEEKS = re.compile(r"([0-9]{1,4})w")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a query string, by name."""
+
+    said: dict[str, tuple[str, ...]]
+
+    def one(self, name: str) -> str:
+        """What was said of a name, empty when nothing was. Raises `BadRequest` when it was said twice."""
+        values = self.said.get(name, ())
+        if len(values) > 1:
+            raise BadRequest(f"{name} is given {len(values)} times; once is enough")
+        return values[0] if values else ""
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Everything that was said of a name."""
+        return self.said.get(name, ())
+
+
+def words(query: bytes, *, known: Collection[str]) -> Words:
+    """The words of a query string. Raises `BadRequest` where it is not UTF-8, too long or unknown."""
+    require_readable(query)
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise BadRequest(f"the query has more than {_MAX_FIELDS} fields, or is not ASCII") from error
+    said: dict[str, tuple[str, ...]] = {}
+    for name, value in pairs:
+        if name not in known:
+            raise BadRequest(unknown("parameter", name, known))
+        said[name] = (*said.get(name, ()), value)
+    return Words(said)
+
+
+def require_readable(escaped: bytes) -> None:
+    """Raises `BadRequest` unless every escape is one, and all of it is UTF-8 without control characters."""
+    if _BROKEN_ESCAPE.search(escaped):
+        raise BadRequest("a % is not followed by two hexadecimal digits")
+    try:
+        text = re.sub(rb"%(..)", lambda match: bytes.fromhex(match[1].decode()), escaped).decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest("what the escapes spell is not UTF-8") from error
+    if not text.isprintable():
+        raise BadRequest("there are control characters in it")
+
+
+def generation(text: str, *, name: str) -> int:
+    """The number of a table, 0 when nothing is said."""
+    if not text:
+        return 0
+    if _DIGITS.fullmatch(text) is None or int(text) > _MAX_GENERATION:
+        raise BadRequest(f"{name} is the number of a generation, and {text[:40]!r} is none")
+    return int(text)
+
+
+def wait_us(text: str) -> int:
+    """How long to wait for news, in microseconds; 0 when nothing is said."""
+    if not text:
+        return 0
+    try:
+        told_us = durations.parse_us(text)
+    except ValueError as error:
+        raise BadRequest(f"wait: {error}") from error
+    if not MIN_WAIT_US <= told_us <= MAX_WAIT_US:
+        raise BadRequest(f"wait={text} is outside 1s to 60s")
+    return told_us
+
+
+def require_json(text: str) -> None:
+    """Raises `BadRequest` for a format that is not JSON, the only one over HTTP."""
+    if text not in ("", "json"):
+        raise BadRequest(f"{unknown('format', text, ['json'])}; `isochrone routes export` writes others")
+
+
+def window(asked: Words, *, now_at: int) -> Window:
+    """`window=24h` up to now, or `from=…&until=…` as RFC 3339; the last 24 hours when nothing is said."""
+    begin, end, span = asked.one("from"), asked.one("until"), asked.one("window")
+    if begin or end:
+        if span:
+            raise BadRequest("window and from/until exclude each other")
+        return _between(begin, end, now_at)
+    try:
+        return Window(from_at=max(0, now_at - _span_us(span or USUAL_WINDOW)), until_at=now_at)
+    except ValueError as error:
+        raise BadRequest(f"window: {error}") from error
+
+
+def _between(begin: str, end: str, now_at: int) -> Window:
+    if not begin:
+        raise BadRequest("until without from: where does the window begin?")
+    found = Window(from_at=_instant("from", begin), until_at=_instant("until", end) if end else now_at)
+    if found.from_at >= found.until_at:
+        raise BadRequest("the window ends before it begins")
+    return found
+
+
+def _span_us(text: str) -> int:
+    weeks = _WEEKS.fullmatch(text)
+    return int(weeks[1]) * 7 * DAY_US if weeks else durations.parse_us(text)
+
+
+def _instant(name: str, text: str) -> int:
+    """Microseconds since the epoch of an RFC 3339 instant; a `+` that a query string made a space is taken for one."""
+    try:
+        moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
+        since = moment - _EPOCH
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRequest(f"{name} is no instant with its offset; write for instance 2026-11-21T08:00:00Z") from error
+    return since // timedelta(microseconds=1)

@@ -1,0 +1,96 @@
+"""A connection of HTTP/1.1 with bounds: how many there are, how long one may say nothing, how long its request may be.
+
+uvicorn's own protocol waits for the head of a first request for good, and closes politely where nobody reads.
+"""
+
+import asyncio
+import resource
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from isochrone_wire.model import SECOND_US
+
+MAX_HEAD_BYTES = 16 * 1024
+SEND_BUFFER_BYTES = 64 * 1024
+IDLE_US = 15 * SECOND_US
+_MOST = 5_000
+# Files that the collector needs for everything else.
+_OTHER_FILES = 256
+_FEWEST = 64
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
+_PROBLEM = (
+    b'{"type":"urn:isochrone:problem:too-many","title":"Service Unavailable","status":503,'
+    b'"detail":"too many connections at once; come again later, or keep one open"}'
+)
+
+
+def most_connections() -> int:
+    """How many connections there may be, given how many files this process may open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if allowed == resource.RLIM_INFINITY else max(_FEWEST, min(_MOST, allowed - _OTHER_FILES))
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection, which also ends when nothing is asked for `IDLE_US`, and refuses beyond `most`."""
+
+    most = most_connections()
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, "abort": self._abort}, _loop)
+        self._quiet_since = self.loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Take it, or say that there are too many."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=SEND_BUFFER_BYTES)
+        self._look()
+        if len(self.connections) > self.most:
+            transport.write(_FULL % (len(_PROBLEM), _PROBLEM))
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request; those that come after a refusal are for nobody."""
+        if not self.transport.is_closing():
+            super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """One request is done; the next may take a while."""
+        self._quiet_since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """End it if nobody has asked anything for too long, however many bytes came meanwhile; else look again."""
+        idle_s = IDLE_US / SECOND_US
+        if self._is_idle and self.loop.time() - self._quiet_since >= idle_s:
+            self._abort()
+        else:
+            self._timer = self.loop.call_later(idle_s, self._look)
+
+    @property
+    def _is_idle(self) -> bool:
+        # uvicorn says `None` before the first request, and hides that from the type.
+        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # see above
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()

@@ -1,0 +1,111 @@
+"""What went wrong, as `application/problem+json` (RFC 9457): the same errors as everywhere, with a status."""
+
+import json
+from collections.abc import Collection, Mapping
+from http import HTTPStatus
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from isochrone_collector.errors import (
+    BadRequest,
+    CollectorError,
+    Conflict,
+    DatabaseUnavailable,
+    Forbidden,
+    NotAdmitted,
+    TookTooLong,
+    TooMany,
+    UnknownName,
+)
+from isochrone_collector.names import nearest, unknown
+from isochrone_wire.model import SECOND_US
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE = "urn:isochrone:problem:"
+_COME_AGAIN_US = 2 * SECOND_US
+# So many names at most in one answer.
+_SHOWN = 200
+
+_log = structlog.get_logger()
+
+# The error → its status, and the last word of its type.
+STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
+    BadRequest: (HTTPStatus.BAD_REQUEST, "bad-request"),
+    UnknownName: (HTTPStatus.NOT_FOUND, "unknown-name"),
+    Conflict: (HTTPStatus.CONFLICT, "conflict"),
+    NotAdmitted: (HTTPStatus.UNAUTHORIZED, "not-admitted"),
+    Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
+    TooMany: (HTTPStatus.SERVICE_UNAVAILABLE, "too-many"),
+    TookTooLong: (HTTPStatus.GATEWAY_TIMEOUT, "took-too-long"),
+    DatabaseUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable"),
+}
+_BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
+
+
+class NoSuchName(UnknownName):
+    """A region or route that is not there, with what is. Act: whoever asked."""
+
+    def __init__(self, kind: str, name: str, known: Collection[str]) -> None:
+        super().__init__(unknown(kind, name, known))
+        self.members = {"known": sorted(known)[:_SHOWN], "nearest": nearest(name, known)}
+
+
+class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
+    """There is no table yet where one will be. Act: nobody; ask again in a moment."""
+
+
+def response(error: Exception) -> Response:
+    """The answer that an error stands for."""
+    if isinstance(error, HTTPException):
+        return _written(HTTPStatus(error.status_code), "", error.detail, headers=error.headers or {})
+    status, kind = _status(error)
+    if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        # A bug of ours: the asker learns that, and the log learns everything.
+        _log.error("request.failed", exc_info=error)
+        return _written(status, kind, "the collector failed to answer; its log says why")
+    members = error.members if isinstance(error, NoSuchName) else {}
+    return _written(status, kind, str(error), headers=_headers(error, status), members=members)
+
+
+async def handle(_request: Request, error: Exception) -> Response:
+    """`response`, as starlette calls it."""
+    return response(error)
+
+
+def _status(error: Exception) -> tuple[HTTPStatus, str]:
+    if isinstance(error, NotBuilt):
+        return HTTPStatus.SERVICE_UNAVAILABLE, "not-built"
+    return next((STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF), _BROKEN)
+
+
+def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
+    if status is HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": 'Bearer realm="isochrone"'}
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        delay_us = error.delay_us if isinstance(error, TooMany) else _COME_AGAIN_US
+        return {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
+    return {}
+
+
+def _written(
+    status: HTTPStatus,
+    kind: str,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    members: Mapping[str, object] | None = None,
+) -> Response:
+    problem: dict[str, object] = {
+        "type": _TYPE + kind if kind else "about:blank",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": detail,
+        **(members or {}),
+    }
+    content = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(
+        content, status_code=status, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", **(headers or {})}
+    )
