@@ -31,19 +31,41 @@ COMMANDS: dict[str, Entry] = {
     "diff": Entry("isochrone_client.commands.diff:diff", "Compare regions with a baseline, target by target."),
     "leaderboard": Entry(
         "isochrone_client.commands.leaderboard:leaderboard",
-        "Rank targets by median time to first token, per region.",
+        "Rank targets by latency, speed, price or success, per region.",
     ),
     "regions": Entry(
         "isochrone_client.commands.regions:regions",
         "Show which vantages are online, their clocks, spools and plans.",
     ),
+    "budgets": Entry(
+        "isochrone_client.commands.budgets:budgets",
+        "Show which targets are fast enough for which use, per region.",
+    ),
+    "tiers": Entry("isochrone_client.commands.tiers:tiers", "Rank targets by median TTFT within their price tier."),
     "targets": Entry("isochrone_client.commands.targets:targets", "List the targets that are being measured."),
+    "simulate": Entry(
+        "isochrone_client.commands.simulate:simulate",
+        "Play the recorded rounds again as if each request had gone by another policy.",
+    ),
+    "routes": Entry(
+        "isochrone_client.commands.routes:routes", "Show where to send requests now, from each region; watch it."
+    ),
+    "explain": Entry("isochrone_client.commands.explain:explain", "Show why a route's table is as it is."),
     "samples": Entry(
-        "isochrone_client.commands.samples:samples", "Show single probes, failed ones too, the newest last."
+        "isochrone_client.commands.samples:samples",
+        "Show single probes, failed ones too, the newest last; export all of them.",
     ),
     "coverage": Entry(
         "isochrone_client.commands.coverage:coverage",
         "Show how many planned rounds left a sample, and with which outcomes.",
+    ),
+    "drift": Entry("isochrone_client.commands.drift:drift", "Show what has lastingly changed, and since when."),
+    "alerts": Entry(
+        "isochrone_client.commands.alerts:alerts", "Show the alerts, and whether anybody was told of them."
+    ),
+    "report": Entry(
+        "isochrone_client.commands.report:report",
+        "Write a report: differentials, where they come from, leaderboards, budgets, tiers, drift and coverage.",
     ),
     "join": Entry("isochrone_client.commands.join:join", "Trade a join token for access to a collector."),
     "demo": Entry(

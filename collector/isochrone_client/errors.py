@@ -5,9 +5,12 @@
     ├── AddressError           2  the reader: the collector's address is malformed, or takes joining first
     ├── AccessError            1  the reader: they are not let in, any more or yet, or the collector is not theirs
     ├── RefusedError           2  the reader: the collector does not know the target, region or metric asked for
+    ├── AmbiguousError         2  the reader: a short name may mean several things
     ├── UnreachableError       3  whoever runs the collector: nothing answers there
     ├── InsufficientError      4  time, or whoever runs the agents: too few data to say anything
     ├── SlowError              1  the reader: ask for less, or wait longer
+    ├── FileError              1  the reader: a file to be written is there already, or cannot be written
+    ├── MissingExtraError      1  the reader: something that is not installed here is needed
     ├── DemoError              1  whoever runs the demo: a part of it did not start, or its folder is taken
     └── CollectorError         1  whoever runs the collector: it failed, or speaks another version
 
@@ -49,6 +52,12 @@ class RefusedError(ClientError):
     exit_code = 2
 
 
+class AmbiguousError(ClientError):
+    """A short name that several regions or targets may be meant by. Act: the reader, by writing more of it."""
+
+    exit_code = 2
+
+
 class UnreachableError(ClientError):
     """Nothing answers at the collector's address. Act: whoever runs the collector."""
 
@@ -63,6 +72,14 @@ class InsufficientError(ClientError):
 
 class SlowError(ClientError):
     """The collector did not answer in time. Act: the reader, by asking for less or waiting longer."""
+
+
+class FileError(ClientError):
+    """A file to be written is there already, or cannot be written. Act: the reader, by naming another."""
+
+
+class MissingExtraError(ClientError):
+    """What was asked for takes a package that is not installed. Act: the reader, by installing the extra named."""
 
 
 class CollectorError(ClientError):

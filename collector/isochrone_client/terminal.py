@@ -28,6 +28,11 @@ def write(page: Page[Row], output: str) -> None:
     _say(renderer(output).whole(page, look()))
 
 
+def write_blank() -> None:
+    """An empty line on stdout, between two pages for people."""
+    _say("\n")
+
+
 def begin(page: Page[Row], output: str) -> None:
     """The page on stdout as the beginning of an answer that goes on."""
     _say(renderer(output).opening(page, look()))
@@ -45,6 +50,17 @@ def complain(error: ClientError) -> None:
     click.echo(f"isochrone: {sentence}", err=True)
     if error.hint:
         click.echo(f"hint: {error.hint}", err=True)
+
+
+def remark(sentence: str) -> None:
+    """A sentence on stderr that is no complaint."""
+    click.echo(f"isochrone: {printable(sentence)}", err=True)
+
+
+def progress(sentence: str) -> None:
+    """A remark for somebody who waits: only where stderr is a terminal."""
+    if sys.stderr.isatty():
+        remark(sentence)
 
 
 def tolerate_any_encoding() -> None:

@@ -1,47 +1,161 @@
-"""Time ranges as people write them.
+"""Time ranges as people write them, all in UTC.
 
-15m  24h  7d  2w                      the last so many seconds (s), minutes, hours, days, weeks
-2026-11-01..                          since then
-2026-11-01..2026-11-02                from then until then, the end not included: the whole 1st of November
-2026-11-01T08:30..2026-11-01T09:00Z   an instant; UTC unless it says otherwise
+90s  15m  24h  7d  2w  1h30m  last 3 days    the last so much, up to now
+today  yesterday  this week  last month      days begin at 00:00, weeks on Monday; what is not over ends now
+2026-11-01  2026-11  2026-W45                the whole day, month or week
+2026-11-01..  09:00..                        since then; a time without a date is of today
+2026-11-01..2026-11-08                       from then until then, the end not included: seven whole days
+2026-11-01T12:00..14:00                      an end without a date is on the day of the beginning
+2026-11-01T08:30+08:00..now                  an instant is UTC unless it says otherwise
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import MAXYEAR, UTC, datetime, time, timedelta
 
 from isochrone_client.errors import WindowError
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FORMS = "write 15m, 24h, 7d, 2026-11-01.. or 2026-11-01..2026-11-02; instants are UTC unless they say otherwise"
-_SPAN = re.compile(r"(?P<count>\d{1,9})\s*(?P<unit>[smhdw])")
+EXAMPLES = "24h, 7d, today, last week, 2026-11-01, 2026-11-01.., 2026-11-01..2026-11-08 or 2026-11-01T12:00..14:00"
+_FORMS = f"write {EXAMPLES}; in UTC, the end not included"
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
+_WEEK = timedelta(weeks=1)
+_DECEMBER = 12
+
+_PIECE = re.compile(
+    r"(\d{1,9})\s*(seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d|weeks?|w)(?![a-z])(?:\s*,)?\s*|(?s:.)"
+)
 _UNIT_US = {"s": SECOND_US, "m": MINUTE_US, "h": 60 * MINUTE_US, "d": DAY_US, "w": 7 * DAY_US}
+
+# A stretch of whole days, up to its end.
+_Stretch = tuple[datetime, datetime]
 
 
 def parse_window(text: str, *, now_at: int) -> Window:
     """The window that `text` means at the instant `now_at` (microseconds since the epoch). Raises `WindowError`."""
-    begin, dots, end = text.strip().partition("..")
-    if not dots:
-        return Window(from_at=max(0, now_at - _span_us(begin)), until_at=now_at)
-    window = Window(from_at=_instant_at(begin), until_at=_instant_at(end) if end.strip() else now_at)
+    now = EPOCH + timedelta(microseconds=now_at)
+    begin, dots, end = (part.strip() for part in text.partition(".."))
+    try:
+        window = _range(begin, end, now) if dots else _period(begin, now) or _span(begin, now_at)
+    except OverflowError as error:
+        raise WindowError(f"{text!r} reaches beyond the calendar", hint=_FORMS) from error
     if window.from_at >= window.until_at:
-        raise WindowError(f"the window {text!r} ends before it begins", hint=_FORMS)
+        raise WindowError(_backwards(text, window, now_at=now_at), hint=_FORMS)
     return window
 
 
-def _span_us(text: str) -> int:
-    match = _SPAN.fullmatch(text)
-    if match is None or int(match["count"]) == 0:
-        raise WindowError(f"{text!r} is not a time range", hint=_FORMS)
-    return int(match["count"]) * _UNIT_US[match["unit"]]
+def _backwards(text: str, window: Window, *, now_at: int) -> str:
+    future = window.until_at == now_at
+    return f"the window {text!r} begins in the future" if future else f"the window {text!r} ends before it begins"
 
 
-def _instant_at(text: str) -> int:
+def _range(begin: str, end: str, now: datetime) -> Window:
+    since = _instant(begin, now)
+    return _window(since, now if end in ("", "now") else _instant(end, now, day=since))
+
+
+def _period(text: str, now: datetime) -> Window | None:
+    """The window of a word or a date, which ends now if it has begun and is not over; `None` for anything else."""
+    stretch = _stretch(text, now)
+    if stretch is None:
+        return None
+    begin, end = stretch
+    return _window(begin, min(end, now) if begin <= now else end)
+
+
+def _stretch(text: str, now: datetime) -> _Stretch | None:
+    word = " ".join(text.lower().split())
+    if word in _WORDS:
+        return _WORDS[word](now.replace(hour=0, minute=0, second=0, microsecond=0))
+    return next((whole(text) for form, whole in _FORM_OF_DATES if form.fullmatch(text)), None)
+
+
+def _span(text: str, now_at: int) -> Window:
+    """The last so much: every piece of the text is a count with its unit."""
+    spoken = text.lower().removeprefix("last ")
+    pieces = [(match[1], match[2]) for match in _PIECE.finditer(spoken)]
+    if not pieces or any(unit is None for _, unit in pieces):
+        raise WindowError(_no_range(text), hint=_FORMS)
+    us = sum(int(count) * _UNIT_US[unit[0]] for count, unit in pieces)
+    if not us:
+        raise WindowError(f"the window {text!r} is empty", hint=_FORMS)
+    return Window(from_at=max(0, now_at - us), until_at=now_at)
+
+
+def _no_range(text: str) -> str:
+    if re.fullmatch(r"\d+", text):
+        return f"{text!r} has no unit: is it s, m (minutes), h, d or w?"
+    if _read(text) is not None:
+        return f"{text!r} is an instant, not a range: put .. behind it to look at what came since"
+    return f"{text!r} is not a time range"
+
+
+def _instant(text: str, now: datetime, *, day: datetime | None = None) -> datetime:
+    """The beginning of a word or a date, an instant, or a time on that day, which is today's unless given."""
+    stretch = _stretch(text, now)
+    if stretch is not None:
+        return stretch[0]
+    moment = _read(text) or _time_of(text, day or now)
+    if moment is None:
+        raise WindowError(f"{text!r} is not a date or an instant" if text else "it has no beginning", hint=_FORMS)
+    return moment
+
+
+def _read(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _time_of(text: str, day: datetime) -> datetime | None:
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        return None
+    return datetime.combine(day.date(), clock, tzinfo=clock.tzinfo or day.tzinfo)
+
+
+def _window(begin: datetime, end: datetime) -> Window:
+    if begin < EPOCH:
+        raise WindowError("there are no samples from before 1970", hint=_FORMS)
+    return Window(from_at=(begin - EPOCH) // _MICROSECOND, until_at=(end - EPOCH) // _MICROSECOND)
+
+
+def _midnight(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError as error:
-        raise WindowError(f"{text!r} is not a date or an instant", hint=_FORMS) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - EPOCH) // timedelta(microseconds=1)
+        raise WindowError(f"there is no {text}", hint=_FORMS) from error
+
+
+def _month(first: datetime) -> _Stretch:
+    year, month = divmod(first.year * _DECEMBER + first.month, _DECEMBER)
+    if year > MAXYEAR:
+        raise OverflowError
+    return first, first.replace(year=year, month=month + 1)
+
+
+def _week(day: datetime) -> _Stretch:
+    monday = day - day.weekday() * _DAY
+    return monday, monday + _WEEK
+
+
+# From a day's midnight to the stretch that a word means on that day.
+_WORDS: dict[str, Callable[[datetime], _Stretch]] = {
+    "today": lambda day: (day, day + _DAY),
+    "yesterday": lambda day: (day - _DAY, day),
+    "this week": _week,
+    "last week": lambda day: _week(day - _WEEK),
+    "this month": lambda day: _month(day.replace(day=1)),
+    "last month": lambda day: _month((day.replace(day=1) - _DAY).replace(day=1)),
+}
+_FORM_OF_DATES: tuple[tuple[re.Pattern[str], Callable[[str], _Stretch]], ...] = (
+    (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), lambda text: (_midnight(text), _midnight(text) + _DAY)),
+    (re.compile(r"[0-9]{4}-[0-9]{2}"), lambda text: _month(_midnight(f"{text}-01"))),
+    (re.compile(r"[0-9]{4}-W[0-9]{2}"), lambda text: _week(_midnight(text))),
+)

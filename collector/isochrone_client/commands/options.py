@@ -58,18 +58,20 @@ window = click.option(
     default="24h",
     show_default=True,
     metavar="RANGE",
-    help="15m, 24h, 7d, 2026-11-01.. or 2026-11-01..2026-11-02 (the end not included; UTC).",
+    help="15m, 24h, 7d, today, last week, 2026-11, 2026-11-01.. or 2026-11-01..2026-11-08 (the end not included; UTC).",
 )
 targets = click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="GLOB",
-    help="Only targets with such a name, for example 'openai/*'. Can be given several times.",
+    help="Only targets of such a name, kimi-k2.5 or 'openai/*'. Can be given several times.",
 )
 regions = click.option(
     "--region", "regions", multiple=True, metavar="REGION", help="Only this region. Can be given several times."
 )
+
+route = click.option("--route", default="", metavar="ROUTE", help="Only this route of the plan.")
 
 
 def example(*lines: str) -> str:
@@ -78,12 +80,17 @@ def example(*lines: str) -> str:
     return "\b\n" + "\n".join(["Example:", *(f"  {line}" for line in lines)])
 
 
-def reading(function: Function) -> Function:
-    """The options of every reading command: `collector` (a `Whom`), `timeout_us` (microseconds) and `output`."""
+def asking(function: Function) -> Function:
+    """Whom a command asks and how long it waits: `collector` (a `Whom`) and `timeout_us` (microseconds)."""
 
     @functools.wraps(function)
-    def asking(*arguments: Any, collector: str | None, identity: Path | None, **told: Any) -> Any:  # noqa: ANN401  # any command's
-        return function(*arguments, collector=whom(collector, identity), **told)
+    def told(*arguments: Any, collector: str | None, identity: Path | None, **more: Any) -> Any:  # noqa: ANN401  # any command's
+        return function(*arguments, collector=whom(collector, identity), **more)
 
     # What has the parameters of a command is one, for all that the checker knows.
-    return _collector(_identity(_timeout(_output(cast(Function, asking)))))
+    return _collector(_identity(_timeout(cast(Function, told))))
+
+
+def reading(function: Function) -> Function:
+    """The options of every reading command: those of `asking`, and `output`."""
+    return asking(_output(function))

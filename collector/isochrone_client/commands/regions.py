@@ -1,24 +1,65 @@
-"""`isochrone regions`: who measures, from where, and how it is doing."""
+"""`isochrone regions`: who measures, from where, and how it is doing; and where each provider is nearest."""
 
 import click
 
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
 from isochrone_client.commands import options
+from isochrone_client.pages import regioncosts
 from isochrone_client.pages import regions as region_pages
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Metric, Selection
+
+_EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions --best --metric e2e --window 7d")
 
 
-@click.command("regions", epilog=options.example("isochrone regions", "isochrone regions --output json"))
+@click.command("regions", epilog=options.example(*_EXAMPLES))
+@click.option("--best", is_flag=True, help="Show instead where each provider is nearest, and what the others pay.")
+@click.option(
+    "--metric",
+    type=click.Choice([metric.value for metric in Metric]),
+    default=Metric.TTFT.value,
+    show_default=True,
+    help="With --best: what is compared.",
+)
+@options.regions
+@options.targets
+@options.window
 @options.reading
-def regions(*, collector: Whom, timeout_us: int, output: str) -> None:
+def regions(
+    *,
+    collector: Whom,
+    timeout_us: int,
+    output: str,
+    best: bool,
+    metric: str,
+    regions: tuple[str, ...],
+    targets: tuple[str, ...],
+    window: str,
+) -> None:
     """Show which vantages are online, their clocks, spools and plans.
 
     Online means that samples arrive. A late vantage broke its promise of the next heartbeat; a silent one is heard and
     delivers nothing; an empty one has nothing to probe. Samples that are neither stored nor waiting nor counted as
     dropped are lost, and should not exist.
+
+    With --best: for each provider the region from which its targets answer first, and what every other region adds to
+    that, paired by target and round. Only targets that all these regions measured are compared; --region, --target,
+    --metric and --window apply to this alone.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        if best:
+            selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+            _show_best(client, selection, Metric(metric), output)
+            return
         answer = client.list_vantages()
     terminal.write(region_pages.page(answer), output)
     region_pages.require_online(answer)
+
+
+def _show_best(client: ObservatoryClient, selection: Selection, metric: Metric, output: str) -> None:
+    answer = client.get_region_costs(selection, metric=metric)
+    terminal.write(regioncosts.page(answer, metric=metric), output)
+    regioncosts.require_best(answer)

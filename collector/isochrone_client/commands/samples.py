@@ -1,25 +1,26 @@
-"""`isochrone samples`: single probes, and on request those still to come."""
-
-import time
-from collections.abc import Callable
+"""`isochrone samples`: single probes, on request those still to come, and all of them into a file."""
 
 import click
+from click.core import ParameterSource
 
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
+from isochrone_client.commands.export import export
+from isochrone_client.following import Following
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.window import parse_window
-from isochrone_wire.answers import Selection, StoredSample
-
-_POLL_SECONDS = 1.0
-# How many of the newest samples a poll looks at: what arrives within a second must fit.
-_POLL_LIMIT = 1000
+from isochrone_wire.answers import Selection
 
 
-@click.command("samples", epilog=options.example("isochrone samples --target 'openai/*' --limit 50"))
+@click.group(
+    "samples",
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND] [ARGS]...",
+    epilog=options.example("isochrone samples --region us-east-2 --limit 50"),
+)
 @click.option(
     "--limit", type=click.IntRange(min=1, max=10_000), default=20, show_default=True, help="How many of the newest."
 )
@@ -28,7 +29,9 @@ _POLL_LIMIT = 1000
 @options.targets
 @options.window
 @options.reading
+@click.pass_context
 def samples(
+    context: click.Context,
     *,
     collector: Whom,
     timeout_us: int,
@@ -39,16 +42,29 @@ def samples(
     limit: int,
     follow: bool,
 ) -> None:
-    """Show single probes, failed ones too, the newest last."""
+    """Show single probes, failed ones too, the newest last; export all of them.
 
-    def selected() -> Selection:
-        return Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
-
+    --follow goes on where it was when the collector was away for a while: no sample is lost or shown twice.
+    """
+    if context.invoked_subcommand is not None:
+        _require_no_options(context)
+        return
+    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         if follow:
-            _follow(client, selected, limit=limit, output=output)
+            _follow(client, selection, limit=limit, output=output)
         else:
-            _show(client, selected(), limit=limit, output=output)
+            _show(client, selection, limit=limit, output=output)
+
+
+samples.add_command(export)
+
+
+def _require_no_options(context: click.Context) -> None:
+    """What stands before the subcommand would be of no effect."""
+    told = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if told:
+        raise click.UsageError(f"write the options behind {context.invoked_subcommand!r}", ctx=context)
 
 
 def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output: str) -> None:
@@ -57,18 +73,12 @@ def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output
     sample_pages.require_samples(newest, window=selection.window)
 
 
-def _follow(client: ObservatoryClient, selected: Callable[[], Selection], *, limit: int, output: str) -> None:
-    """Look once a second and write what was not there before; an interrupt is the ordinary end."""
+def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, output: str) -> None:
+    """Write what is there and then what comes; an interrupt is the ordinary end."""
     say = terminal.begin
-    seen: tuple[StoredSample, ...] = ()
     try:
-        while True:
-            selection = selected()
-            newest = client.list_samples(selection, limit=max(limit, _POLL_LIMIT))
-            fresh = sample_pages.unseen(newest, seen)
-            shown = fresh if seen else fresh[-limit:]
-            say(sample_pages.page(shown, window=selection.window, now_at=now_at()), output)
-            say, seen = terminal.go_on, newest
-            time.sleep(_POLL_SECONDS)
+        for portion in Following(client, selection, tell=terminal.remark).samples(limit=limit):
+            say(sample_pages.page(portion, window=selection.window, now_at=now_at()), output)
+            say = terminal.go_on
     except KeyboardInterrupt:
         return

@@ -51,12 +51,18 @@ class Processes:
         return process
 
     def start_ready(self, name: str, module: str, *options: str) -> dict[str, Any]:
-        """As `start`, and wait for the line of JSON in which the program says that it is ready. Raises `DemoError`."""
+        """As `start`, and wait for the line of JSON in which the program says that it is ready.
+
+        Raises `DemoError` when it does not, and ends it: it may be started again.
+        """
         process = self.start(name, module, *options)
         line = _first_line(process, READY_SECONDS)
         try:
             ready: dict[str, Any] = json.loads(line)
         except ValueError as error:
+            self._running.remove((name, process))
+            process.terminate()
+            _end(process)
             raise self._failure(name, "did not become ready") from error
         return ready
 

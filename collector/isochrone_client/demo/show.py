@@ -1,5 +1,6 @@
 """The demo from top to bottom: a simulated world, a collector on an embedded database, agents in three regions, and
-after a while what they found, beside what the world knows to be true.
+after a while what they found, beside what the world knows to be true. After 75 seconds a provider gets slower from one
+region for three minutes, and the route that begins with it moves there and nowhere else.
 """
 
 import importlib.util
@@ -9,19 +10,31 @@ from pathlib import Path
 import click
 
 from isochrone_client import terminal
+from isochrone_client.address import DEFAULT_COLLECTOR, identity_file
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import truth
+from isochrone_client.demo.moves import Moves
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.scratch import scratch_folder
-from isochrone_client.demo.stage import BASELINE, HOST, STANDS, World, plan_document, read_world
+from isochrone_client.demo.stage import (
+    BASELINE,
+    HOST,
+    STANDS,
+    SUGGESTIONS,
+    TROUBLE,
+    World,
+    plan_document,
+    read_world,
+)
 from isochrone_client.errors import ClientError, DemoError
-from isochrone_client.pages import differentials, leaderboard
+from isochrone_client.pages import differentials, leaderboard, routechanges
+from isochrone_client.tables import gathered
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
 
 _TELL_EVERY_SECONDS = 5
-_NEEDED = ("psycopg", "alembic", "numpy", "pydantic", "yaml")
+_NEEDED = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml")
 
 
 def play(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
@@ -30,10 +43,12 @@ def play(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
     with scratch_folder(folder, keep=keep) as place, Processes(place / "logs") as processes:
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
         _tell(f"a simulated world of {len(world.models)} models, seen from {len(STANDS)} regions")
-        endpoints = _start_world(processes)
         collector = _start_collector(processes, place, world)
+        # After the collector, which may take its time: the trouble is to come so long after the first probe.
+        endpoints = _start_world(processes)
         started_at = now_at()
         _start_agents(processes, place, endpoints, collector)
+        _suggest(collector)
         with ObservatoryClient(collector) as client:
             _watch(processes, client, seconds, started_at)
             processes.stop([stand.vantage for stand in STANDS])
@@ -49,14 +64,24 @@ def _require_extras() -> None:
 
 def _start_world(processes: Processes) -> dict[str, str]:
     listening = [word for stand in STANDS for word in ("--listen", f"{stand.region}=127.0.0.1:0")]
-    endpoints: dict[str, str] = processes.start_ready("simulator", "isochrone_sim", "serve", *listening)["endpoints"]
+    trouble = map(str, (TROUBLE.added_ms, TROUBLE.after_seconds, TROUBLE.lasting_seconds))
+    episode = ("--episode", TROUBLE.provider, TROUBLE.region, *trouble)
+    ready = processes.start_ready("simulator", "isochrone_sim", "serve", *listening, *episode)
+    endpoints: dict[str, str] = ready["endpoints"]
     return endpoints
 
 
 def _start_collector(processes: Processes, place: Path, world: World) -> str:
-    options = ("--listen", "127.0.0.1:0", "--data-dir", str(place / "collector"))
-    ready = processes.start_ready("collector", "isochrone_collector", "serve", *options)
+    data = ("--data-dir", str(place / "collector"))
+    try:
+        # Where `isochrone` asks unless told otherwise, if nobody else is there.
+        ready = processes.start_ready("collector", "isochrone_collector", "serve", "--listen", DEFAULT_COLLECTOR, *data)
+    except DemoError:
+        anywhere = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", *data)
+        ready = processes.start_ready("collector", "isochrone_collector", "serve", *anywhere)
     _tell(f"a collector at {ready['listen']} on an embedded PostgreSQL")
+    if "http" in ready:
+        _tell(f"its tables and questions over HTTP at {ready['http']}")
     plan = place / "plan.yaml"
     plan.write_text(plan_document(world))
     run("isochrone_collector", "apply", str(plan), "--collector", ready["listen"], "--yes")
@@ -76,12 +101,19 @@ def _start_agents(processes: Processes, place: Path, endpoints: dict[str, str], 
 def _watch(processes: Processes, client: ObservatoryClient, seconds: float | None, started_at: int) -> None:
     until = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s, or with Ctrl-C at once"
     _tell(f"probing; {until}")
+    _tell(
+        f"{TROUBLE.after_seconds} s from now {TROUBLE.provider} takes {TROUBLE.added_ms} ms longer from "
+        f"{TROUBLE.region}, for {TROUBLE.lasting_seconds} s"
+    )
+    moves = Moves(client, started_at=started_at)
     try:
         while seconds is None or now_at() - started_at < seconds * SECOND_US:
             left = _TELL_EVERY_SECONDS if seconds is None else seconds - (now_at() - started_at) / SECOND_US
             time.sleep(max(0.0, min(_TELL_EVERY_SECONDS, left)))
             processes.check()
             _tell(_progress(client, started_at))
+            for sentence in moves.news():
+                _tell(sentence)
     except KeyboardInterrupt:
         _tell("stopping")
 
@@ -104,9 +136,22 @@ def _show(client: ObservatoryClient, world: World, selection: Selection) -> None
     click.echo()
     terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()), "table")
     click.echo()
+    terminal.write(routechanges.page(gathered(client, (), ""), now_at=now_at()), "table")
+    click.echo()
     terminal.write(truth.page(truth.compared(answer, world)), "table")
     if not rows:
         raise ClientError("nothing was measured", hint="run it longer: isochrone demo --for 60s")
+    _tell("a demo without --for runs until Ctrl-C; while one does, ask it more:")
+    for line in SUGGESTIONS:
+        click.echo(f"    {line}", err=True)
+
+
+def _suggest(collector: str) -> None:
+    """What to ask meanwhile, to be copied into another terminal."""
+    elsewhere = "" if collector == DEFAULT_COLLECTOR and not identity_file().exists() else f" --collector {collector}"
+    _tell("while it runs, ask it from another terminal:")
+    for line in SUGGESTIONS:
+        click.echo(f"    {line}{elsewhere}", err=True)
 
 
 def _tell(sentence: str) -> None:

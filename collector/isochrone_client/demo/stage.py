@@ -3,10 +3,19 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 HOST = "llm.isochrone.test"
 BASELINE = "us-east-2"
 EVERY_SECONDS = 4
+# What to ask a demo that is running; each of them stands as an example in the help of its command, too.
+SUGGESTIONS = (
+    "isochrone diff --baseline us-east --explain kimi-k2.5",
+    "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms",
+    "isochrone report --html report.html",
+    "isochrone routes",
+    "isochrone routes watch",
+)
 PROMPT = "Explain recursion in 200 words"
 # Long enough for a speed, short enough that the slowest model, at 10 tokens/s, is done before its next round.
 MAX_OUTPUT_TOKENS = 24
@@ -25,6 +34,58 @@ STANDS = (
     Stand(vantage="singapore-1", region="ap-southeast-1"),
     Stand(vantage="frankfurt-1", region="eu-central-1"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pathway:
+    """A route of the demo's plan: what it promises, in milliseconds, and its members, the first one when nothing is
+    known.
+    """
+
+    name: str
+    slo_class: str
+    ttft_p95_ms: int
+    members: tuple[str, ...]
+
+
+PATHWAYS = (
+    Pathway(
+        name="voice-fast",
+        slo_class="voice",
+        ttft_p95_ms=300,
+        members=("stepfun/step-3.5-flash", "deepseek/deepseek-v4-flash", "bytedance/doubao-seed-lite"),
+    ),
+    Pathway(
+        name="chat",
+        slo_class="chat",
+        ttft_p95_ms=1000,
+        members=("tencent/hunyuan-turbos", "zhipu/glm-4-32b", "minimax/minimax-m2.5"),
+    ),
+    Pathway(
+        name="code",
+        slo_class="code",
+        ttft_p95_ms=500,
+        members=("qwen/qwen3-32b", "deepseek/deepseek-v4-pro", "moonshot/kimi-k2.5"),
+    ),
+)
+MIN_SUCCESS = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A provider that gets slower from one region: by how many milliseconds, how many seconds after the start, and for
+    how many.
+    """
+
+    provider: str
+    region: str
+    added_ms: int
+    after_seconds: int
+    lasting_seconds: int
+
+
+# Later than a demo of a minute ends, and with no part in any published difference.
+TROUBLE = Trouble(provider="tencent", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +124,12 @@ def read_world(text: str) -> World:
     )
 
 
+def control(world: World) -> str:
+    """The target that shows whether a region itself is well: the cheapest, as one would choose it."""
+    cheapest = min(world.models, key=lambda model: (model.usd_per_m_output, model.name))
+    return f"{cheapest.provider}/{cheapest.name}"
+
+
 def plan_document(world: World) -> str:
     """The demo's plan for the models of the world. JSON, which is YAML too."""
     targets = [
@@ -76,9 +143,26 @@ def plan_document(world: World) -> str:
     ]
     plan = {
         "baseline": BASELINE,
+        "control": control(world),
         "every": f"{EVERY_SECONDS}s",
         "workloads": {"demo": {"prompt": PROMPT, "max_output_tokens": MAX_OUTPUT_TOKENS}},
         "providers": {model.provider: {"base_url": f"http://{HOST}/v1"} for model in world.models},
         "targets": targets,
+        "routes": routes(world),
     }
     return json.dumps(plan, indent=1)
+
+
+def routes(world: World) -> list[dict[str, Any]]:
+    """The routes whose members are all in the world, as a plan says them."""
+    known = {f"{model.provider}/{model.name}" for model in world.models}
+    return [
+        {
+            "name": way.name,
+            "members": way.members,
+            "slo": {"class": way.slo_class, "ttft_p95_ms": way.ttft_p95_ms, "min_success": MIN_SUCCESS},
+            "static_order": way.members[:2],
+        }
+        for way in PATHWAYS
+        if known.issuperset(way.members)
+    ]

@@ -1,20 +1,43 @@
 """Regions against the baseline: which is faster for which target, by how much, and how sure that is."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, age, between, interval, milliseconds, number, percent
+from isochrone_client.formats import UNKNOWN, age, between, interval, milliseconds, minute, number, percent
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
-from isochrone_client.render.record import wire_fields
-from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric
+from isochrone_client.render.record import row_record, wire_fields
+from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side
+from isochrone_wire.model import MINUTE_US
 from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.diff/1"
 DECIDED = "decided"
 _STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.UNDECIDED: "dim"}
-_QUANTITIES = ("baseline_median", "region_median", "shift", "shift_low", "shift_high")
+_QUANTITIES = (
+    "baseline_median",
+    "region_median",
+    "shift",
+    "shift_low",
+    "shift_high",
+    "margin",
+    "network_shift",
+    "server_shift",
+)
+# Durations that are partly the network's and partly the server's.
+_SPLIT = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E)
+_ORIGINS = ("network", "server")
+# From here on the coverage or the failures of a side are worth a remark.
+_FINE_COVERAGE = 0.9
+_FINE_FAILURES = 0.02
+# A round or so is always under way.
+_MISSING_ROUNDS = 1.5
+# A row is stale when its newest round is older than this, and than this part of the window.
+_STALE_US = 15 * MINUTE_US
+_STALE_SHARE = 20
+_NOTHING: Mapping[str, Callable[[Differential], object]] = MappingProxyType({})
 _SUFFIX_OF = {"us": "us", "tokens/s": "tokens_per_second"}
 
 
@@ -61,30 +84,46 @@ def _kept(decision: Decision, only: str) -> bool:
 
 
 def page(
-    answer: DifferentialList, rows: tuple[Differential, ...], *, metric: Metric, now_at: int
+    answer: DifferentialList,
+    rows: tuple[Differential, ...],
+    *,
+    metric: Metric,
+    now_at: int,
+    also: Mapping[str, Callable[[Differential], object]] = _NOTHING,
 ) -> Page[Differential]:
-    """The page of the `rows` of an answer about `metric`, with ages as of `now_at`."""
-    footnotes = Footnotes(row.reason for row in rows if row.decision is Decision.UNDECIDED)
+    """The page of the `rows` of an answer about `metric`, with ages as of `now_at`.
+
+    `also` adds to what programs get of a row, by name.
+    """
+    until_at = min(now_at, answer.window.until_at)
+    stale_at = until_at - max(_STALE_US, (until_at - answer.window.from_at) // _STALE_SHARE)
+    footnotes = Footnotes(remark(row, stale_at=stale_at, now_at=now_at) for row in rows)
     units = dict.fromkeys(_QUANTITIES, _SUFFIX_OF[metric.unit])
     return Page(
         schema=SCHEMA,
         title=f"{metric}, rounds between {between(answer.window)}",
         facts={"window": to_plain(answer.window)},
-        fields=wire_fields(Differential, units=units),
-        columns=_columns(metric, footnotes, now_at=now_at),
+        fields=wire_fields(Differential, also=tuple(also), units=units),
+        record=lambda row: row_record(row) | {name: of(row) for name, of in also.items()},
+        columns=_columns(
+            metric, lambda row: footnotes.marked(row.decision, remark(row, stale_at=stale_at, now_at=now_at))
+        ),
         rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
-        notes=footnotes.notes,
+        notes=(*footnotes.notes, *_freshness(rows, now_at=now_at)),
     )
 
 
-def _columns(metric: Metric, footnotes: Footnotes, *, now_at: int) -> tuple[Column[Differential], ...]:
+def _columns(metric: Metric, decision: Callable[[Differential], str]) -> tuple[Column[Differential], ...]:
     unit = "ms" if metric.unit == "us" else metric.unit
     of = milliseconds if metric.unit == "us" else _same
-    return (
+    columns: tuple[Column[Differential], ...] = (
         Column(heading="target", text=lambda row: row.target, wide=True),
-        Column(heading="baseline", unit=unit, text=lambda row: number(of(row.baseline_median))),
-        Column(heading="region", unit=unit, text=lambda row: number(of(row.region_median))),
+        Column(
+            heading="baseline →",
+            unit=f"region, {unit}",
+            text=lambda row: f"{number(of(row.baseline_median))} → {number(of(row.region_median))}",
+        ),
         Column(heading="shift", unit=unit, text=lambda row: _certain(row, number(of(row.shift), signed=True))),
         Column(
             heading="interval",
@@ -92,15 +131,14 @@ def _columns(metric: Metric, footnotes: Footnotes, *, now_at: int) -> tuple[Colu
             text=lambda row: interval(of(row.shift_low), of(row.shift_high), signed=True),
         ),
         Column(heading="shift", unit="%", text=lambda row: _certain(row, percent(row.shift_percent))),
-        Column(heading="rounds", text=lambda row: str(row.n)),
         Column(
-            heading="decision",
-            text=lambda row: footnotes.marked(row.decision, _reason(row)),
-            style=lambda row: _STYLE_OF.get(row.decision, ""),
-            wide=True,
+            heading="network", unit=unit, text=lambda row: _certain(row, number(of(row.network_shift), signed=True))
         ),
-        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_at, now_at=now_at)),
+        Column(heading="server", unit=unit, text=lambda row: _certain(row, number(of(row.server_shift), signed=True))),
+        Column(heading="rounds", unit="n/worth", text=_rounds),
+        Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
     )
+    return columns if metric in _SPLIT else tuple(column for column in columns if column.heading not in _ORIGINS)
 
 
 def _same(value: float | None) -> float | None:
@@ -112,8 +150,45 @@ def _certain(row: Differential, text: str) -> str:
     return UNKNOWN if row.shift_low is None or row.shift_high is None else text
 
 
-def _reason(row: Differential) -> str:
-    return row.reason if row.decision is Decision.UNDECIDED else ""
+def _rounds(row: Differential) -> str:
+    """How many rounds there are, and what they are worth once neighbours resemble each other."""
+    return str(row.n) if row.n_eff is None else f"{row.n}/{number(row.n_eff, decimals=0)}"
+
+
+def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
+    """What a reader should know before believing a row; nothing when all is well. Instants in microseconds."""
+    return "; ".join(_remarks(row, stale_at=stale_at, now_at=now_at))
+
+
+def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
+    if row.decision is Decision.UNDECIDED and row.reason:
+        yield row.reason
+    if not row.paired:
+        yield f"no rounds in common: {row.region_n} of {row.region} beside {row.baseline_n} of {row.baseline}, unpaired"
+    if row.since_at is not None:
+        yield f"only since {minute(row.since_at)}, when it changed"
+    yield from _trouble(row.baseline, row.baseline_side)
+    yield from _trouble(row.region, row.region_side)
+    if row.newest_at is not None and row.newest_at < stale_at:
+        yield f"no round for {age(row.newest_at, now_at=now_at)}"
+
+
+def _trouble(region: str, side: Side) -> Iterator[str]:
+    """What is amiss with one side: rounds that were not recorded, probes that failed."""
+    if side.coverage is not None and side.coverage < _FINE_COVERAGE and not _is_under_way(side, side.coverage):
+        yield f"{region} has {number(100 * side.coverage, decimals=0)} % of its rounds"
+    if side.failures is not None and side.failures.value > _FINE_FAILURES:
+        yield f"{number(100 * side.failures.value)} % of {side.failures.n} probes failed from {region}"
+
+
+def _is_under_way(side: Side, coverage: float) -> bool:
+    """Whether no more is missing than the round or so that has begun and is not over."""
+    return 0 < side.n * (1 - coverage) < _MISSING_ROUNDS * coverage
+
+
+def _freshness(rows: tuple[Differential, ...], *, now_at: int) -> tuple[str, ...]:
+    newest_at = max((row.newest_at for row in rows if row.newest_at is not None), default=None)
+    return () if newest_at is None else (f"newest round {age(newest_at, now_at=now_at)} ago",)
 
 
 def require_decision(

@@ -1,42 +1,50 @@
-"""Targets ranked by median TTFT, as each region sees them."""
+"""Targets ranked as each region sees them, with the columns that matter for what they are ranked by."""
 
 from collections.abc import Callable
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, between, dollars, interval, milliseconds, number
+from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
+from isochrone_client.pages.quantiles import QuantileOf, interval_of, is_said, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
-from isochrone_wire.answers import Leaderboard, Quantile, Standing
+from isochrone_wire.answers import Leaderboard, Order, Source, Standing
 from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.leaderboard/1"
 _TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6, a p95 59"
+_SUMMARISED = "from summaries by the hour: percentiles are within 1 %"
+_HUNDRED = 100.0
 
 
 def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
+    names = _SHOWN[answer.order]
     ranked = sorted(answer.standings, key=lambda row: (row.region, row.rank, row.target))
-    unsaid = any(not _said(quantile) for row in ranked for quantile in _quantiles(row))
+    unsaid = any(name in _QUANTILES and not is_said(_QUANTILES[name](row)) for row in ranked for name in names)
+    notes = ((unsaid, _TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
     return Page(
         schema=SCHEMA,
-        title=f"leaderboard by median ttft, rounds between {between(answer.window)}",
-        facts={"window": to_plain(answer.window)},
+        title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
+        facts={"window": to_plain(answer.window), "order": answer.order.value, "source": answer.source.value},
         fields=wire_fields(Standing),
-        columns=_COLUMNS,
+        columns=tuple(_COLUMNS[name] for name in (*_WHO, *names, *_COUNTS.get(answer.order, _COUNTED))),
         rows=tuple(ranked),
         group=lambda row: f"from {row.region}",
-        notes=(_TOO_FEW,) if unsaid else (),
+        notes=tuple(note for holds, note in notes if holds),
     )
 
 
-def require_median(answer: Leaderboard) -> None:
-    """Raises `InsufficientError` when no target has a median to rank it by."""
+def require_ranking(answer: Leaderboard) -> None:
+    """Raises `InsufficientError` when no target has what it is to be ranked by."""
     if not answer.standings:
         raise InsufficientError(
             f"no samples between {between(answer.window)}",
             hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
         )
-    if not any(_said(row.ttft_p50_us) for row in answer.standings):
+    if answer.order is Order.PRICE and all(row.usd_per_m_output is None for row in answer.standings):
+        raise InsufficientError("no target has a price", hint="whoever applies the plan states it: `price` of a target")
+    measured = _QUANTILES.get(_RANKED_BY[answer.order])
+    if measured is not None and not any(is_said(measured(row)) for row in answer.standings):
         most = max(row.n for row in answer.standings)
         raise InsufficientError(
             f"no target has enough samples for a median: {most} of 6 needed",
@@ -44,40 +52,85 @@ def require_median(answer: Leaderboard) -> None:
         )
 
 
-def _quantiles(row: Standing) -> tuple[Quantile | None, ...]:
-    return (row.ttft_p50_us, row.ttft_p95_us, row.tokens_per_second_p50)
+def _latency(heading: str, of: QuantileOf[Standing]) -> Column[Standing]:
+    return Column(heading=heading, unit="ms", text=lambda row: number(milliseconds(value_of(of(row)))))
 
 
-def _said(quantile: Quantile | None) -> bool:
-    """A quantile without an interval is not said: there are too few samples for it."""
-    return quantile is not None and quantile.low is not None and quantile.high is not None
+def _around(of: QuantileOf[Standing]) -> Column[Standing]:
+    return Column(heading="interval", unit="95 %, ms", text=lambda row: interval_of(of(row), milliseconds))
 
 
-def _value(quantile: Quantile | None) -> float | None:
-    return quantile.value if quantile is not None and _said(quantile) else None
+def _counted(heading: str, of: Callable[[Standing], int], style: str = "") -> Column[Standing]:
+    return Column(heading=heading, text=lambda row: str(of(row)), style=lambda row: style if of(row) else "")
 
 
-def _interval_ms(quantile: Quantile | None) -> str:
-    return interval(milliseconds(quantile.low), milliseconds(quantile.high)) if quantile else UNKNOWN
+def _success(row: Standing) -> str:
+    return number(_HUNDRED * row.success.value, decimals=1) if row.success is not None else UNKNOWN
 
 
-def _ms(quantile: Callable[[Standing], Quantile | None]) -> Callable[[Standing], str]:
-    return lambda row: number(milliseconds(_value(quantile(row))))
+def _success_interval(row: Standing) -> str:
+    if row.success is None:
+        return UNKNOWN
+    low, high = (number(_HUNDRED * bound, decimals=1) for bound in (row.success.low, row.success.high))
+    return f"{low} … {high}"
 
 
-_COLUMNS: tuple[Column[Standing], ...] = (
-    Column(heading="rank", text=lambda row: str(row.rank)),
-    Column(heading="model", text=lambda row: row.model, wide=True),
-    Column(heading="provider", text=lambda row: row.provider, wide=True),
-    Column(heading="ttft p50", unit="ms", text=_ms(lambda row: row.ttft_p50_us)),
-    Column(heading="interval", unit="95 %, ms", text=lambda row: _interval_ms(row.ttft_p50_us)),
-    Column(heading="ttft p95", unit="ms", text=_ms(lambda row: row.ttft_p95_us)),
-    Column(heading="speed p50", unit="tokens/s", text=lambda row: number(_value(row.tokens_per_second_p50))),
-    Column(heading="output", unit="$/M", text=lambda row: dollars(row.usd_per_m_output)),
-    Column(heading="n", text=lambda row: str(row.n)),
-    Column(
-        heading="failed",
-        text=lambda row: str(row.failed),
-        style=lambda row: "red" if row.failed else "",
+def _per_dollar(row: Standing) -> str:
+    """What is free gives it for nothing."""
+    return "free" if row.usd_per_m_output == 0 else number(row.tokens_per_second_per_usd)
+
+
+_QUANTILES: dict[str, QuantileOf[Standing]] = {
+    "ttft p50": lambda row: row.ttft_p50_us,
+    "ttft p95": lambda row: row.ttft_p95_us,
+    "cold p50": lambda row: row.ttft_cold_p50_us,
+    "ttfat p50": lambda row: row.ttfat_p50_us,
+    "e2e p50": lambda row: row.e2e_p50_us,
+    "speed p50": lambda row: row.tokens_per_second_p50,
+}
+_LATENCIES = tuple(name for name in _QUANTILES if name != "speed p50")
+_COLUMNS: dict[str, Column[Standing]] = {
+    "rank": Column(heading="rank", text=lambda row: str(row.rank)),
+    "model": Column(heading="model", text=lambda row: row.model, wide=True),
+    "provider": Column(heading="provider", text=lambda row: row.provider, wide=True),
+    **{name: _latency(name, _QUANTILES[name]) for name in _LATENCIES},
+    **{f"{name} ±": _around(_QUANTILES[name]) for name in _LATENCIES},
+    "speed p50": Column(
+        heading="speed p50", unit="tokens/s", text=lambda row: number(value_of(row.tokens_per_second_p50))
     ),
-)
+    "speed p50 ±": Column(heading="interval", unit="95 %", text=lambda row: interval_of(row.tokens_per_second_p50)),
+    "per $": Column(heading="speed", unit="per $/M", text=_per_dollar),
+    "input": Column(heading="input", unit="$/M", text=lambda row: dollars(row.usd_per_m_input)),
+    "output": Column(heading="output", unit="$/M", text=lambda row: dollars(row.usd_per_m_output)),
+    "success": Column(heading="success", unit="%", text=_success),
+    "success ±": Column(heading="interval", unit="95 %, %", text=_success_interval),
+    "n": _counted("n", lambda row: row.n),
+    "sent": _counted("sent", lambda row: row.success.n if row.success is not None else 0),
+    "failed": _counted("failed", lambda row: row.failed, "red"),
+    "throttled": _counted("throttled", lambda row: row.throttled),
+    "skipped": _counted("skipped", lambda row: row.skipped),
+}
+_WHO = ("rank", "model", "provider")
+_COUNTED = ("n", "failed")
+_COUNTS = {Order.SUCCESS: ("sent", "failed", "throttled", "skipped")}
+_BY = {
+    Order.TTFT: "median ttft",
+    Order.TTFT_COLD: "median cold ttft",
+    Order.TTFAT: "median ttfat",
+    Order.E2E: "median e2e",
+    Order.TOKENS_PER_SECOND: "median speed",
+    Order.TOKENS_PER_USD: "median speed per $/M",
+    Order.PRICE: "price",
+    Order.SUCCESS: "success",
+}
+_SHOWN: dict[Order, tuple[str, ...]] = {
+    Order.TTFT: ("ttft p50", "ttft p50 ±", "ttft p95", "speed p50", "output"),
+    Order.TTFT_COLD: ("cold p50", "cold p50 ±", "ttft p50", "speed p50", "output"),
+    Order.TTFAT: ("ttfat p50", "ttfat p50 ±", "ttft p50", "e2e p50", "output"),
+    Order.E2E: ("e2e p50", "e2e p50 ±", "ttft p50", "speed p50", "output"),
+    Order.TOKENS_PER_SECOND: ("speed p50", "speed p50 ±", "ttft p50", "e2e p50", "output"),
+    Order.TOKENS_PER_USD: ("per $", "speed p50", "speed p50 ±", "output", "ttft p50"),
+    Order.PRICE: ("output", "input", "per $", "speed p50", "ttft p50", "ttft p95"),
+    Order.SUCCESS: ("success", "success ±", "ttft p50"),
+}
+_RANKED_BY = {order: names[0] for order, names in _SHOWN.items()} | {Order.TOKENS_PER_USD: "speed p50"}

@@ -39,11 +39,6 @@ def in_order(samples: tuple[StoredSample, ...]) -> tuple[StoredSample, ...]:
     return tuple(sorted(samples, key=lambda row: (row.sample.round_at, row.sample.dispatched_at, row.target)))
 
 
-def unseen(newest: tuple[StoredSample, ...], seen: tuple[StoredSample, ...]) -> tuple[StoredSample, ...]:
-    """What came since the look before, in order: late samples of old rounds too, each only once."""
-    return in_order(tuple(set(newest) - set(seen)))
-
-
 def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> None:
     """Raises `InsufficientError` when there are none."""
     if not samples:

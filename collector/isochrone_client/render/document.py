@@ -10,7 +10,7 @@ from isochrone_client.render.page import Look, Page, Row
 
 def whole(page: Page[Row], _look: Look) -> str:
     """The page as one JSON document."""
-    document = {"schema": page.schema, **page.facts, "rows": [page.record(row) for row in page.rows]}
+    document = {"schema": page.schema, **page.facts, "rows": list(page.recorded())}
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
@@ -21,5 +21,5 @@ def opening(page: Page[Row], look: Look) -> str:
 
 def more(page: Page[Row], _look: Look) -> str:
     """Each row as one line of JSON."""
-    lines = (json.dumps(page.record(row), ensure_ascii=False, allow_nan=False) for row in page.rows)
+    lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in page.recorded())
     return "".join(f"{line}\n" for line in lines)

@@ -13,11 +13,11 @@ def whole(page: Page[Row], _look: Look) -> str:
     """Title, one table per group, notes."""
     if not page.rows:
         return ""
-    blocks = [f"**{_escaped(page.title)}**"]
+    blocks = [f"**{escaped(page.title)}**"]
     for heading, rows in page.groups():
-        blocks += [f"### {_escaped(heading)}"] if heading else []
+        blocks += [f"### {escaped(heading)}"] if heading else []
         blocks.append("\n".join([*_head(page.columns), *_lines(page.columns, rows)]))
-    blocks += ["\n".join(f"- {_escaped(note)}" for note in page.notes)] if page.notes else []
+    blocks += ["\n".join(f"- {escaped(note)}" for note in page.notes)] if page.notes else []
     return "\n\n".join(blocks) + "\n"
 
 
@@ -32,18 +32,19 @@ def more(page: Page[Row], _look: Look) -> str:
 
 
 def _head(columns: tuple[Column[Row], ...]) -> Iterator[str]:
-    yield _line(_escaped(column.title) for column in columns)
+    yield _line(escaped(column.title) for column in columns)
     yield _line("---" if column.wide else "---:" for column in columns)
 
 
 def _lines(columns: tuple[Column[Row], ...], rows: tuple[Row, ...]) -> Iterator[str]:
     for row in rows:
-        yield _line(_escaped(column.text(row)) for column in columns)
+        yield _line(escaped(column.text(row)) for column in columns)
 
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text so that Markdown shows it as it is, without control characters."""
     return _SPECIAL.sub(r"\\\1", printable(text))

@@ -18,7 +18,8 @@ Row = TypeVar("Row")
 class Column(Generic[Row]):
     """One quantity of a row for people, under `heading` and, below it, `unit`.
 
-    `wide` columns hold names: they stand on the left and fold when the line is too long; the others hold numbers.
+    `wide` columns hold names: they stand on the left and fold when the line is too long; the others hold numbers. A
+    wide column of `prose` folds between words only.
     `reserved` is the width that a text which goes on gives the column, whatever is in the first rows of it.
     `style` is a colour for terminals, in rich's words, and must never be the only carrier of a meaning.
     """
@@ -27,6 +28,7 @@ class Column(Generic[Row]):
     text: Callable[[Row], str]
     unit: str = ""
     wide: bool = False
+    prose: bool = False
     reserved: int | None = None
     style: Callable[[Row], str] = lambda _row: ""
 
@@ -41,7 +43,8 @@ class Page(Generic[Row]):
     """An answer, ready to be written in any format.
 
     `schema` names the JSON document and its version, `facts` is what the document says besides its rows. Neighbouring
-    rows of which `group` says the same form one table under that heading. `notes` stand below.
+    rows of which `group` says the same form one table under that heading. `notes` stand below. `records` are what
+    machines get where people are shown several of them in one row; otherwise it is the `record` of each row.
     """
 
     schema: str
@@ -53,11 +56,16 @@ class Page(Generic[Row]):
     group: Callable[[Row], str] = lambda _row: ""
     notes: tuple[str, ...] = ()
     record: Callable[[Row], dict[str, Any]] = row_record
+    records: tuple[dict[str, Any], ...] | None = None
 
     def groups(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
         """Each group's heading with its rows, in the order of the rows."""
         for heading, rows in groupby(self.rows, key=self.group):
             yield heading, tuple(rows)
+
+    def recorded(self) -> Iterator[dict[str, Any]]:
+        """What machines get, one record after the other."""
+        yield from (self.record(row) for row in self.rows) if self.records is None else self.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,9 @@ def _leaves(cls: type) -> Iterator[tuple[str, ...]]:
 
 
 def _nested_class(hint: object) -> type | None:
-    candidates = (hint, *typing.get_args(hint))
+    """The value class that a field holds one of, or perhaps one; of several, CSV makes one cell."""
+    several = typing.get_origin(hint) in (tuple, list)
+    candidates = () if several else (hint, *typing.get_args(hint))
     return next((part for part in candidates if isinstance(part, type) and is_dataclass(part)), None)
 
 

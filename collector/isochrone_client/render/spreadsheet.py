@@ -1,10 +1,12 @@
 """Pages as CSV: the rows of the JSON document with their parts spread out.
 
-An empty cell is unknown. Lists are joined by semicolons, counts are written `ok=12;timed_out=3`.
+An empty cell is unknown. Lists are joined by semicolons, counts are written `ok=12;timed_out=3`, and a list of parts
+that have names and numbers of their own is the JSON of it.
 """
 
 import csv
 import io
+import json
 from collections.abc import Iterable
 
 from isochrone_client.render.page import Look, Page, Row
@@ -20,8 +22,7 @@ opening = whole
 
 def more(page: Page[Row], _look: Look) -> str:
     """One line per row."""
-    records = (page.record(row) for row in page.rows)
-    return _written([_cell(field.value(record)) for field in page.fields] for record in records)
+    return _written([_cell(field.value(record)) for field in page.fields] for record in page.recorded())
 
 
 def _written(lines: Iterable[list[str]]) -> str:
@@ -38,5 +39,9 @@ def _cell(value: object) -> str:
     if isinstance(value, dict):
         return ";".join(f"{name}={_cell(part)}" for name, part in sorted(value.items()))
     if isinstance(value, list):
-        return ";".join(_cell(part) for part in value)
+        return json.dumps(value, ensure_ascii=False) if _has_parts(value) else ";".join(_cell(part) for part in value)
     return str(value)
+
+
+def _has_parts(value: list[object]) -> bool:
+    return any(isinstance(part, dict) for part in value)

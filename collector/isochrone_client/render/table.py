@@ -49,12 +49,13 @@ class _Name:
 
     text: str
     style: str
+    prose: bool
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(1, Text(self.text).cell_len)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield Text("\n".join(folded(self.text, options.max_width)), style=self.style)
+        yield Text("\n".join(folded(self.text, options.max_width, prose=self.prose)), style=self.style)
 
 
 def _table(
@@ -68,9 +69,10 @@ def _table(
     # Rows still to come must stand under the same headings; on a narrow screen there is no room for that.
     reserved = going_on and look.width >= MAX_WIDTH
     table = Table(box=None, show_header=headings, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    units = any(column.unit for column in columns)
     for column in columns:
         table.add_column(
-            Text(f"{column.heading}\n{column.unit}"),
+            Text(f"{column.heading}\n{column.unit}" if units else column.heading),
             justify="left" if column.wide else "right",
             overflow="fold" if column.wide else "ellipsis",
             no_wrap=not column.wide,
@@ -83,7 +85,7 @@ def _table(
 
 def _cell(column: Column[Row], row: Row) -> Text | _Name:
     text, style = printable(column.text(row)), column.style(row)
-    return _Name(text, style) if column.wide else Text(text, style=style)
+    return _Name(text, style, column.prose) if column.wide else Text(text, style=style)
 
 
 def _title(text: str, look: Look) -> str:

@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from isochrone_sim.settings import (
     known_region,
     parse_certificate,
     parse_listens,
+    with_episodes,
 )
 from isochrone_sim.worldfile import EXAMPLE
 from isochrone_wire import __version__
@@ -93,6 +95,15 @@ _output_option = click.option("--output", type=click.Choice(["table", "json"]), 
     metavar="FILE",
     help="Append what really happened, one JSON line per request.",
 )
+@click.option(
+    "--episode",
+    "episodes",
+    type=(str, str, click.FloatRange(0, 600_000), click.FloatRange(0), click.FloatRange(0)),
+    multiple=True,
+    metavar="PROVIDER REGION MS AFTER FOR",
+    help="Let first tokens of a provider take so many ms longer from a region, so many seconds from now, for so many "
+    "seconds. Repeatable.",
+)
 @click.option("--allow-remote", is_flag=True, help="Let sockets be reached from other machines.")
 @click.option("--log-requests", is_flag=True, help="Log a line per request; costs some precision under load.")
 def serve(
@@ -105,6 +116,7 @@ def serve(
     tls_key: Path | None,
     self_signed: bool,
     truth: Path | None,
+    episodes: tuple[tuple[str, str, float, float, float], ...],
     allow_remote: bool,
     log_requests: bool,
 ) -> None:
@@ -127,12 +139,13 @@ def serve(
       isochrone-sim serve
       isochrone-sim serve --self-signed
       isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082
+      isochrone-sim serve --episode tencent us-east-2 400 75 180
     """
     from isochrone_sim import logs  # noqa: PLC0415  # kept out of `--help`
     from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # as above
 
     logs.configure()
-    world = gather_world(world_file, faults=faults)
+    world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=time.time_ns() // 1000)
     settings = Settings(
         world=world,
         listens=parse_listens(listens, world, allow_remote=allow_remote),

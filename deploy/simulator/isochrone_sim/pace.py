@@ -32,12 +32,14 @@ class Pace:
 
 
 def pace(model: Model, world: World, *, region: str, at: int, draw: Random) -> Pace:
-    """TTFT = baseline TTFT * load + offset of the region + noise; the rate is the model's, divided by its own load.
+    """TTFT = baseline TTFT * load + offset of the region + episodes + noise; the rate is the model's, divided by its
+    own load.
 
     `at` is the wall instant of the request in microseconds; `draw` gives the noise.
     """
     noise_us = skewed(draw, model.jitter_us)
-    ttft_us = model.ttft_us * _load(model, world, "ttft", at, world.load_amplitude) + model.offset_us(region) + noise_us
+    way_us = model.offset_us(region) + world.added_us(model.provider, region, at=at)
+    ttft_us = model.ttft_us * _load(model, world, "ttft", at, world.load_amplitude) + way_us + noise_us
     slowness = _load(model, world, "pace", at, world.pace_amplitude)
     return Pace(
         ttft_ns=round(max(_MIN_TTFT_US, ttft_us) * 1000),

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from isochrone_sim.certificates import Certificate
 from isochrone_sim.errors import SettingsError, WorldError
 from isochrone_sim.faults import fault_models
 from isochrone_sim.published import default_world
-from isochrone_sim.world import World
+from isochrone_sim.world import Episode, World
 from isochrone_sim.worldfile import parse_world
 from isochrone_wire.address import Address, parse_address
 
@@ -75,6 +75,31 @@ def parse_certificate(chain: Path | None, key: Path | None, *, self_signed: bool
     if self_signed and chain is not None:
         raise SettingsError("--self-signed makes a certificate of its own", hint="leave out --tls-cert and --tls-key")
     return Certificate(chain=chain, key=key) if chain and key else None
+
+
+def with_episodes(world: World, told: Iterable[tuple[str, str, float, float, float]], *, now_at: int) -> World:
+    """The world in which providers have a hard time: (provider, region, ms longer, seconds from now, seconds long).
+
+    Raises `SettingsError` for a region or a provider that is not there.
+    """
+    episodes = tuple(
+        Episode(
+            provider=_known_provider(provider, world),
+            region=known_region(region, world),
+            added_us=round(added_ms * 1_000),
+            from_at=now_at + round(after_s * 1_000_000),
+            until_at=now_at + round((after_s + lasting_s) * 1_000_000),
+        )
+        for provider, region, added_ms, after_s, lasting_s in told
+    )
+    return replace(world, episodes=episodes)
+
+
+def _known_provider(name: str, world: World) -> str:
+    providers = sorted({model.provider for model in world.models.values()})
+    if name not in providers:
+        raise SettingsError(f"unknown provider {name!r}", hint=f"known: {', '.join(providers)}")
+    return name
 
 
 def known_region(name: str, world: World) -> str:

@@ -76,9 +76,22 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A provider has a hard time: from `from_at` until `until_at` (wall instants in microseconds) its first tokens take
+    `added_us` longer, from one region only.
+    """
+
+    provider: str
+    region: str
+    added_us: int
+    from_at: int
+    until_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Regions and models by name. `load_amplitude` and `pace_amplitude` are how far load moves the time to first token
-    and the tokens per second, as a share.
+    and the tokens per second, as a share. No published difference knows of the `episodes`.
     """
 
     title: str
@@ -89,6 +102,15 @@ class World:
     seed: int = 1
     load_amplitude: float = 0.12
     pace_amplitude: float = 0.02
+    episodes: tuple[Episode, ...] = ()
+
+    def added_us(self, provider: str, region: str, *, at: int) -> int:
+        """What episodes add to a provider's time to first token from a region at an instant; both in microseconds."""
+        return sum(
+            episode.added_us
+            for episode in self.episodes
+            if (episode.provider, episode.region) == (provider, region) and episode.from_at <= at < episode.until_at
+        )
 
     def with_models(self, models: Iterable[Model]) -> "World":
         """The same world with more models; one of a known id takes the other's place."""

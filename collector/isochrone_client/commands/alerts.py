@@ -1,0 +1,27 @@
+"""`isochrone alerts`: what somebody should know, and whether they were told."""
+
+import click
+
+from isochrone_client import terminal
+from isochrone_client.address import Whom
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.pages import alerts as alert_pages
+from isochrone_client.window import parse_window
+
+
+@click.command("alerts", epilog=options.example("isochrone alerts --window 7d"))
+@options.window
+@options.reading
+def alerts(*, collector: Whom, timeout_us: int, output: str, window: str) -> None:
+    """Show the alerts that were raised, the newest first.
+
+    They are about lasting changes and about vantages that are not heard of any more, or again. The collector tells a
+    webhook of them, tries again for a day, and keeps them either way.
+    """
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        answer = client.list_alerts(parse_window(window, now_at=now_at()))
+    terminal.write(alert_pages.page(answer), output)
+    if not answer.alerts:
+        click.echo(alert_pages.none_in_words(answer), err=True)

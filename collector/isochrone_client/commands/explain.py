@@ -1,0 +1,41 @@
+"""`isochrone explain`: why a route table is as it is."""
+
+import click
+
+from isochrone_client import terminal
+from isochrone_client.address import Whom
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.pages import routestory
+
+_FOR_PROGRAMS = "json"
+
+
+@click.command(
+    "explain",
+    epilog=options.example("isochrone explain us-east-2 chat", "isochrone explain us-east-2 chat --output json"),
+)
+@click.argument("region")
+@click.argument("route")
+@click.option(
+    "--generation",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="GENERATION",
+    help="The table to explain.  [default: the newest]",
+)
+@options.reading
+def explain(*, collector: Whom, timeout_us: int, output: str, region: str, route: str, generation: int | None) -> None:
+    """Show why the table of ROUTE in REGION is as it is.
+
+    The collector decides again from the inputs that are stored with the table, tells each step, and says whether that
+    gave the same table, byte for byte; the exit code is 1 when not. json has the inputs and the state before, too.
+    """
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        answer = client.explain_route(region, route, generation=generation or 0)
+    if output == _FOR_PROGRAMS:
+        terminal.write(routestory.document(answer), output)
+    else:
+        terminal.write(routestory.page(answer, now_at=now_at()), output)
+    routestory.require_replay(answer)

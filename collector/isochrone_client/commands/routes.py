@@ -1,0 +1,61 @@
+"""`isochrone routes`: where to send requests now, how that changes, and the tables for those who route."""
+
+import click
+from click.core import ParameterSource
+
+from isochrone_client import terminal
+from isochrone_client.address import Whom
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.commands.routeexport import export
+from isochrone_client.commands.routehistory import history
+from isochrone_client.commands.routewatch import watch
+from isochrone_client.pages import routechanges
+from isochrone_client.pages import routes as route_pages
+from isochrone_client.tables import gathered
+
+_EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output json")
+
+
+@click.group(
+    "routes", invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...", epilog=options.example(*_EXAMPLES)
+)
+@options.regions
+@options.route
+@options.reading
+@click.pass_context
+def routes(
+    context: click.Context, *, collector: Whom, timeout_us: int, output: str, regions: tuple[str, ...], route: str
+) -> None:
+    """Show where to send requests now, per region and route.
+
+    A member keeps the objective (slo) when the whole interval of its p95 is within, which takes 59 samples; "at most"
+    is the upper bound of that interval. Shared ranks are equals, and share the weight. json gives each table whole.
+
+    A table is fresh, then aging (use it; nothing switches any more), then expired: use the plan's static order. The
+    exit code is 4 when no table shown may be used, and 2 for a region or route that is not known.
+    """
+    if context.invoked_subcommand is not None:
+        _require_no_options(context)
+        return
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        tables = gathered(client, regions, route)
+    now = now_at()
+    if output == "json":
+        terminal.write(routechanges.page(tables, now_at=now), output)
+    else:
+        terminal.write(route_pages.page(tables, now_at=now), output)
+    route_pages.require_usable(tables, now_at=now)
+
+
+routes.add_command(watch)
+routes.add_command(history)
+routes.add_command(export)
+
+
+def _require_no_options(context: click.Context) -> None:
+    """What stands before the subcommand would be of no effect."""
+    told = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if told:
+        raise click.UsageError(f"write the options behind {context.invoked_subcommand!r}", ctx=context)

@@ -1,0 +1,64 @@
+"""`isochrone simulate`: recorded rounds played again under other policies."""
+
+import click
+
+from isochrone_client import terminal
+from isochrone_client.address import Whom
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.pages import simulations
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Selection
+
+_STATIC = "static"
+_EXAMPLE = "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms"
+
+
+@click.command("simulate", epilog=options.example("isochrone simulate --window 1h", _EXAMPLE))
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="POLICY",
+    help="static, static:TARGET, nearest, routed, race:K or fallback:MS. Can be given several times; "
+    "without a static one, static is put first.  [default: static, nearest, routed, race:2 and fallback:200]",
+)
+@options.regions
+@options.targets
+@options.window
+@options.reading
+def simulate(
+    *,
+    collector: Whom,
+    timeout_us: int,
+    output: str,
+    window: str,
+    regions: tuple[str, ...],
+    targets: tuple[str, ...],
+    policies: tuple[str, ...],
+) -> None:
+    """Play the recorded rounds again as if each request had gone by another policy.
+
+    The targets are the members that may stand in for each other, and every policy meets the same rounds: those in which
+    each member was asked from there. No policy looks ahead.
+
+    \b
+    static:TARGET  always this one; static: the one that is best over all regions
+    nearest        per region the one that was best in the first rounds
+    routed         the best, changed only when another is surely and noticeably better
+    race:K         the K best so far at once; the first token wins
+    fallback:MS    the best so far, and the second too when no token has come after MS milliseconds
+    """
+    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        answer = client.simulate(selection, policies=_with_reference(policies))
+    terminal.write(simulations.page(answer), output)
+    simulations.require_rounds(answer)
+
+
+def _with_reference(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """The policies, and before them something to compare them with; none where none is named."""
+    if not policies or any(policy.strip().startswith(_STATIC) for policy in policies):
+        return policies
+    return (_STATIC, *policies)

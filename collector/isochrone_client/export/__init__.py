@@ -1,0 +1,1 @@
+"""Samples as a file, for people's own notebooks: every one of a selection, with every field."""

@@ -1,0 +1,84 @@
+"""Lasting changes: of which target, seen from where, since when, and by how much."""
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import between, milliseconds, minute, number, percent
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import DriftEvent, DriftList
+from isochrone_wire.plain import to_plain
+
+SCHEMA = "isochrone.drift/1"
+LEAST_ROUNDS = 60
+"""How many rounds a new series takes before a change can be found in it."""
+
+_SMALLEST_P = 0.002
+_UNIT_OF = {Metric.TOKENS_PER_SECOND: "tokens/s"}
+
+
+def page(answer: DriftList) -> Page[DriftEvent]:
+    """The page of the changes, one table per metric, the newest first."""
+    metrics = list(Metric)
+    rows = sorted(answer.events, key=lambda row: (metrics.index(row.metric), -row.changed_at, row.target, row.region))
+    return Page(
+        schema=SCHEMA,
+        title=f"lasting changes between {between(answer.window)}",
+        facts={"window": to_plain(answer.window), "watched": answer.watched, "too_short": answer.too_short},
+        fields=wire_fields(DriftEvent),
+        columns=_COLUMNS,
+        rows=tuple(rows),
+        group=lambda row: f"{row.metric}, {_unit(row.metric)}",
+        notes=(watched_in_words(answer),),
+    )
+
+
+def watched_in_words(answer: DriftList) -> str:
+    """How many series were looked at, and how many had too few rounds."""
+    series = f"{answer.watched} series watched"
+    if not answer.too_short:
+        return series
+    return f"{series}; {answer.too_short} more had fewer than {LEAST_ROUNDS} rounds in the window"
+
+
+def require_watched(answer: DriftList) -> None:
+    """Raises `InsufficientError` when no series had enough rounds for a change to be found."""
+    if answer.events or answer.watched:
+        return
+    if answer.too_short:
+        raise InsufficientError(
+            f"none of {answer.too_short} series has the {LEAST_ROUNDS} rounds that a change takes to be found",
+            hint="wait for more rounds, or ask for a longer --window",
+        )
+    raise InsufficientError(
+        f"no samples between {between(answer.window)}",
+        hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
+    )
+
+
+def _unit(metric: Metric) -> str:
+    return _UNIT_OF.get(metric, "ms")
+
+
+def _value(row: DriftEvent, value: float) -> str:
+    return number(value if row.metric in _UNIT_OF else milliseconds(value))
+
+
+def _colour(row: DriftEvent) -> str:
+    return "red" if (row.change_percent > 0) != row.metric.more_is_better else "green"
+
+
+def _p(row: DriftEvent) -> str:
+    return f"≤ {_SMALLEST_P}" if row.p_value <= _SMALLEST_P else f"{row.p_value:.3f}"
+
+
+_COLUMNS: tuple[Column[DriftEvent], ...] = (
+    Column(heading="target", text=lambda row: row.target, wide=True),
+    Column(heading="region", text=lambda row: row.region, wide=True),
+    Column(heading="since", unit="UTC", text=lambda row: minute(row.changed_at)),
+    Column(heading="before", text=lambda row: _value(row, row.before)),
+    Column(heading="after", text=lambda row: _value(row, row.after)),
+    Column(heading="change", unit="%", text=lambda row: percent(row.change_percent), style=_colour),
+    Column(heading="p", text=_p),
+    Column(heading="rounds", unit="before", text=lambda row: str(row.n_before)),
+    Column(heading="rounds", unit="after", text=lambda row: str(row.n_after)),
+)

@@ -1,0 +1,37 @@
+"""Whether a route table may still be acted on, in words."""
+
+from enum import StrEnum
+
+from isochrone_client.formats import age
+from isochrone_wire.routes import RouteState, RouteTable
+
+
+class Freshness(StrEnum):
+    """`FRESH`: act on it freely. `AGING`: use it; nothing switches any more. `EXPIRED`: do what `on_expired` says."""
+
+    FRESH = "fresh"
+    AGING = "aging"
+    EXPIRED = "expired"
+
+
+def freshness(table: RouteTable, *, now_at: int) -> Freshness:
+    """How fresh the table is at an instant, in microseconds since the epoch."""
+    if now_at >= table.stale_until_at:
+        return Freshness.EXPIRED
+    return Freshness.FRESH if now_at < table.fresh_until_at else Freshness.AGING
+
+
+def freshness_in_words(table: RouteTable, *, now_at: int) -> str:
+    """`fresh for 38 s`, `aging, usable for 2 min`, or since when it is expired and what to do then."""
+    state = freshness(table, now_at=now_at)
+    if state is Freshness.FRESH:
+        return f"fresh for {age(now_at, now_at=table.fresh_until_at)}"
+    if state is Freshness.AGING:
+        return f"aging, usable for {age(now_at, now_at=table.stale_until_at)}"
+    return f"expired {age(table.stale_until_at, now_at=now_at)} ago: use the static order"
+
+
+def is_usable(table: RouteTable, *, now_at: int) -> bool:
+    """Whether a consumer may route by the table now, rather than by the static order."""
+    ranked = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
+    return ranked and freshness(table, now_at=now_at) is not Freshness.EXPIRED

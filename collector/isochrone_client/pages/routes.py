@@ -1,0 +1,175 @@
+"""Route tables: where each kind of request goes from each region, and what if that fails."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN, age, dollars, interval, milliseconds, number
+from isochrone_client.pages.freshness import freshness_in_words, is_usable
+from isochrone_client.pages.quantiles import value_of
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import row_record, wire_fields
+from isochrone_wire.answers import Quantile
+from isochrone_wire.insights import Eligible
+from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteState, RouteTable
+
+SCHEMA = "isochrone.route-entries/1"
+_HUNDRED = 100.0
+# What a row of CSV says of its table, before it says what is the entry's own.
+_OF_TABLE = (
+    "generation",
+    "client_region",
+    "route",
+    "state",
+    "built_at",
+    "fresh_until_at",
+    "stale_until_at",
+    "on_expired",
+)
+_STATE = {
+    RouteState.OK: "ok",
+    RouteState.DEGRADED: "degraded: nobody keeps the objective",
+    RouteState.INSUFFICIENT_DATA: "too little is known: use the static order",
+    RouteState.FROZEN: "frozen: so many vantages fail at once that we suspect ourselves",
+}
+_TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6, a p95 59"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One line of a table; `entry` is `None` for a table that ranks nobody."""
+
+    table: RouteTable
+    entry: RouteEntry | None
+
+
+def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[Place]:
+    """The tables for people and for spreadsheets, an entry per row, ages as of `now_at`."""
+    rows = tuple(Place(table=table, entry=entry) for table in in_order(tables) for entry in table.entries or (None,))
+    return Page(
+        schema=SCHEMA,
+        title="where to send requests now",
+        fields=(*(field for field in wire_fields(RouteTable) if field.header in _OF_TABLE), *wire_fields(RouteEntry)),
+        columns=_columns(now_at),
+        rows=rows,
+        group=lambda row: _heading(row.table, now_at=now_at),
+        notes=(*_unsaid(rows), *(note for table in in_order(tables) for note in _remarks(table))),
+        record=_record,
+    )
+
+
+def in_order(tables: tuple[RouteTable, ...]) -> tuple[RouteTable, ...]:
+    """The tables by region, then by route."""
+    return tuple(sorted(tables, key=lambda table: (table.client_region, table.route)))
+
+
+def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
+    """Raises `InsufficientError` when none of the tables may be routed by."""
+    if any(is_usable(table, now_at=now_at) for table in tables):
+        return
+    if not tables:
+        raise InsufficientError(
+            "there is no route table yet",
+            hint="has the plan `routes`, and are agents running? a table takes 6 samples of a member: "
+            "`isochrone-collector plan show`, `isochrone coverage`",
+        )
+    raise InsufficientError(
+        "no table may be routed by: all of them are expired or know too little, and the static order holds",
+        hint="are agents running, and does the collector lead? `isochrone regions`, `isochrone-collector doctor`",
+    )
+
+
+def _heading(table: RouteTable, *, now_at: int) -> str:
+    fresh = freshness_in_words(table, now_at=now_at)
+    return f"{table.route} from {table.client_region}: {_STATE[table.state]}; generation {table.generation}, {fresh}"
+
+
+def _record(row: Place) -> dict[str, Any]:
+    table = row_record(row.table)
+    empty = dict.fromkeys(field.path[0] for field in wire_fields(RouteEntry))
+    return {name: table[name] for name in _OF_TABLE} | (row_record(row.entry) if row.entry else empty)
+
+
+def _unsaid(rows: tuple[Place, ...]) -> Iterator[str]:
+    if any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows):
+        yield _TOO_FEW
+
+
+def _remarks(table: RouteTable) -> Iterator[str]:
+    """What would not fit into a line of the table: its last change, hedge, race, and who is left out."""
+    where = f"{table.route} from {table.client_region}"
+    if table.sentence and table.change is not ChangeKind.EVIDENCE:
+        yield f"{where}: {table.sentence}"
+    first = table.entries[0].hedge if table.entries else None
+    if first is not None:
+        yield f"{where}, hedge: {_hedge(first)}"
+    if table.race is not None:
+        yield f"{where}, race: {_race(table.race)}"
+    for one in table.excluded:
+        yield f"{where} leaves {one.target} out: {one.reason}"
+    if not table.entries:
+        yield f"{where}, static order: {', '.join(table.static_order) or 'none'}"
+
+
+def _hedge(hedge: Hedge) -> str:
+    if hedge.delay_us is None:
+        return f"not with {hedge.target}: {hedge.reason}" if hedge.target else hedge.reason
+    gain = ""
+    if hedge.expected_p99_without_us is not None and hedge.expected_p99_with_us is not None:
+        without, with_it = (_ms(us) for us in (hedge.expected_p99_without_us, hedge.expected_p99_with_us))
+        gain = f"; expected p99 {with_it} instead of {without} ms"
+    return f"{hedge.target} after {_ms(hedge.delay_us)} ms without a token{gain}"
+
+
+def _race(race: RaceSet) -> str:
+    if len(race.targets) < 2:  # noqa: PLR2004  # one alone races nobody
+        return race.reason or f"{', '.join(race.targets)} alone"
+    costs = f", {number(race.usd_factor)} times the money" if race.usd_factor is not None else ""
+    p95 = f": expected p95 {_ms(race.expected_p95_us)} ms" if race.expected_p95_us is not None else ""
+    return f"{' + '.join(race.targets)} at once{p95}{costs}"
+
+
+def _ms(us: float | None) -> str:
+    return number(milliseconds(us))
+
+
+def _of_entry(of: Callable[[RouteEntry], str]) -> Callable[[Place], str]:
+    return lambda row: of(row.entry) if row.entry else UNKNOWN
+
+
+def _quantile(of: Callable[[RouteEntry], Quantile | None]) -> Callable[[Place], str]:
+    return _of_entry(lambda entry: _ms(value_of(of(entry))))
+
+
+def _around(entry: RouteEntry) -> str:
+    median = entry.ttft_p50_us
+    return interval(milliseconds(median.low), milliseconds(median.high)) if median else UNKNOWN
+
+
+def _bound(entry: RouteEntry) -> str:
+    return _ms(entry.ttft_p95_us.high if entry.ttft_p95_us else None)
+
+
+def _success(entry: RouteEntry) -> str:
+    return number(_HUNDRED * entry.success.value, decimals=1) if entry.success else UNKNOWN
+
+
+def _colour(row: Place) -> str:
+    return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
+
+
+def _columns(now_at: int) -> tuple[Column[Place], ...]:
+    return (
+        Column(heading="rank", text=_of_entry(lambda entry: str(entry.rank))),
+        Column(heading="weight", unit="%", text=_of_entry(lambda entry: number(_HUNDRED * entry.weight, decimals=0))),
+        Column(heading="target", text=_of_entry(lambda entry: entry.target), wide=True),
+        Column(heading="p50", unit="ms", text=_quantile(lambda entry: entry.ttft_p50_us)),
+        Column(heading="interval", unit="95 %, ms", text=_of_entry(_around)),
+        Column(heading="p95", unit="ms", text=_quantile(lambda entry: entry.ttft_p95_us)),
+        Column(heading="at most", unit="ms", text=_of_entry(_bound)),
+        Column(heading="slo", text=_of_entry(lambda entry: entry.slo_eligible.value), style=_colour),
+        Column(heading="ok", unit="%", text=_of_entry(_success)),
+        Column(heading="output", unit="$/M", text=_of_entry(lambda entry: dollars(entry.usd_per_m_output))),
+        Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at))),
+    )

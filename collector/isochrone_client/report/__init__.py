@@ -1,0 +1,1 @@
+"""A report: what a window of rounds says, as one page for a browser or as Markdown."""

@@ -1,0 +1,32 @@
+"""A report as Markdown: the same sections and tables as the page, without the drawings."""
+
+from collections.abc import Iterator
+
+from isochrone_client.render import markdown
+from isochrone_client.render.page import Look
+from isochrone_client.report.sections import METHOD, Report, Section, made
+
+
+def manuscript(report: Report) -> str:
+    """The whole report as text."""
+    return "\n\n".join(_blocks(report)) + "\n"
+
+
+def _blocks(report: Report) -> Iterator[str]:
+    yield f"# {markdown.escaped(report.title)}"
+    yield "\n".join(f"- {name}: {markdown.escaped(text)}" for name, text in report.facts)
+    yield from (markdown.escaped(sentence) for sentence in report.summary)
+    for section in report.sections:
+        yield from _section(section)
+    yield "## How sure this is"
+    yield from (f"**{name}.** {markdown.escaped(text)}" for name, text in METHOD.items())
+    yield f"*{markdown.escaped(made(report))}*"
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {section.title}"
+    if section.lead:
+        yield markdown.escaped(section.lead)
+    if section.missing:
+        yield f"> {markdown.escaped(section.missing)}"
+    yield from filter(None, (markdown.whole(page, Look()).rstrip("\n") for page in section.pages))
