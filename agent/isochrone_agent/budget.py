@@ -4,9 +4,10 @@ The laws:
 
 1. A round is begun only if what was spent today, the most that rounds in flight may cost and the most that it may cost
    itself stay within every limit. Reaching a limit is within it.
-2. Before it is sent a request is taken to cost its most: all of `max_output_tokens`, and a prompt token for every four
-   bytes. Afterwards it has cost what the provider counted; a count that nobody knows stays at its most, unless nothing
-   was sent or the provider refused (4xx).
+2. Before it is sent a request is taken to cost its most, as `isochrone_wire.estimate` has it: all of
+   `max_output_tokens`, the room to think that the effort adds to them, and a prompt token for every four bytes.
+   Afterwards it has cost what the provider counted; a count that nobody knows stays at its most, unless nothing was
+   sent or the provider refused (4xx).
 3. A vantage's own budget with a provider takes the place of the one for every vantage.
 4. A request belongs to the day in which it was dispatched. A new day begins with nothing spent.
 """
@@ -14,9 +15,9 @@ The laws:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from isochrone_wire.estimate import most_of_request
 from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource, day_of
 
-_BYTES_PER_TOKEN = 4
 _REFUSED = range(400, 500)
 # Sums of floats are not exact; a millionth of a cent is.
 _DUST_USD = 1e-8
@@ -49,9 +50,9 @@ NOTHING = Cost()
 def most_of_round(target: Target) -> Cost:
     """The most that one round of `target` costs, all its streams together. Without a price the money counts as none."""
     streams = target.workload.concurrency
-    prompt_tokens, output_tokens = _most_tokens(target)
-    usd = _price_usd(target, prompt_tokens, output_tokens)
-    return Cost(usd=usd * streams, tokens=(prompt_tokens + output_tokens) * streams, requests=streams)
+    most = most_of_request(target)
+    usd = most.cost_usd(target.price) if target.price else 0.0
+    return Cost(usd=usd * streams, tokens=most.tokens * streams, requests=streams)
 
 
 def spend_of(sample: Sample, target: Target) -> Spend:
@@ -88,11 +89,6 @@ def _taken_back(reserved: Spend, number: int, count: int) -> Spend:
     return replace(reserved, usd=-reserved.usd / count, tokens=-tokens, requests=-requests)
 
 
-def _most_tokens(target: Target) -> tuple[int, int]:
-    """The most of the prompt and of the answer that one request may have."""
-    return -(-len(target.workload.prompt.encode()) // _BYTES_PER_TOKEN), target.workload.max_output_tokens
-
-
 def _price_usd(target: Target, prompt_tokens: int, output_tokens: int) -> float:
     return target.price.cost_usd(prompt_tokens=prompt_tokens, output_tokens=output_tokens) if target.price else 0.0
 
@@ -101,11 +97,11 @@ def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     prompt_tokens, output_tokens = sample.prompt_tokens, sample.output_tokens
     if _cost_nothing_more(sample, target):
         return prompt_tokens or 0, output_tokens or 0
-    most_prompt, most_output = _most_tokens(target)
+    most = most_of_request(target)
     if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
         # What we saw is an estimate, and reasoning may be hidden behind it.
-        output_tokens = max(output_tokens or 0, most_output)
-    return most_prompt if prompt_tokens is None else prompt_tokens, output_tokens
+        output_tokens = max(output_tokens or 0, most.output_tokens)
+    return most.prompt_tokens if prompt_tokens is None else prompt_tokens, output_tokens
 
 
 def _cost_nothing_more(sample: Sample, target: Target) -> bool:

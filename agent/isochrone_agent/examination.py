@@ -12,7 +12,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from isochrone_agent import checkup, selfcheck
 from isochrone_agent.credentials import load_keyring
@@ -21,6 +20,7 @@ from isochrone_agent.follower import check_plan
 from isochrone_agent.inspection import inspect_spool, verify_spool
 from isochrone_agent.ntp import kernel_clock
 from isochrone_agent.settings import Settings
+from isochrone_agent.url import DEFAULT_PORTS, parse_url
 from isochrone_wire import __version__
 from isochrone_wire.channel import presented_certificate
 from isochrone_wire.finding import Finding, Verdict, fail, ok, warn
@@ -28,8 +28,6 @@ from isochrone_wire.model import Plan, Target
 
 _LIBRARIES = ("grpcio", "protobuf", "httpx", "httpcore")
 _RESOLVE_SECONDS = 5.0
-_HTTPS, _HTTP = 443, 80
-_VERDICT_OF = {"ok": Verdict.OK, "note": Verdict.WARN, "fail": Verdict.FAIL}
 
 
 async def examine(settings: Settings) -> AsyncIterator[Finding]:
@@ -37,23 +35,18 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     yield _software()
     for finding in _folder(settings):
         yield finding
-    yield _same(selfcheck.check_stamps())
+    yield selfcheck.check_stamps()
     yield _clock()
     yield _identity(settings)
     yield await asyncio.to_thread(_certificate, settings)
     collector, plan = await selfcheck.check_collector(settings)
-    yield _same(collector)
+    yield collector
     if plan is None:
         yield warn("plan", "none is known, so keys and names cannot be looked at", "see collector")
         return
     yield _plan(settings, plan)
     yield _keys(settings, plan)
     yield await _names(settings, plan)
-
-
-def _same(finding: selfcheck.Finding) -> Finding:
-    """A finding of `isochrone-agent check`, in the doctor's words."""
-    return Finding(check=finding.subject, verdict=_VERDICT_OF[finding.verdict], sentence=finding.sentence)
 
 
 def _software() -> Finding:
@@ -78,7 +71,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     else:
         yield ok("data folder", f"{folder} is ours")
     yield checkup.judge_disk(shutil.disk_usage(folder).free, where=str(folder))
-    yield _same(selfcheck.check_spool(settings))
+    yield selfcheck.check_spool(settings)
     yield from _samples(folder / "spool.sqlite3")
 
 
@@ -150,15 +143,22 @@ def _keys(settings: Settings, plan: Plan) -> Finding:
 
 async def _names(settings: Settings, plan: Plan) -> Finding:
     """Each host is looked up as a probe would look it up, and no connection is made."""
-    hosts = sorted({_host(target, settings) for target in plan.targets})
-    answers = await asyncio.gather(*(_why_unresolved(*host) for host in hosts))
-    unresolved = {host: why for (host, _), why in zip(hosts, answers, strict=True) if why}
-    return checkup.judge_names(unresolved, [host for host, _ in hosts if host not in unresolved])
+    hosts: set[tuple[str, int]] = set()
+    unresolved: dict[str, str] = {}
+    for target in plan.targets:
+        try:
+            hosts.add(_host(target, settings))
+        except ValueError as error:
+            unresolved[target.name] = str(error)
+    answers = await asyncio.gather(*(_why_unresolved(*host) for host in sorted(hosts)))
+    unresolved |= {host: why for (host, _), why in zip(sorted(hosts), answers, strict=True) if why}
+    return checkup.judge_names(unresolved, [host for host, _ in sorted(hosts) if host not in unresolved])
 
 
 def _host(target: Target, settings: Settings) -> tuple[str, int]:
-    parts = urlsplit(target.base_url)
-    place = parts.hostname or "", parts.port or (_HTTPS if parts.scheme == "https" else _HTTP)
+    """Where a probe connects. Raises `ValueError` when the plan's address leads nowhere."""
+    url = parse_url(target.base_url)
+    place = url.host, url.port or DEFAULT_PORTS[url.scheme]
     return settings.dialling.connect_to.get(place, place)
 
 

@@ -9,7 +9,6 @@ import sqlite3
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,19 +21,13 @@ from isochrone_agent.spool import Spool
 from isochrone_agent.spoolfile import connect_read_only
 from isochrone_agent.stamps import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_agent.uplink import Collector
+from isochrone_wire.finding import Finding, fail, ok, warn
 from isochrone_wire.model import Plan, Spend
 
 _REACH_SECONDS = 5.0
 _CLOCK_READS = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at. `verdict` is `ok`, `note` (works, but less well) or `fail`."""
-
-    subject: str
-    verdict: str
-    sentence: str
+# A hundredth of the millisecond that is promised.
+_FINE_NS = 10_000
 
 
 def check_stamps() -> Finding:
@@ -42,15 +35,12 @@ def check_stamps() -> Finding:
     try:
         kernel, waited_ns = _stamped_over_loopback()
     except OSError as error:
-        return Finding(subject="receive timestamps", verdict="note", sentence=f"cannot be tried here: {error}")
+        return warn("receive timestamps", f"cannot be tried here: {error}", "let this user open sockets on loopback")
     if not kernel:
         sentence = "the kernel gives none; reads are stamped by the agent, and a busy machine then shows in the numbers"
-        return Finding(subject="receive timestamps", verdict="note", sentence=sentence)
-    return Finding(
-        subject="receive timestamps",
-        verdict="ok",
-        sentence=f"from the kernel; a read just now was {waited_ns / 1000:.0f} µs behind its bytes",
-    )
+        return warn("receive timestamps", sentence, "measure on Linux, and give the agent a machine of its own")
+    sentence = f"from the kernel; a read just now was {waited_ns / 1000:.0f} µs behind its bytes"
+    return ok("receive timestamps", sentence)
 
 
 def check_clock() -> Finding:
@@ -58,8 +48,10 @@ def check_clock() -> Finding:
     reads = [time.monotonic_ns() for _ in range(_CLOCK_READS)]
     steps = [after - before for before, after in pairwise(reads) if after > before]
     finest = min(steps, default=1_000_000_000)
-    verdict = "ok" if finest < 10_000 else "note"  # noqa: PLR2004  # ten microseconds, a hundredth of what is promised
-    return Finding(subject="monotonic clock", verdict=verdict, sentence=f"can be read every {finest / 1000:.2f} µs")
+    sentence = f"can be read every {finest / 1000:.2f} µs"
+    if finest < _FINE_NS:
+        return ok("monotonic clock", sentence)
+    return warn("monotonic clock", sentence, "look at the machine's clock source; durations are no finer than that")
 
 
 def check_spool(settings: Settings) -> Finding:
@@ -71,8 +63,9 @@ def check_spool(settings: Settings) -> Finding:
             Spool(Path(scratch) / "spool.sqlite3").close()
             took_ms = (time.monotonic_ns() - started_ns) / 1e6
     except (OSError, AgentError) as error:
-        return Finding(subject="spool", verdict="fail", sentence=str(error))
-    return Finding(subject="spool", verdict="ok", sentence=f"{settings.data_dir} takes a new spool in {took_ms:.0f} ms")
+        hint = getattr(error, "hint", "") or "make the folder the agent user's own, with room on its disk"
+        return fail("spool", str(error), hint)
+    return ok("spool", f"{settings.data_dir} takes a new spool in {took_ms:.0f} ms")
 
 
 def spend_on_disk(settings: Settings, day_at: int) -> tuple[Spend, ...]:
@@ -98,13 +91,12 @@ async def check_collector(settings: Settings) -> tuple[Finding, Plan | None]:
                 plan = await Collector(channel=channel, vantage=settings.vantage).fetch_plan(None)
         except (grpc.aio.AioRpcError, TimeoutError) as error:
             why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer in 5 s"
-            sentence = f"{settings.collector} does not answer: {why}"
-            return Finding(subject="collector", verdict="fail", sentence=sentence), None
+            hint = "look at the address, the way there, and whether `isochrone-collector serve` runs"
+            return fail("collector", f"{settings.collector} does not answer: {why}", hint), None
     if plan is None or not plan.version:
-        sentence = f"{settings.collector} answers, and has no plan yet: isochrone-collector apply plan.yaml"
-        return Finding(subject="collector", verdict="note", sentence=sentence), None
-    sentence = f"{settings.collector} answers with plan {plan.version}, {len(plan.targets)} targets"
-    return Finding(subject="collector", verdict="ok", sentence=sentence), plan
+        hint = "isochrone-collector apply plan.yaml"
+        return warn("collector", f"{settings.collector} answers, and has no plan yet", hint), None
+    return ok("collector", f"{settings.collector} answers with plan {plan.version}, {len(plan.targets)} targets"), plan
 
 
 def _stamped_over_loopback() -> tuple[bool, int]:

@@ -71,4 +71,5 @@ async def gather_vitals(keeper: Keeper, conditions: Callable[[], Conditions], *,
         refused_plan_version=refused_version,
         refused_plan_reason=refused_reason,
         spend=spend,
+        epoch=keeper.epoch,
     )

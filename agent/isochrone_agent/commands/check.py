@@ -12,24 +12,19 @@ import click
 from isochrone_agent.budget import budget_of
 from isochrone_agent.clock import now_at
 from isochrone_agent.commands import options
+from isochrone_agent.commands.findings import as_table
 from isochrone_agent.credentials import load_keyring
 from isochrone_agent.errors import AgentError
 from isochrone_agent.follower import check_plan
 from isochrone_agent.planlimits import passed_limits
 from isochrone_agent.schedule import Due, next_rounds
-from isochrone_agent.selfcheck import (
-    Finding,
-    check_clock,
-    check_collector,
-    check_spool,
-    check_stamps,
-    spend_on_disk,
-)
+from isochrone_agent.selfcheck import check_clock, check_collector, check_spool, check_stamps, spend_on_disk
 from isochrone_agent.settings import Settings, gather_settings
+from isochrone_wire.finding import Finding, Verdict, fail, ok, worst
 from isochrone_wire.model import SECOND_US, Plan, day_of
 from isochrone_wire.plain import rfc3339
 
-SCHEMA = "isochrone.check/1"
+SCHEMA = "isochrone.check/2"
 _ROUNDS = 5
 _LIMITS = ("usd", "tokens", "requests")
 
@@ -60,7 +55,7 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         _show(findings, rounds, allowances)
-    if any(finding.verdict == "fail" for finding in findings):
+    if worst(findings) is Verdict.FAIL:
         raise SystemExit(1)
 
 
@@ -80,9 +75,8 @@ def _check_credentials(settings: Settings, plan: Plan | None) -> Finding:
             keyring.key_for(target)
             told.update(keyring.told(target))
     except AgentError as error:
-        return Finding(subject="credentials", verdict="fail", sentence=f"{error} ({error.hint})")
-    known = ", ".join(sorted(told)) or "none kept, none needed"
-    return Finding(subject="credentials", verdict="ok", sentence=known)
+        return fail("credentials", str(error), error.hint)
+    return ok("credentials", ", ".join(sorted(told)) or "none kept, none needed")
 
 
 def _plain(due: Due) -> dict[str, Any]:
@@ -116,8 +110,7 @@ def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _show(findings: Sequence[Finding], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
-    for finding in findings:
-        click.echo(f"{finding.verdict:4}  {finding.subject:18}  {finding.sentence}")
+    click.echo(as_table(findings))
     if rounds:
         click.echo("\nnext rounds:")
     for due in rounds:

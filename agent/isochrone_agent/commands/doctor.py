@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from isochrone_agent.commands import options
+from isochrone_agent.commands.findings import as_table
 from isochrone_agent.examination import examine
 from isochrone_agent.settings import gather_settings
 from isochrone_wire.finding import Finding, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
-_COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
 
 @click.command("doctor")
@@ -33,7 +33,7 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
       isochrone-agent doctor --data-dir /var/lib/isochrone
     """
     findings = asyncio.run(_all(settings_file, told))
-    click.echo(_document(findings) if output == "json" else _table(findings))
+    click.echo(_document(findings) if output == "json" else as_table(findings))
     if worst(findings) is Verdict.FAIL:
         sys.exit(1)
 
@@ -45,12 +45,3 @@ async def _all(settings_file: Path | None, told: dict[str, Any]) -> list[Finding
 def _document(findings: Sequence[Finding]) -> str:
     document = {"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]}
     return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-def _table(findings: Sequence[Finding]) -> str:
-    lines: list[str] = []
-    for finding in findings:
-        verdict = click.style(f"{finding.verdict:4}", fg=_COLOUR_OF[finding.verdict])
-        lines.append(f"{verdict}  {finding.check:18}  {finding.sentence}")
-        lines += [f"{'':4}  {'':18}  → {finding.hint}"] if finding.hint else []
-    return "\n".join(lines)

@@ -40,7 +40,10 @@ _output = click.option("--output", "-o", type=click.Choice(["table", "json"]), d
 @_of_spool
 @_output
 def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
-    """Depth, epochs, sealed batches, drops by reason, quarantine, and whether the account holds."""
+    """Tell what waits, and what has become of the rest.
+
+    That is depth, epochs, sealed batches, drops by reason, quarantine, and whether the account holds.
+    """
     found = inspect_spool(_path(data_dir, vantage))
     if output == "json":
         click.echo(json.dumps(_document(found), indent=2, ensure_ascii=False))
@@ -53,7 +56,10 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
 @_of_spool
 @_output
 def verify_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
-    """Read everything: SQLite's own check, checksums, samples, the account. Exit 1 when something is wrong."""
+    """Read everything; exit 1 when something is wrong.
+
+    That is SQLite's own check, checksums, samples and the account.
+    """
     path = _path(data_dir, vantage)
     problems = verify_spool(path)
     if output == "json":
@@ -84,7 +90,10 @@ def export_command(*, data_dir: str | None, vantage: str | None) -> None:
 @quarantine_group.command("retry")
 @_of_spool
 def retry_command(*, data_dir: str | None, vantage: str | None) -> None:
-    """Put everything in quarantine back, to be delivered when the agent runs again; it must be stopped."""
+    """Put everything in quarantine back.
+
+    It is delivered when the agent runs again, which must be stopped now.
+    """
     path = _path(data_dir, vantage)
     inspect_spool(path)
     spool = Spool(path)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isochrone_agent.catalogue import CATALOGUE, Provider
-from isochrone_agent.dialects import DIALECTS
 from isochrone_agent.errors import SettingsError
+from isochrone_wire.effort import efforts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ def find_subject(
 
 def check_effort(subject: Subject, effort: str | None) -> None:
     """Raises `SettingsError` for a word of reasoning effort that the subject's API has no way to ask its model for."""
-    efforts = DIALECTS[subject.dialect].efforts(subject.model)
-    if effort is not None and efforts is not None and effort not in efforts:
+    known = efforts(subject.dialect, subject.model)
+    if effort is not None and known is not None and effort not in known:
         raise SettingsError(
-            f"{subject.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(efforts)}"
+            f"{subject.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(known)}"
         )
 
 

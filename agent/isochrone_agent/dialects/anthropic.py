@@ -8,7 +8,6 @@ Claude until 4.5 is given a budget to think with; since 4.6 it finds its own mea
 """
 
 import json
-import re
 from typing import Any
 
 from isochrone_agent.dialects.base import (
@@ -22,14 +21,10 @@ from isochrone_agent.dialects.base import (
 )
 from isochrone_agent.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.sse import Event
+from isochrone_wire.effort import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
 from isochrone_wire.model import Target
 
 VERSION = "2023-06-01"
-THINKING_BUDGET = {"low": 1024, "medium": 4096, "high": 16_384}
-# How much longer than the answer a response may be: without a budget, as much as there is reason to expect.
-_ROOM_TO_THINK = {**THINKING_BUDGET, "xhigh": 32_768, "max": 32_768}
-_MODEL = re.compile(r"claude-(?:(\d)|[a-z]+-(\d+)(?:[-.](\d{1,2}))?)(?!\d)")
-_ADAPTIVE_SINCE = (4, 6)
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 _SAID = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
@@ -45,22 +40,17 @@ class Anthropic:
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
-            "max_tokens": workload.max_output_tokens,
+            # The limit covers thinking and answer.
+            "max_tokens": workload.max_output_tokens + thinking_tokens(self.name, workload.reasoning_effort),
             "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
             "stream": True,
         }
         if workload.reasoning_effort is not None:
             body |= _thinking(target.model, workload.reasoning_effort)
-            # The limit covers thinking and answer.
-            body["max_tokens"] += _ROOM_TO_THINK.get(workload.reasoning_effort, 0)
         if workload.temperature is not None:
             body["temperature"] = workload.temperature
         headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
         return Request(url=f"{target.base_url.rstrip('/')}/messages", headers=headers, body=json.dumps(body).encode())
-
-    def efforts(self, model: str) -> tuple[str, ...] | None:
-        """See `Dialect.efforts`."""
-        return ("none", *(_ROOM_TO_THINK if _is_adaptive(model) else THINKING_BUDGET))
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -114,20 +104,11 @@ class Anthropic:
         return [Usage(prompt_tokens=prompt, output_tokens=said, reasoning_tokens=thought, cached_tokens=read)]
 
 
-def _is_adaptive(model: str) -> bool:
-    """Whether the model finds its own measure of thinking. Others than Claude speak the dialect as it was before."""
-    found = _MODEL.search(model)
-    if found is None:
-        return "claude" in model
-    version = (int(found[1] or found[2]), int(found[3] or 0))
-    return version >= _ADAPTIVE_SINCE
-
-
 def _thinking(model: str, effort: str) -> dict[str, Any]:
     """The effort in the words that the model understands; one that it does not have goes out for it to refuse."""
     if effort == "none":
         return {"thinking": {"type": "disabled"}}
-    if effort in THINKING_BUDGET and not _is_adaptive(model):
-        return {"thinking": {"type": "enabled", "budget_tokens": THINKING_BUDGET[effort]}}
+    if effort in ANTHROPIC_BUDGET and not is_adaptive(model):
+        return {"thinking": {"type": "enabled", "budget_tokens": ANTHROPIC_BUDGET[effort]}}
     # Without `display` the newest models think in silence, and the first token would be that of the answer.
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": effort}}

@@ -55,14 +55,6 @@ class Dialect(Protocol):
         """The request that sends the target's workload; byte-identical everywhere but for the nonce."""
         ...
 
-    def efforts(self, model: str) -> tuple[str, ...] | None:
-        """The words of reasoning effort there are for `model`; `None` where the API takes any and judges them itself.
-
-        A request with another word says it all the same, for the provider to refuse it: left out, it would be measured
-        as something that it is not.
-        """
-        ...
-
     def interpret(self, event: Event) -> list[Signal]:
         """What an event says, in order; empty when it says nothing of interest. Raises `ValueError` when garbled."""
         ...

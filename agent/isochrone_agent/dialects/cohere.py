@@ -14,11 +14,10 @@ from isochrone_agent.dialects.base import (
 )
 from isochrone_agent.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.sse import Event
+from isochrone_wire.effort import COHERE_SWITCH
 from isochrone_wire.model import Target
 
 _DONE = b"[DONE]"
-# Thinking is on or off, and no more or less of it.
-_THINKING = {"none": "disabled", "low": "enabled", "medium": "enabled", "high": "enabled"}
 _FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")
 
 
@@ -40,14 +39,9 @@ class Cohere:
         if workload.temperature is not None:
             body["temperature"] = workload.temperature
         if workload.reasoning_effort is not None:
-            body["thinking"] = {"type": _THINKING.get(workload.reasoning_effort, workload.reasoning_effort)}
+            body["thinking"] = {"type": COHERE_SWITCH.get(workload.reasoning_effort, workload.reasoning_effort)}
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return Request(url=f"{target.base_url.rstrip('/')}/chat", headers=headers, body=json.dumps(body).encode())
-
-    def efforts(self, model: str) -> tuple[str, ...] | None:
-        """See `Dialect.efforts`."""
-        del model
-        return tuple(_THINKING)
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""

@@ -5,7 +5,6 @@ the last event: the `finishReason` is the end.
 """
 
 import json
-import re
 from typing import Any
 
 from isochrone_agent.dialects.base import (
@@ -19,12 +18,8 @@ from isochrone_agent.dialects.base import (
 )
 from isochrone_agent.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.sse import Event
+from isochrone_wire.effort import GEMINI_BUDGET, has_budget
 from isochrone_wire.model import Target
-
-THINKING_BUDGET = {"none": 0, "low": 1024, "medium": 4096, "high": 16_384}
-THINKING_LEVELS = ("minimal", "low", "medium", "high")
-# Until 2.5 thinking had a budget in tokens; since 3 it has a level.
-_BUDGETED = re.compile(r"gemini-[12]\b")
 
 
 class Gemini:
@@ -46,10 +41,6 @@ class Gemini:
         headers = {"x-goog-api-key": key} if key else {}
         body = json.dumps({"contents": contents, "generationConfig": config}).encode()
         return Request(url=url, headers=headers, body=body)
-
-    def efforts(self, model: str) -> tuple[str, ...] | None:
-        """See `Dialect.efforts`."""
-        return tuple(THINKING_BUDGET) if _BUDGETED.search(model) else THINKING_LEVELS
 
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
@@ -73,9 +64,9 @@ class Gemini:
 
     @staticmethod
     def _thinking(model: str, effort: str) -> dict[str, Any]:
-        if not (_BUDGETED.search(model) and effort in THINKING_BUDGET):
+        if not (has_budget(model) and effort in GEMINI_BUDGET):
             return {"thinkingLevel": effort, "includeThoughts": True}
-        budget = THINKING_BUDGET[effort]
+        budget = GEMINI_BUDGET[effort]
         return {"thinkingBudget": budget} | ({"includeThoughts": True} if budget else {})
 
     @staticmethod

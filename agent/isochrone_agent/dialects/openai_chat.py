@@ -52,11 +52,6 @@ class OpenAIChat:
         url = f"{target.base_url.rstrip('/')}/chat/completions"
         return Request(url=url, headers=headers, body=json.dumps(body).encode())
 
-    def efforts(self, model: str) -> tuple[str, ...] | None:
-        """See `Dialect.efforts`: each provider has its own."""
-        del model
-        return None
-
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
         if event.data == _DONE:

@@ -56,11 +56,6 @@ class OpenAIResponses:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return Request(url=f"{target.base_url.rstrip('/')}/responses", headers=headers, body=json.dumps(body).encode())
 
-    def efforts(self, model: str) -> tuple[str, ...] | None:
-        """See `Dialect.efforts`: they change from model to model, and the API names those it takes."""
-        del model
-        return None
-
     def interpret(self, event: Event) -> list[Signal]:
         """See `Dialect.interpret`."""
         message = parse_json(event.data)
