@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-fleet bench-schedule chaos clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -46,8 +46,14 @@ bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe a second (A
 bench-ingest: $(STAMP) ## samples a second beside raw COPY of the same rows, and how long a push waits (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.ingest $(ARGS)
 
+bench-query: $(STAMP) ## answers out of ten million samples while more arrive; takes 8 GB and some minutes (ARGS="--quick")
+	@PYTHONPATH=tests $(BIN)/python -m bench.query $(ARGS)
+
 bench-fleet: $(STAMP) ## a thousand agents on one collector, then all of them again at once (ARGS="--agents 200")
 	@PYTHONPATH=tests $(BIN)/python -m bench.fleet $(ARGS)
+
+bench-routes: $(STAMP) ## from the commit of samples to a thousand watchers of the tables that they change (ARGS="--changes 10")
+	@PYTHONPATH=tests $(BIN)/python -m bench.routes $(ARGS)
 
 chaos: $(STAMP) ## kill everything at random and count what arrives (ARGS="--kills 200 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)

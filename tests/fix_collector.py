@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from isochrone_collector.store.embedded import EmbeddedPostgres
-from isochrone_wire import answers, codec, model, operations, passport
+from isochrone_wire import answers, codec, insights, model, operations, passport
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.passport import Passport
@@ -90,10 +90,27 @@ class Caller:
         response = self.observatory.ListSamples(request, timeout=ANSWER_SECONDS)
         return [codec.decode(answers.StoredSample, sample) for sample in response.samples]
 
-    def leaderboard(self, selection: answers.Selection) -> answers.Leaderboard:
+    def leaderboard(self, selection: answers.Selection, order: str = "") -> answers.Leaderboard:
         """The standings of a selection."""
-        request = observatory_pb2.GetLeaderboardRequest(selection=codec.encode(selection))
+        request = observatory_pb2.GetLeaderboardRequest(selection=codec.encode(selection), order=order)
         return codec.decode(answers.Leaderboard, self.observatory.GetLeaderboard(request, timeout=ANSWER_SECONDS))
+
+    def region_costs(self, selection: answers.Selection, metric: str = "") -> tuple[insights.RegionCost, ...]:
+        """Where each provider of a selection is nearest, and what the others pay."""
+        request = observatory_pb2.GetRegionCostsRequest(selection=codec.encode(selection), metric=metric)
+        response = self.observatory.GetRegionCosts(request, timeout=ANSWER_SECONDS)
+        return codec.decode(insights.RegionCostList, response).costs
+
+    def latency_budgets(self, selection: answers.Selection, *uses: str) -> tuple[insights.LatencyBudget, ...]:
+        """Which targets of a selection keep which uses' budgets."""
+        request = observatory_pb2.GetLatencyBudgetsRequest(selection=codec.encode(selection), uses=uses)
+        response = self.observatory.GetLatencyBudgets(request, timeout=ANSWER_SECONDS)
+        return codec.decode(insights.LatencyBudgetList, response).budgets
+
+    def tiers(self, selection: answers.Selection) -> tuple[insights.TierLine, ...]:
+        """The targets of a selection by price tier."""
+        request = observatory_pb2.GetTiersRequest(selection=codec.encode(selection))
+        return codec.decode(insights.TierList, self.observatory.GetTiers(request, timeout=ANSWER_SECONDS)).tiers
 
     def differentials(self, selection: answers.Selection, **question: Any) -> tuple[answers.Differential, ...]:
         """The differentials of a selection; `baseline`, `against` and `metric` as in the request."""
@@ -112,6 +129,21 @@ class Caller:
         response = self.observatory.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(answers.VantageList, response)
 
+    def drift(self, selection: answers.Selection) -> insights.DriftList:
+        """The lasting changes of a selection."""
+        request = observatory_pb2.ListDriftRequest(selection=codec.encode(selection))
+        return codec.decode(insights.DriftList, self.observatory.ListDrift(request, timeout=ANSWER_SECONDS))
+
+    def alerts(self, window: answers.Window) -> insights.AlertList:
+        """The alerts of a window."""
+        request = observatory_pb2.ListAlertsRequest(window=codec.encode(window))
+        return codec.decode(insights.AlertList, self.observatory.ListAlerts(request, timeout=ANSWER_SECONDS))
+
+    def test_alert(self) -> insights.Alert:
+        """What became of a test alert."""
+        response = self.operations.TestAlert(operations_pb2.TestAlertRequest(), timeout=ANSWER_SECONDS)
+        return codec.decode(insights.Alert, response)
+
     def spend(self, selection: answers.Selection) -> tuple[answers.SpendLine, ...]:
         """What the vantages of a selection have spent today."""
         request = observatory_pb2.GetSpendRequest(selection=codec.encode(selection))
@@ -122,7 +154,7 @@ class Caller:
 @dataclass(slots=True)
 class Collector:
     """A running collector. `database_url` is empty when it brought its own PostgreSQL, in `data_dir`. `call` speaks as
-    its operator.
+    its operator. `http` is the URL of its HTTP, empty unless the test asked for it.
     """
 
     process: subprocess.Popen[bytes] = field(repr=False)
@@ -132,6 +164,7 @@ class Collector:
     data_dir: Path
     log_file: Path
     call: Caller = field(repr=False)
+    http: str = ""
 
     @property
     def pid(self) -> int:
@@ -260,7 +293,7 @@ def _end(collector: Collector) -> None:
 def _start(*, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str]) -> Collector:
     where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
     command = [sys.executable, "-m", "isochrone_collector", "serve", "--listen", f"127.0.0.1:{port}", *where]
-    command += ["--metrics-listen", "127.0.0.1:0", *more]
+    command += ["--metrics-listen", "127.0.0.1:0", "--http-listen", "off", *more]
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout is not None
@@ -276,4 +309,5 @@ def _start(*, port: int, url: str, data_dir: Path, log_file: Path, more: Sequenc
         data_dir=data_dir,
         log_file=log_file,
         call=Caller(ready["listen"], passport.read(Path(ready["operator"])) if "operator" in ready else None),
+        http=ready.get("http", ""),
     )

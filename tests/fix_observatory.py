@@ -8,7 +8,8 @@ event loop can borrow it.
 # ruff: noqa: N802, D102  # the methods are named by the .proto, which also says what they do
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -26,8 +27,11 @@ from isochrone_wire.answers import (
     Leaderboard,
     Liveness,
     Metric,
+    Order,
+    Proportion,
     Quantile,
     Selection,
+    Side,
     SpendLine,
     SpendList,
     Standing,
@@ -38,14 +42,30 @@ from isochrone_wire.answers import (
     Window,
 )
 from isochrone_wire.codec import decode, encode
+from isochrone_wire.insights import (
+    AlertList,
+    DriftEvent,
+    DriftList,
+    LatencyBudget,
+    LatencyBudgetList,
+    RegionCost,
+    RegionCostList,
+    Simulation,
+    SimulationList,
+    TierLine,
+    TierList,
+)
 from isochrone_wire.model import DAY_US, SECOND_US, Budget, Outcome, Price, Quality, Sample, Target, TokenSource
 from isochrone_wire.v1 import observatory_pb2
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryServicer, add_ObservatoryServicer_to_server
+from material import insights
 
 _PATIENCE_SECONDS = 10.0
-NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
-WINDOW = Window(from_at=NOW_AT - 86_400 * SECOND_US, until_at=NOW_AT)
-Named = TypeVar("Named", Differential, Standing, Coverage, StoredSample)
+_PORTION = 2
+_LOOK_SECONDS = 0.05
+NOW_AT = insights.NOW_AT
+WINDOW = insights.WINDOW
+Named = TypeVar("Named", Differential, Standing, Coverage, StoredSample, LatencyBudget, TierLine, DriftEvent)
 
 TARGETS = TargetList(
     plan_version=3,
@@ -92,6 +112,15 @@ DIFFERENTIALS = (
         region_n=1437,
         decision=Decision.SLOWER,
         newest_at=NOW_AT - 42 * SECOND_US,
+        n_eff=412.4,
+        faster_probability=0.012,
+        margin=20_000.0,
+        q_value=1.2e-9,
+        network_shift=178_000.0,
+        server_shift=13_400.0,
+        baseline_side=Side(n=1440, coverage=1.0, failures=Proportion(value=0.0063, low=0.0033, high=0.0119, n=1449)),
+        region_side=Side(n=1437, coverage=0.998, failures=Proportion(value=0.031, low=0.023, high=0.041, n=1483)),
+        parts=insights.PARTS,
     ),
     replace(
         _PAIR,
@@ -109,6 +138,13 @@ DIFFERENTIALS = (
         region_n=1431,
         decision=Decision.FASTER,
         newest_at=NOW_AT - 12 * SECOND_US,
+        n_eff=1390.2,
+        faster_probability=0.93,
+        margin=20_000.0,
+        network_shift=1_900.0,
+        server_shift=-32_000.0,
+        baseline_side=Side(n=1440, coverage=0.999),
+        region_side=Side(n=1431, coverage=0.994),
     ),
     replace(
         _PAIR,
@@ -121,6 +157,10 @@ DIFFERENTIALS = (
         region_n=3,
         reason="3 of 6 rounds needed",
         newest_at=NOW_AT - 7_200 * SECOND_US,
+        n_eff=3.0,
+        margin=30_000.0,
+        baseline_side=Side(n=5, coverage=0.98),
+        region_side=Side(n=3, coverage=0.61),
     ),
 )
 
@@ -138,6 +178,15 @@ STANDINGS = (
         tokens_per_second_p50=Quantile(value=60.2, low=59.1, high=61.0),
         usd_per_m_output=0.25,
         newest_at=NOW_AT - 12 * SECOND_US,
+        ttft_p99_us=Quantile(value=301_900, low=288_400, high=340_100),
+        ttft_cold_p50_us=Quantile(value=214_000, low=211_600, high=216_300),
+        ttfat_p50_us=Quantile(value=180_000, low=178_200, high=181_900),
+        e2e_p50_us=Quantile(value=3_502_000, low=3_480_000, high=3_531_000),
+        success=Proportion(value=0.99375, low=0.9882, high=0.9967, n=1440),
+        usd_per_m_input=0.07,
+        tokens_per_second_per_usd=240.8,
+        throttled=6,
+        skipped=2,
     ),
     Standing(
         region="us-east-2",
@@ -150,6 +199,11 @@ STANDINGS = (
         ttft_p50_us=Quantile(value=320_400, low=305_000, high=333_100),
         ttft_p95_us=Quantile(value=410_000),
         tokens_per_second_p50=Quantile(value=144.8, low=139.0, high=149.5),
+        ttft_p99_us=Quantile(value=433_000),
+        ttft_cold_p50_us=Quantile(value=371_000, low=352_800, high=384_900),
+        ttfat_p50_us=Quantile(value=320_400, low=305_000, high=333_100),
+        e2e_p50_us=Quantile(value=1_702_000, low=1_650_000, high=1_731_000),
+        success=Proportion(value=1.0, low=0.8897, high=1.0, n=31),
     ),
 )
 
@@ -310,8 +364,9 @@ SAMPLES = (
 class FakeObservatory(ObservatoryServicer):
     """Answers for every question, which a test may change at any time, and the questions that came.
 
-    `failure` is what every question fails with, `message` what it gets instead of an answer; with `released`, nobody
-    gets anything before it is set.
+    With `regions`, no other region is known. `failure` is what every question fails with, `failures` what those of a
+    kind do, by the name of the request; `message` is what it gets instead of an answer; with `released`, nobody gets
+    anything before it is set.
     """
 
     targets: TargetList = TARGETS
@@ -321,7 +376,16 @@ class FakeObservatory(ObservatoryServicer):
     coverage: tuple[Coverage, ...] = COVERAGE
     vantages: VantageList = VANTAGES
     spend: tuple[SpendLine, ...] = SPEND
+    region_costs: tuple[RegionCost, ...] = insights.REGION_COSTS
+    latency_budgets: tuple[LatencyBudget, ...] = insights.LATENCY_BUDGETS
+    tiers: tuple[TierLine, ...] = insights.TIERS
+    drift: DriftList = insights.DRIFT
+    alerts: AlertList = insights.ALERTS
+    simulations: tuple[Simulation, ...] = insights.SIMULATIONS
+    regions: frozenset[str] | None = None
+    breaking: bool = False
     failure: tuple[grpc.StatusCode, str] | None = None
+    failures: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
     message: Any = None
     released: threading.Event | None = None
     asked: list[Any] = field(default_factory=list)
@@ -338,7 +402,9 @@ class FakeObservatory(ObservatoryServicer):
 
     def GetLeaderboard(self, request: observatory_pb2.GetLeaderboardRequest, context: grpc.ServicerContext) -> Any:
         selection = self._selection(request, context)
-        return encode(Leaderboard(window=selection.window, standings=self._chosen(self.standings, selection)))
+        standings = self._chosen(self.standings, selection)
+        order = Order(request.order or Order.TTFT)
+        return self.message or encode(Leaderboard(window=selection.window, standings=standings, order=order))
 
     def GetDifferentials(self, request: observatory_pb2.GetDifferentialsRequest, context: grpc.ServicerContext) -> Any:
         selection = self._selection(request, context)
@@ -359,23 +425,103 @@ class FakeObservatory(ObservatoryServicer):
         chosen = (row for row in self.spend if not selection.regions or row.region in selection.regions)
         return encode(SpendList(spend=tuple(chosen)))
 
+    def GetRegionCosts(self, request: observatory_pb2.GetRegionCostsRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        metric = request.metric or Metric.TTFT
+        chosen = (row for row in self.region_costs if not selection.regions or row.region in selection.regions)
+        costs = tuple(row for row in chosen if row.metric == metric)
+        return self.message or encode(RegionCostList(window=selection.window, costs=costs))
+
+    def GetLatencyBudgets(
+        self, request: observatory_pb2.GetLatencyBudgetsRequest, context: grpc.ServicerContext
+    ) -> Any:
+        selection = self._selection(request, context)
+        chosen = self._chosen(self.latency_budgets, selection)
+        budgets = tuple(row for row in chosen if not request.uses or row.use in request.uses)
+        return self.message or encode(LatencyBudgetList(window=selection.window, budgets=budgets))
+
+    def GetTiers(self, request: observatory_pb2.GetTiersRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        return self.message or encode(TierList(window=selection.window, tiers=self._chosen(self.tiers, selection)))
+
+    def ListDrift(self, request: observatory_pb2.ListDriftRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        events = self._chosen(self.drift.events, selection)
+        return self.message or encode(replace(self.drift, window=selection.window, events=events))
+
+    def ListAlerts(self, request: observatory_pb2.ListAlertsRequest, context: grpc.ServicerContext) -> Any:
+        self._listen(request, context)
+        window = decode(Window, request.window)
+        return self.message or encode(replace(self.alerts, window=window))
+
+    def Simulate(self, request: observatory_pb2.SimulateRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        asked = [row for row in self.simulations if not request.policies or row.policy in request.policies]
+        chosen = tuple(row for row in asked if not selection.regions or row.region in selection.regions)
+        return self.message or encode(
+            SimulationList(window=selection.window, members=insights.MEMBERS, simulations=chosen)
+        )
+
+    def FollowSamples(
+        self, request: observatory_pb2.FollowSamplesRequest, context: grpc.ServicerContext
+    ) -> Iterator[Any]:
+        """An empty portion, and then each sample that `samples` gets from now on."""
+        self._listen(request, context)
+        selection = decode(Selection, request.selection)
+        told = set(self._chosen(self.samples, selection))
+        yield observatory_pb2.ListSamplesResponse()
+        while context.is_active():
+            come = set(self._chosen(self.samples, selection)) - told
+            yield from self._portions(tuple(come))
+            told |= come
+            time.sleep(_LOOK_SECONDS)
+
+    def ExportSamples(
+        self, request: observatory_pb2.ExportSamplesRequest, context: grpc.ServicerContext
+    ) -> Iterator[Any]:
+        """As much as may be in portions; with `breaking`, the first stream ends after a portion as if cut off."""
+        selection = self._selection(request, context)
+        chosen = self._chosen(self.samples, selection)
+        if request.newest:
+            chosen = tuple(sorted(chosen, key=lambda row: row.sample.round_at)[-request.newest :])
+        within = tuple(row for row in chosen if row.sample.round_at >= selection.window.from_at)
+        for place, portion in enumerate(self._portions(within)):
+            if place and self.breaking:
+                self.breaking = False
+                context.abort(grpc.StatusCode.UNAVAILABLE, "cut off")
+            yield portion
+
+    def _portions(self, rows: tuple[StoredSample, ...]) -> Iterator[Any]:
+        oldest_first = sorted(rows, key=lambda row: row.sample.round_at)
+        for place in range(0, len(oldest_first), _PORTION):
+            portion = [encode(row) for row in oldest_first[place : place + _PORTION]]
+            yield observatory_pb2.ListSamplesResponse(samples=portion)
+
     def _listen(self, request: Any, context: grpc.ServicerContext) -> None:
         self.asked.append(request)
         if self.released is not None:
             self.released.wait(_PATIENCE_SECONDS)
-        if self.failure is not None:
-            context.abort(*self.failure)
+        failure = self.failures.get(type(request).__name__, self.failure)
+        if failure is not None:
+            context.abort(*failure)
 
     def _selection(self, request: Any, context: grpc.ServicerContext) -> Selection:
         self._listen(request, context)
         selection = decode(Selection, request.selection)
         if selection.window.from_at >= selection.window.until_at:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the window is empty")
+        self._check_regions((*selection.regions, *getattr(request, "against", ())), context)
+        self._check_regions(filter(None, [getattr(request, "baseline", "")]), context)
         names = [target.name for target in self.targets.targets]
         for pattern in selection.targets:
             if not any(fnmatchcase(name, pattern) for name in names):
                 context.abort(grpc.StatusCode.NOT_FOUND, f"no target is called {pattern!r}")
         return selection
+
+    def _check_regions(self, regions: Iterable[str], context: grpc.ServicerContext) -> None:
+        for region in regions:
+            if self.regions is not None and region not in self.regions:
+                context.abort(grpc.StatusCode.NOT_FOUND, f"no region is called {region!r}")
 
     def _chosen(self, rows: tuple[Named, ...], selection: Selection) -> tuple[Named, ...]:
         return tuple(

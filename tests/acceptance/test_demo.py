@@ -1,25 +1,197 @@
-"""`isochrone demo`: the main job, end to end, against a world whose truth is known."""
+"""`isochrone demo`: the main job, end to end, against a world whose truth is known; and while it runs, every example
+that a command's help shows.
+"""
 
+import json
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner, Result
+
+from isochrone_client.cli import COMMANDS, cli
+from isochrone_client.demo.stage import SUGGESTIONS, TROUBLE
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36
 PUBLISHED_MS = {"deepseek-v4-flash": -30, "qwen3-32b": -40, "glm-5": -80, "kimi-k2.5": -120}
+# Commands that ask nothing, and options that do not end by themselves.
+NOT_ASKING = ("join", "demo", "completion")
+ENDLESS = {"--follow", "-f", "watch"}
+
+
+@dataclass(slots=True, repr=False)
+class Show:
+    """A demo that runs, and what it has said so far on stderr."""
+
+    process: "subprocess.Popen[str]"
+    collector: str = ""
+    said: list[str] = field(default_factory=list)
+    stdout: str = ""
+
+    @property
+    def stderr(self) -> str:
+        """All that it has said."""
+        return "".join(self.said)
+
+    def listen(self) -> None:
+        """Hear what it says until it is silent for good."""
+        assert self.process.stderr is not None
+        self.said.extend(iter(self.process.stderr.readline, ""))
+
+    def wait_for(self, pattern: str, seconds: float) -> str:
+        """What the group of the pattern stands for, once it has been said."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.process.poll() is None:
+            if found := re.search(pattern, self.stderr):
+                return found[1]
+            time.sleep(0.05)
+        raise AssertionError(f"never said {pattern!r}:\n{self.stderr}")
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """A demo that has run to its end."""
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
+    """A demo that has probed for a while and goes on."""
     folder = tmp_path_factory.mktemp("demo") / "place"
-    command = [sys.executable, "-m", "isochrone_client", "demo", "--for", f"{SECONDS}s", "--folder", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    command = [sys.executable, "-m", "isochrone_client", "demo", "--folder", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        show = Show(process=process)
+        ears = threading.Thread(target=show.listen)
+        ears.start()
+        try:
+            show.collector = show.wait_for(r"a collector at (\S+)", 90)
+            show.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(12))}) s:", 90)
+            yield show
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+            ears.join(10)
     assert not folder.exists()
-    return done
+
+
+def ask(running: Show, *arguments: str) -> Result:
+    """What `isochrone` answers, asking the demo's collector."""
+    return CliRunner().invoke(cli, arguments, env={"ISOCHRONE_COLLECTOR": running.collector}, prog_name="isochrone")
+
+
+def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command and those below it, by what one writes to call them."""
+    yield name, command
+    for below, part in getattr(command, "commands", {}).items():
+        yield from commands(f"{name} {below}", part)
+
+
+def examples(*, endless: bool = False) -> list[str]:
+    """Every line of an example in the help of a command that asks a collector, those without an end on request."""
+    asking = [name for name in COMMANDS if name not in NOT_ASKING]
+    every = [pair for name in asking for pair in commands(name, COMMANDS[name].load())]
+    helps = [CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="isochrone").stdout for name, _ in every]
+    lines = [line for text in helps for line in re.findall(r"^ +(isochrone .+)$", text, re.MULTILINE)]
+    return sorted({line for line in lines if endless or not ENDLESS & set(shlex.split(line))})
+
+
+def test_the_suggestions_are_examples(running: Show) -> None:
+    """What the demo suggests to ask it is said while it runs, and is an example of the help, word for word."""
+    assert set(SUGGESTIONS) - set(examples(endless=True)) == set()
+    for line in SUGGESTIONS:
+        assert line in running.stderr
+
+
+@pytest.mark.parametrize("line", examples())
+def test_every_example_works(running: Show, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever copies an example from a help into a shell beside the demo gets an answer, or why there is none yet."""
+    if "parquet" in line:
+        pytest.importorskip("pyarrow", reason="Parquet takes the extra isochrone[export]")
+    monkeypatch.chdir(tmp_path)
+    result = ask(running, *shlex.split(line)[1:])
+    assert result.exit_code in (0, 4), result.output
+    assert "Traceback" not in result.output
+    if result.exit_code == 4:
+        assert "\nhint: " in result.stderr
+
+
+@pytest.fixture(scope="module")
+def explained(running: Show) -> dict[str, Any]:
+    """What `--explain` says of kimi-k2.5 in Singapore, for programs."""
+    result = ask(running, "diff", "--baseline", "us-east", "--explain", "kimi-k2.5", "--output", "json")
+    assert result.exit_code == 0, result.output
+    rows: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
+    return next(row for row in rows if row["region"] == "ap-southeast-1")
+
+
+def test_explain_names_the_difference(explained: dict[str, Any]) -> None:
+    """The shift is the world's, within its interval give or take what the instrument is off, and it is decided."""
+    true_us = 1000 * PUBLISHED_MS["kimi-k2.5"]
+    assert (explained["target"], explained["baseline"]) == ("moonshot/kimi-k2.5", "us-east-2")
+    assert explained["decision"] == "faster"
+    assert abs(explained["shift"] - true_us) <= 3000
+    assert explained["shift_low"] - 3000 <= true_us <= explained["shift_high"] + 3000
+    assert explained["shift_high"] - explained["shift_low"] < 20_000
+
+
+def test_explain_names_where_it_comes_from(explained: dict[str, Any]) -> None:
+    """In the world all of the difference is the server's, for every region reaches it over the same loopback."""
+    parts = {part["name"]: part for part in explained["parts"]}
+    assert abs(parts["server"]["shift"] - 1000 * PUBLISHED_MS["kimi-k2.5"]) <= 3000
+    assert parts["server"]["low"] <= parts["server"]["shift"] <= parts["server"]["high"]
+    for name in parts.keys() - {"server", "provider"}:
+        assert parts[name]["low"] - 2000 <= 0 <= parts[name]["high"] + 2000
+    said = " ".join(explained["story"])
+    assert "shorter from ap-southeast-1 than from us-east-2" in said
+    assert re.search("all of it is the server's|9[0-9] % server|the server being the stronger", said)
+
+
+def test_simulate_shows_what_could_have_been(running: Show) -> None:
+    """Racing two members is no slower than the better one alone, on the same rounds, and costs more requests."""
+    result = ask(running, *shlex.split(SUGGESTIONS[1])[1:], "--policy", "static", "--output", "json")
+    assert result.exit_code == 0, result.output
+    rows = {row["policy"]: row for row in json.loads(result.stdout)["rows"]}
+    race, static = (next(row for name, row in rows.items() if name.startswith(kind)) for kind in ("race", "static"))
+    assert race["rounds"] == static["rounds"] >= 3
+    assert race["ttft_p50_us"]["value"] <= static["ttft_p50_us"]["value"]
+    assert race["requests"] > static["requests"] >= static["rounds"]
+
+
+def left(running: Show, route: str) -> set[str]:
+    """The regions in which the route has left a target of the provider in trouble."""
+    result = ask(running, "routes", "history", "--route", route, "--window", "10m", "--output", "json")
+    rows = json.loads(result.stdout)["rows"]
+    switches = [row for row in rows if row["change"] in ("soft", "fast", "hard")]
+    return {row["client_region"] for row in switches if row["sentence"].startswith(f"{TROUBLE.provider}/")}
+
+
+def test_a_route_moves_where_its_provider_got_slower_and_nowhere_else(running: Show) -> None:
+    """The demo tells when the route `chat` leaves its first choice in the one region where that is slow; the tables of
+    the other regions keep it.
+    """
+    running.wait_for(rf"the route chat moves in ({TROUBLE.region}): {TROUBLE.provider}/", 170)
+    assert left(running, "chat") == {TROUBLE.region}
+    result = ask(running, "routes", "--route", "chat", "--output", "json")
+    assert result.exit_code == 0, result.output
+    tables = {table["client_region"]: table["entries"] for table in json.loads(result.stdout)["rows"]}
+    for region, entries in tables.items():
+        kept = entries[0]["provider"] == TROUBLE.provider
+        assert kept == (region != TROUBLE.region), (region, entries)
+
+
+@pytest.fixture(scope="module")
+def demo(running: Show) -> Show:
+    """The same demo after Ctrl-C, with its results; whoever asks it comes before."""
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.stdout is not None
+    running.stdout = running.process.stdout.read()
+    running.process.wait(60)
+    return running
 
 
 def table_after(text: str, heading: str) -> dict[str, list[str]]:
@@ -30,9 +202,9 @@ def table_after(text: str, heading: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_it_ends_by_itself_with_its_tables(demo: subprocess.CompletedProcess[str]) -> None:
+def test_it_ends_by_itself_with_its_tables(demo: Show) -> None:
     """It exits with 0 and shows a leaderboard per region and a differential per region against the baseline."""
-    assert demo.returncode == 0, demo.stderr
+    assert demo.process.returncode == 0, demo.stderr
     for region in ("us-east-2", "ap-southeast-1", "eu-central-1"):
         assert f"from {region}" in demo.stdout
     assert "ap-southeast-1 against us-east-2" in demo.stdout
@@ -41,20 +213,20 @@ def test_it_ends_by_itself_with_its_tables(demo: subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("model", PUBLISHED_MS)
-def test_published_differences_come_out_of_the_samples(demo: subprocess.CompletedProcess[str], model: str) -> None:
+def test_published_differences_come_out_of_the_samples(demo: Show, model: str) -> None:
     """Singapore against US East comes out within 3 ms of the published figure the world was made from."""
     true_ms, measured_ms, *_ = table_after(demo.stdout, "ap-southeast-1 against the baseline, ttft")[model]
     assert float(true_ms) == PUBLISHED_MS[model]
     assert abs(float(measured_ms) - PUBLISHED_MS[model]) <= 3
 
 
-def test_it_tells_how_it_is_getting_on(demo: subprocess.CompletedProcess[str]) -> None:
+def test_it_tells_how_it_is_getting_on(demo: Show) -> None:
     """While it runs it says on stderr what it does and how many samples there are."""
     assert "samples stored" in demo.stderr
     assert "Traceback" not in demo.stderr
 
 
-def test_the_readme_shows_what_it_prints(demo: subprocess.CompletedProcess[str]) -> None:
+def test_the_readme_shows_what_it_prints(demo: Show) -> None:
     """Every heading line of the demo's output in the README is a line of the real output."""
     shown = (ROOT / "README.md").read_text().split("```text")[1].split("```")[0]
     headings = [
@@ -68,7 +240,7 @@ def test_the_readme_shows_what_it_prints(demo: subprocess.CompletedProcess[str])
     assert {" ".join(line.split()) for line in headings} <= squeezed(demo.stdout)
 
 
-def test_nothing_remains_running(demo: subprocess.CompletedProcess[str]) -> None:
+def test_nothing_remains_running(demo: Show) -> None:
     """No process of the demo outlives it."""
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert [line for line in listed.splitlines() if "demo0/place" in line] == []

@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--plain", action="store_true", help="without TLS and credentials")
     told = parser.parse_args()
-    _raise_limit(told.agents * DESCRIPTORS_PER_AGENT + 500)
+    raise_limit(told.agents * DESCRIPTORS_PER_AGENT + 500)
     # So that what was started here ends with us, however we are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
@@ -246,7 +246,7 @@ def _batches(conninfo: str) -> int:
         return int(row[0]) if row else 0
 
 
-def _raise_limit(descriptors: int) -> None:
+def raise_limit(descriptors: int) -> None:
     """Room for a socket per agent, here and in what is started from here."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)

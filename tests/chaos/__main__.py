@@ -24,6 +24,7 @@ KINDS = click.Choice([kind.value for kind in Kind])
 @click.option("--seed", type=int, help="The seed of a former run, to have its faults again.  [default: a new one]")
 @click.option("--agents", type=click.IntRange(1, 5), default=3, show_default=True, help="How many agents.")
 @click.option("--rate", type=click.FloatRange(0.05, 5), default=1.0, show_default=True, help="Faults per second.")
+@click.option("--tls/--plain", default=True, show_default=True, help="TLS and credentials, or plain text.")
 @click.option("--only", type=KINDS, multiple=True, help="Only this kind; repeatable.")
 @click.option("--without", type=KINDS, multiple=True, help="Not this kind; repeatable.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep spools, journals and logs here.")
@@ -33,6 +34,7 @@ def main(
     seed: int | None,
     agents: int,
     rate: float,
+    tls: bool,
     only: tuple[str, ...],
     without: tuple[str, ...],
     keep: Path | None,
@@ -51,11 +53,13 @@ def main(
     if reason and Kind.DISK_FULL in kinds:
         kinds.remove(Kind.DISK_FULL)
         click.echo(f"without {Kind.DISK_FULL}: {reason}")
-    click.echo(f"seed {seed}, {kills} faults, {agents} agents\n{report.sentences(kinds)}\n")
+    spoken = "TLS" if tls else "plain text"
+    click.echo(f"seed {seed}, {kills} faults, {agents} agents, {spoken}\n{report.sentences(kinds)}\n")
     script = faults.script(seed=seed, faults=kills, agents=agents, per_second=rate, kinds=kinds)
     signal.signal(signal.SIGTERM, _interrupted)
     with _folder(keep) as folder:
-        outcome = asyncio.run(trial.run(folder, script, agents=agents, own_disks=reason is None, tell=click.echo))
+        running = trial.run(folder, script, agents=agents, own_disks=reason is None, tls=tls, tell=click.echo)
+        outcome = asyncio.run(running)
     sys.exit(_conclude(outcome))
 
 

@@ -2,12 +2,17 @@
 
 import asyncio
 import contextlib
+import time
 from dataclasses import dataclass, field
+
+from chaos.records import Ciphered, Plain, Scale
 
 # A push of samples is larger than the small frames by which HTTP/2 keeps house, and so is the reply to one.
 PUSH_BYTES = 200
 REPLY_BYTES = 60
 REPLY_SECONDS = 2.0
+# In so long a TLS connection is past its handshake and the tickets that follow it, which could be taken for a reply.
+SETTLED_SECONDS = 1.0
 
 
 @dataclass(eq=False, slots=True)
@@ -16,6 +21,9 @@ class _Pair:
 
     agent: asyncio.StreamWriter
     collector: asyncio.StreamWriter
+    upwards: Scale
+    downwards: Scale
+    settled_at_s: float
     muted: bool = False
     swallowed: int = 0
     replied: asyncio.Event = field(default_factory=asyncio.Event)
@@ -26,11 +34,14 @@ class _Pair:
 
 
 class Relay:
-    """Listens on a port of its own and passes everything on to `upstream_port`, both on 127.0.0.1."""
+    """Listens on a port of its own and passes everything on to `upstream_port`, both on 127.0.0.1. With `tls` that is
+    what passes, and the relay, which has no key, goes by the sizes of its records.
+    """
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, *, tls: bool = False) -> None:
         self.port = 0
         self._upstream_port = upstream_port
+        self._tls = tls
         self._pairs: set[_Pair] = set()
         self._passing: set[asyncio.Task[None]] = set()
         self._refusing = False
@@ -91,7 +102,7 @@ class Relay:
         except OSError:
             writer.transport.abort()
             return
-        pair = _Pair(writer, to_collector)
+        pair = self._pair(writer, to_collector)
         self._pairs.add(pair)
         try:
             await asyncio.gather(self._upwards(pair, reader), self._downwards(pair, collector_says))
@@ -99,10 +110,16 @@ class Relay:
             self._pairs.discard(pair)
             pair.cut()
 
+    def _pair(self, agent: asyncio.StreamWriter, collector: asyncio.StreamWriter) -> _Pair:
+        if self._tls:
+            return _Pair(agent, collector, Ciphered(), Ciphered(), time.monotonic() + SETTLED_SECONDS)
+        return _Pair(agent, collector, Plain(), Plain(), 0.0)
+
     async def _upwards(self, pair: _Pair, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                if self._armed is not None and self._cutting is None and len(data) >= PUSH_BYTES:
+                heavy = pair.upwards.weigh(data) >= PUSH_BYTES and time.monotonic() >= pair.settled_at_s
+                if heavy and self._armed is not None and self._cutting is None:
                     pair.muted = True
                     self._cutting = asyncio.create_task(self._cut_when_replied(pair, self._armed))
                 pair.collector.write(data)
@@ -112,8 +129,9 @@ class Relay:
     async def _downwards(self, pair: _Pair, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
+                weight = pair.downwards.weigh(data)
                 if pair.muted:
-                    pair.swallowed += len(data)
+                    pair.swallowed += weight
                     if pair.swallowed >= REPLY_BYTES:
                         pair.replied.set()
                     continue

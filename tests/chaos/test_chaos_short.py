@@ -20,11 +20,12 @@ def script(without: set[Kind]) -> list[Fault]:
 
 
 @pytest.mark.slow
-async def test_whatever_dies_every_recorded_sample_arrives_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_whatever_dies_every_recorded_sample_arrives_once(tmp_path: Path, *, tls: bool) -> None:
     """Nothing recorded is lost, duplicated or invented, whatever of agents, collector, PostgreSQL and wire fails."""
     own_disks = disk.why_not() is None
     faults = script(set() if own_disks else {Kind.DISK_FULL})
-    outcome = await trial.run(tmp_path, faults, agents=AGENTS, own_disks=own_disks, tell=print)
+    outcome = await trial.run(tmp_path, faults, agents=AGENTS, own_disks=own_disks, tls=tls, tell=print)
     finding = judge_all(outcome.evidence)
     assert finding.conserved, (finding, outcome.falls)
     assert finding.spooled == 0

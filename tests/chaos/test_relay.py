@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from chaos.relay import PUSH_BYTES, Relay
+from chaos.records import SEAL_BYTES, Ciphered
+from chaos.relay import PUSH_BYTES, SETTLED_SECONDS, Relay
 
 PUSH = b"p" * PUSH_BYTES
 
@@ -79,3 +80,54 @@ async def test_a_partition_ends(heard: tuple[Relay, list[bytes]]) -> None:
     assert said == []
     await apart
     assert await ask(relay, PUSH) == PUSH
+
+
+def record(kind: int, size: int) -> bytes:
+    """A TLS record with so many bytes in it."""
+    return bytes([kind, 3, 3, *size.to_bytes(2, "big")]) + b"c" * size
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1000])
+def test_under_tls_only_what_the_programs_say_weighs(step: int) -> None:
+    """However the bytes come in, handshake records weigh nothing, and the others what they carry beside their seal."""
+    handshake, alert, ping, push = record(22, 512), record(21, 2), record(23, SEAL_BYTES + 17), record(23, 300)
+    said = handshake + ping + push + alert + push
+    scale = Ciphered()
+    assert sum(scale.weigh(said[at : at + step]) for at in range(0, len(said), step)) == 17 + 2 * (300 - SEAL_BYTES)
+
+
+async def test_under_tls_a_handshake_is_not_taken_for_a_push() -> None:
+    """On a new connection nothing is cut however much is said; on one that has stood for a while a push is."""
+    server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    relay = Relay(server.sockets[0].getsockname()[1], tls=True)
+    await relay.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    push = record(23, PUSH_BYTES + SEAL_BYTES)
+    cutting = asyncio.create_task(relay.cut_next_reply(10))
+    for first in (record(22, 2 * PUSH_BYTES), push):
+        writer.write(first)
+        assert await reader.readexactly(len(first)) == first
+    await asyncio.sleep(SETTLED_SECONDS)
+    small = record(23, SEAL_BYTES + 17)
+    writer.write(small)
+    assert await reader.readexactly(len(small)) == small
+    writer.write(push)
+    assert await _rest(reader) == b""
+    assert await cutting
+    writer.close()
+    await relay.stop()
+    server.close()
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+    writer.close()
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""

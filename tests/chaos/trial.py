@@ -34,15 +34,15 @@ class Outcome:
     falls: Sequence[str]
 
 
-async def run(folder: Path, faults: Sequence[Fault], *, agents: int, own_disks: bool, tell: Tell) -> Outcome:
+async def run(folder: Path, faults: Sequence[Fault], *, agents: int, own_disks: bool, tls: bool, tell: Tell) -> Outcome:
     """Carry out the faults in a new world in `folder`, let it come to rest, and look."""
-    async with world(folder, agents=agents, own_disks=own_disks) as running:
+    async with world(folder, agents=agents, own_disks=own_disks, tls=tls) as running:
         watching = asyncio.create_task(running.watch())
         try:
             await asyncio.sleep(WARM_UP_SECONDS)
             events = await _strike(running, faults, tell)
             tell("no more faults; the spools drain")
-            await _drained(running)
+            await _drained(running.subjects)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -71,13 +71,11 @@ async def _carry_out(running: World, fault: Fault, tell: Tell) -> Event:
     return Event(fault=fault, from_ns=from_ns, until_ns=time.monotonic_ns(), vantages=tuple(vantages), note=note)
 
 
-async def _drained(running: World) -> None:
+async def _drained(subjects: Sequence[Subject]) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(1.0)
-        if all(
-            subject.program.runs and spoolbook.depth(subject.data_dir) < NEARLY_EMPTY for subject in running.subjects
-        ):
+        if all(subject.program.runs and spoolbook.depth(subject.data_dir) < NEARLY_EMPTY for subject in subjects):
             return
 
 
@@ -93,7 +91,7 @@ async def _stop_agents(running: World) -> bool:
     for subject in full:
         subject.program.start()
     if full:
-        await _drained(running)
+        await _drained(full)
     return not full
 
 

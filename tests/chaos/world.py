@@ -3,9 +3,7 @@
 import asyncio
 import json
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,8 @@ from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
-from chaos import disk, journal, spoolbook
+from chaos import commands, disk, journal, spoolbook
+from chaos.commands import Operator
 from chaos.journal import Entry, Key, Word
 from chaos.process import Program
 from chaos.relay import Relay
@@ -105,8 +104,10 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, *, agents: int, own_disks: bool) -> AsyncIterator[World]:
-    """A world of so many agents in `folder`, each with its own disk when `own_disks`; all ends with the block."""
+async def world(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> AsyncIterator[World]:
+    """A world of so many agents in `folder`, each with its own disk when `own_disks`; all ends with the block. With
+    `tls` the agents join with a token and speak TLS; else plain text is spoken, and everybody is let in.
+    """
     async with AsyncExitStack() as stack:
         # Inherited by the agents: the signal that sets their clock is ignored until they know what to do with it.
         stack.callback(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, signal.SIG_IGN))
@@ -120,12 +121,16 @@ async def world(folder: Path, *, agents: int, own_disks: bool) -> AsyncIterator[
             arguments=("serve", "--faults", "--listen", "127.0.0.1:0"),
         )
         base_url = str((await _ready(stack, simulator))["endpoints"].popitem()[1])
-        collector = _collector(folder, _url(postgres.conninfo), 0)
-        address = str((await _ready(stack, collector))["listen"])
-        port = int(address.rpartition(":")[2])
-        collector.arguments = _collector(folder, _url(postgres.conninfo), port).arguments
-        await asyncio.to_thread(_apply, folder, base_url, address)
-        subjects = [await _subject(stack, folder, number, port, own_disks=own_disks) for number in range(agents)]
+        collector = _collector(folder, _url(postgres.conninfo), 0, tls=tls)
+        ready = await _ready(stack, collector)
+        port = int(str(ready["listen"]).rpartition(":")[2])
+        collector.arguments = _collector(folder, _url(postgres.conninfo), port, tls=tls).arguments
+        operator = Operator(address=str(ready["listen"]), identity=Path(str(ready["operator"])) if tls else None)
+        await asyncio.to_thread(operator.apply, _plan(folder, base_url))
+        subjects = [
+            await _subject(stack, folder, number, port, own_disks=own_disks, inviting=operator if tls else None)
+            for number in range(agents)
+        ]
         yield World(
             folder=folder,
             postgres=postgres,
@@ -142,17 +147,20 @@ async def _ready(stack: AsyncExitStack, program: Program) -> dict[str, dict[str,
     return await program.announced()
 
 
-def _collector(folder: Path, url: str, port: int) -> Program:
+def _collector(folder: Path, url: str, port: int, *, tls: bool) -> Program:
     arguments = (
         "serve",
         "--listen",
         f"127.0.0.1:{port}",
+        "--data-dir",
+        str(folder / "collector"),
         "--database-url",
         url,
         "--metrics-listen",
         "off",
         "--log-format",
         "json",
+        *(("--tls",) if tls else ()),
     )
     return Program(name="collector", module="isochrone_collector", folder=folder, arguments=arguments)
 
@@ -161,7 +169,7 @@ def _url(conninfo: str) -> str:
     return f"postgresql:///?{urlencode({key: value for key, value in conninfo_to_dict(conninfo).items() if value})}"
 
 
-def _apply(folder: Path, base_url: str, address: str) -> None:
+def _plan(folder: Path, base_url: str) -> Path:
     targets = [
         {
             **target,
@@ -173,24 +181,29 @@ def _apply(folder: Path, base_url: str, address: str) -> None:
     ]
     plan = folder / "plan.yaml"
     plan.write_text(json.dumps({"baseline": REGIONS[0], "targets": targets}))
-    command = [sys.executable, "-m", "isochrone_collector", "apply", str(plan), "--collector", address, "--yes"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise RuntimeError(f"the plan was not applied: {done.stderr}")
+    return plan
 
 
-async def _subject(stack: AsyncExitStack, folder: Path, number: int, port: int, *, own_disks: bool) -> Subject:
+async def _subject(
+    stack: AsyncExitStack, folder: Path, number: int, port: int, *, own_disks: bool, inviting: Operator | None
+) -> Subject:
     vantage = Vantage(name=f"agent-{number}", region=REGIONS[number % len(REGIONS)])
     home = folder / vantage.name
     home.mkdir()
-    relay = Relay(port)
+    relay = Relay(port, tls=inviting is not None)
     await relay.start()
     stack.push_async_callback(relay.stop)
     disk_folder = home / "disk"
     if own_disks:
         disk.mount(disk_folder)
         stack.callback(disk.unmount, disk_folder)
-    told = ("--vantage", vantage.name, "--region", vantage.region, "--collector", f"127.0.0.1:{relay.port}")
+    address = f"127.0.0.1:{relay.port}"
+    told: Sequence[str] = ("--vantage", vantage.name, "--region", vantage.region, "--collector", address)
+    if inviting is not None:
+        token = await asyncio.to_thread(inviting.invite, vantage)
+        await asyncio.to_thread(commands.join, address, token, disk_folder)
+        # Who has joined is told nothing more.
+        told = ()
     arguments = (
         str(home / "journal"),
         str(home / "clock"),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# How click's usage line of a command with subcommands ends.
-_A_GROUP = "COMMAND [ARGS]..."
+# How click's usage line of a command with subcommands ends; some do something without one, too.
+_A_GROUP = ("COMMAND [ARGS]...", "[COMMAND] [ARGS]...")
 PROGRAMS = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
 
 
@@ -55,7 +55,7 @@ def check_command(line: str) -> list[str]:
     first, *words = line.split()
     program, path, text = first.rpartition("/")[2], "", ""
     for word in words:
-        if not re.fullmatch(r"[a-z][a-z-]*", word) or (path and _A_GROUP not in text):
+        if not re.fullmatch(r"[a-z][a-z-]*", word) or (path and not any(end in text for end in _A_GROUP)):
             break
         path = f"{path} {word}".lstrip()
         executable = Path(sys.executable).parent / program

@@ -210,12 +210,20 @@ def test_joining_says_what_is_wrong(collector: Collector, start_collector: Start
 
 
 def test_check_speaks_as_whoever_joined(collector: Collector, tmp_path: Path) -> None:
-    """`check` asks the collector over TLS with the identity in the data folder."""
+    """`check` asks the collector over TLS with the identity in the data folder, and finds in the words of the doctors:
+    what would help is said apart.
+    """
     folder = tmp_path / "vm"
     agent_command("join", collector.address, "--data-dir", str(folder), "--token", collector.call.invite("us-1"))
     done = agent_command("check", "--data-dir", str(folder), "-o", "json")
-    findings = {one["subject"]: one for one in json.loads(done.stdout)["findings"]}
+    document = json.loads(done.stdout)
+    findings = {one["check"]: one for one in document["findings"]}
+    assert document["schema"] == "isochrone.check/2"
+    assert {frozenset(one) for one in findings.values()} == {frozenset(("check", "verdict", "sentence", "hint"))}
     assert findings["collector"]["verdict"] == "ok", findings
+    # The plan's target wants a key, and here is none.
+    assert (done.returncode, findings["credentials"]["verdict"]) == (1, "fail")
+    assert findings["credentials"]["hint"].startswith("add a [")
 
 
 async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What these tests borrow."""
 
 from fix_observatory import observatory
+from fix_routes import routing
 
-__all__ = ["observatory"]
+__all__ = ["observatory", "routing"]

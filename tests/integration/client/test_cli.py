@@ -27,7 +27,7 @@ from isochrone_client.clock import now_at
 from isochrone_wire.answers import Decision, Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
 
-READING = ["diff", "leaderboard", "targets", "samples", "coverage", "regions"]
+READING = ["diff", "leaderboard", "budgets", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 WINDOWLESS = ("targets", "regions")
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
 
@@ -64,7 +64,7 @@ def test_json_says_what_was_asked(observatory: FakeObservatory, command: str) ->
     """The document names its schema, the window it speaks of in RFC 3339, and every row."""
     document = json.loads(run(observatory, command, "--output", "json").stdout)
     assert document["schema"] == f"isochrone.{command}/1"
-    assert len(document["rows"]) in (2, 3)
+    assert len(document["rows"]) in (2, 3, 5)
     if command not in WINDOWLESS:
         begin, end = (datetime.fromisoformat(document["window"][name]) for name in ("from_at", "until_at"))
         assert (end - begin).total_seconds() == 86_400
@@ -117,6 +117,45 @@ def test_only_decided_leaves_the_undecided_out(observatory: FakeObservatory) -> 
     assert result.stdout.index("deepseek") < result.stdout.index("openai")
 
 
+def test_explain_tells_the_story(observatory: FakeObservatory) -> None:
+    """`--explain` asks for the parts of one target and tells them in sentences, with a table of the phases."""
+    result = run(observatory, "diff", "--baseline", "us-east-2", "--explain", "gpt-5-mini")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert max(map(cell_len, result.stdout.splitlines())) <= 100
+    said = " ".join(result.stdout.split())
+    for words in ("191 ms longer", "98 % network, 2 % server", "what each phase adds", "+178 +178 … +179 1402"):
+        assert words in said
+    asked = observatory.asked[-1]
+    assert (list(asked.selection.targets), asked.explain) == (["openai/gpt-5-mini"], True)
+
+
+def test_explain_in_every_format(observatory: FakeObservatory) -> None:
+    """Markdown tells the story too; JSON and CSV carry every field of the differential and the story."""
+    asked = ("diff", "--explain", "openai/*")
+    assert "| where from | A first token" in run(observatory, *asked, "-o", "markdown").stdout
+    (row,) = json.loads(run(observatory, *asked, "-o", "json").stdout)["rows"]
+    assert [part["name"] for part in row["parts"]] == ["dns", "tcp", "tls", "rtt", "server", "provider"]
+    assert row["story"][1].startswith("decision: ap-southeast-1 is slower")
+    (line,) = csv.DictReader(io.StringIO(run(observatory, *asked, "-o", "csv").stdout))
+    assert json.loads(line["parts"]) == row["parts"]
+    assert "decision: ap-southeast-1 is slower" in line["story"]
+
+
+def test_explain_names_its_own_target(observatory: FakeObservatory) -> None:
+    """`--explain` with `--target` is a usage error, before anybody is asked."""
+    result = run(observatory, "diff", "--explain", "x", "--target", "y")
+    assert result.exit_code == 2
+    assert observatory.asked == []
+
+
+def test_the_undecided_says_what_helps(observatory: FakeObservatory) -> None:
+    """A story without a decision tells what would bring one, and ends with 4."""
+    observatory.differentials = (replace(DIFFERENTIALS[2], target="openai/gpt-5-mini"),)
+    result = run(observatory, "diff", "--explain", "gpt-5-mini")
+    assert result.exit_code == 4
+    assert "3 more rounds with a value from both sides" in result.stdout
+
+
 def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
     """When nothing is decided the table says so with the reason, and the exit code tells a script."""
     observatory.differentials = (UNDECIDED,)
@@ -132,6 +171,8 @@ def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
     [
         ("diff", "isochrone coverage"),
         ("leaderboard", "isochrone coverage"),
+        ("budgets", "isochrone coverage"),
+        ("tiers", "isochrone coverage"),
         ("samples", "isochrone coverage"),
         ("coverage", "isochrone targets"),
         ("targets", "isochrone-collector apply"),
@@ -141,6 +182,7 @@ def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
 def test_empty_says_why_and_what_would_help(observatory: FakeObservatory, command: str, hint: str) -> None:
     """An empty answer prints nothing for people, an empty document for programs, and the way on stderr; exit code 4."""
     observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
+    observatory.latency_budgets = observatory.tiers = ()
     observatory.targets = TargetList(plan_version=0, baseline="us-east-2")
     observatory.vantages = VantageList(plan_version=0, answered_at=0)
     people, programs = run(observatory, command), run(observatory, command, "-o", "json")

@@ -31,7 +31,9 @@ from isochrone_client.errors import (
     UnreachableError,
 )
 from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Selection, SpendList
+from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
 from isochrone_wire.v1 import observatory_pb2
+from material import insights
 
 ALL = Selection(window=WINDOW)
 Ask = Callable[[ObservatoryClient], Any]
@@ -46,6 +48,22 @@ ASKS: list[tuple[Ask, Any]] = [
     (lambda client: client.get_coverage(ALL), CoverageList(window=WINDOW, coverage=COVERAGE)),
     (lambda client: client.list_vantages(), VANTAGES),
     (lambda client: client.get_spend(ALL), SpendList(spend=SPEND)),
+    (
+        lambda client: client.get_region_costs(ALL),
+        RegionCostList(window=WINDOW, costs=insights.REGION_COSTS),
+    ),
+    (
+        lambda client: client.get_latency_budgets(ALL),
+        LatencyBudgetList(window=WINDOW, budgets=insights.LATENCY_BUDGETS),
+    ),
+    (lambda client: client.get_tiers(ALL), TierList(window=WINDOW, tiers=insights.TIERS)),
+    (lambda client: client.list_drift(ALL), insights.DRIFT),
+    (lambda client: client.list_alerts(WINDOW), insights.ALERTS),
+    (
+        lambda client: client.simulate(ALL),
+        SimulationList(window=WINDOW, members=insights.MEMBERS, simulations=insights.SIMULATIONS),
+    ),
+    (lambda client: [row for rows in client.export_samples(ALL) for row in rows], list(reversed(SAMPLES))),
 ]
 
 

@@ -43,12 +43,16 @@ def test_a_collector_that_is_well(start_collector: StartCollector, tmp_path: Pat
 def test_what_is_broken_is_found(start_collector: StartCollector) -> None:
     """A missing partition and a DEFAULT one are failures, each with a hint, and the exit code says so."""
     collector = start_collector()
-    with psycopg.connect(collector.database_url, autocommit=True) as connection:
-        [name] = connection.execute(
-            "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'sample'::regclass"
-        ).fetchone() or [""]
-        connection.execute(f"DROP TABLE {name}")  # a name of the server's own
-    code, found = consult(collector)
+    for _ in range(3):
+        with psycopg.connect(collector.database_url, autocommit=True) as connection:
+            [name] = connection.execute(
+                "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'sample'::regclass"
+            ).fetchone() or [""]
+            connection.execute(f"DROP TABLE {name}")  # a name of the server's own
+        code, found = consult(collector)
+        # A collector that has just begun to lead makes it again, and then not for an hour.
+        if code:
+            break
     assert (code, found["partitions"]["verdict"]) == (1, "fail")
     assert found["partitions"]["sentence"].startswith("none for 2")
     assert found["plan"]["verdict"] == "warn"

@@ -267,6 +267,20 @@ def test_a_revocation_is_felt_everywhere_within_seconds(
         assert time.monotonic_ns() - revoked_ns < 3_000_000_000
 
 
+def test_a_rotation_is_felt_everywhere_within_seconds(start_collector: StartCollector) -> None:
+    """A credential that ends because a newer one was taken at another collector ends here too, though it is known."""
+    one, other = start_collector(more=["--tls"]), start_collector(more=["--tls"])
+    old = joined(one, "us-1")
+    there = replace(old, trust=passport.read(other.data_dir / "operator.json").trust)
+    with calling(other, there) as caller:
+        caller.push(Batch(vantage=US_1, epoch=1, seq=0))
+        new = joined(one, "us-1", region=None, role="", rotation=True)
+        eventually(10, lambda: refused(lambda: caller.fetch_plan(vantage=US_1)) is UNAUTHENTICATED, "the old one ends")
+        assert "a newer one was taken" in told(lambda: caller.fetch_plan(vantage=US_1))
+    with calling(one, new) as caller:
+        assert refused(lambda: caller.fetch_plan(vantage=US_1)) is None
+
+
 def test_credentials_overlap_while_they_are_rotated(guarded: Collector) -> None:
     """The old credential goes on for the overlap after the new one was taken, and then says why it ended."""
     old = joined(guarded, "us-5")

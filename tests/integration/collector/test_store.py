@@ -1,13 +1,15 @@
 """The store against a real PostgreSQL: columns, instants, partitions."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import fields
 
 import psycopg
 import pytest
 
 from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable
-from isochrone_collector.store import partitions
+from isochrone_collector.store import partitions, pool
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.pool import Database, execute
 from isochrone_collector.store.queries import query
@@ -133,3 +135,30 @@ async def test_a_database_that_is_not_there(database_url: str) -> None:
         patch.setattr("isochrone_collector.store.pool._WAIT_FOR_CONNECTION_S", 0.5)
         with pytest.raises(DatabaseUnreachable):
             await Database("postgresql://127.0.0.1:1/x").open()
+
+
+async def test_a_cancellation_is_not_lost_in_the_pool(database_url: str) -> None:
+    """Whoever is cancelled at the moment a connection becomes free for them ends all the same."""
+    database = Database(database_url)
+    await database.open()
+    entered: list[int] = []
+
+    async def wait_for_one(ticks: int) -> None:
+        async with database.connection():
+            entered.append(ticks)
+            await asyncio.sleep(60)
+
+    for ticks in range(12):
+        async with AsyncExitStack() as others:
+            for _ in range(pool._MAX_CONNECTIONS - 1):
+                await others.enter_async_context(database.connection())
+            async with database.connection():
+                waiting = asyncio.create_task(wait_for_one(ticks))
+                await asyncio.sleep(0.01)
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            had_entered = ticks in entered
+            waiting.cancel()
+            await asyncio.wait({waiting}, timeout=5)
+            assert waiting.cancelled(), (ticks, had_entered)
+    await database.close()

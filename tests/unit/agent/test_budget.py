@@ -49,10 +49,16 @@ def ledger(*budgets: Budget, spent: Spend | None = None) -> Ledger:
         (replace(TARGET, price=None), Cost(usd=0.0, tokens=200, requests=1)),
         (replace(TARGET, workload=replace(WORKLOAD, concurrency=8)), Cost(usd=0.008, tokens=1600, requests=8)),
         (replace(TARGET, workload=replace(WORKLOAD, prompt="语" * 32)), Cost(usd=0.00108, tokens=216, requests=1)),
+        (
+            replace(TARGET, dialect="anthropic", workload=replace(WORKLOAD, reasoning_effort="high")),
+            Cost(usd=0.08292, tokens=16_584, requests=1),
+        ),
     ],
 )
 def test_the_most_that_a_round_costs(target: Target, most: Cost) -> None:
-    """Every stream may use its whole answer; a prompt in a script of three bytes a sign has more tokens."""
+    """Every stream may use its whole answer, and think as long as its effort lets it; a prompt in a script of three
+    bytes a sign has more tokens.
+    """
     found = most_of_round(target)
     assert (found.tokens, found.requests) == (most.tokens, most.requests)
     assert found.usd == pytest.approx(most.usd)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from isochrone_agent.dialects import DIALECTS, NO_QUIRKS, Quirks
+from isochrone_wire.effort import efforts
 from isochrone_wire.model import Outcome, Quality, Target, Workload
 from material.replay import arrivals, replay, whole
 from material.transcripts import EVERY, Transcript
@@ -161,11 +162,11 @@ def test_no_effort_is_left_out(dialect: str, model: str) -> None:
     """Each word there is asks for something of its own or for what its neighbours do; one that there is not goes out as
     it is, for the provider to refuse, and is never taken for none.
     """
-    efforts = DIALECTS[dialect].efforts(model)
-    for effort in (*(efforts or ()), "strenuous"):
+    known = efforts(dialect, model)
+    for effort in (*(known or ()), "strenuous"):
         assert thinking(request(dialect, model=model, reasoning_effort=effort)[2])
     assert "strenuous" in json.dumps(thinking(request(dialect, model=model, reasoning_effort="strenuous")[2]))
-    assert efforts is None or "low" in efforts
+    assert known is None or "low" in known
 
 
 @pytest.mark.parametrize(

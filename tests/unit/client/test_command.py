@@ -15,9 +15,10 @@ from isochrone_client import errors
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_wire import __version__
 
-READING = ["diff", "leaderboard", "targets", "samples", "coverage", "regions"]
+READING = ["diff", "leaderboard", "budgets", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 HEAVY = (
     "psycopg",
+    "pyarrow",
     "numpy",
     "scipy",
     "pydantic",
@@ -83,7 +84,7 @@ def test_reading_commands_share_their_options(name: str) -> None:
     """Each reading command can be told collector, timeout and output in the same words."""
     options = {option for parameter in COMMANDS[name].load().params for option in parameter.opts}
     assert {"--collector", "--timeout", "--output"} <= options
-    assert ("--window" in options) == (name not in ("targets", "regions"))
+    assert ("--window" in options) == (name != "targets")
 
 
 def test_exit_codes_are_documented() -> None:

@@ -30,7 +30,9 @@ from isochrone_wire.answers import (
     DifferentialList,
     Leaderboard,
     Metric,
+    Proportion,
     Quantile,
+    Side,
     SpendList,
     TargetList,
     VantageList,
@@ -38,7 +40,7 @@ from isochrone_wire.answers import (
 from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
 
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
-UNDECIDED = replace(DIFFERENTIALS[0], decision=Decision.UNDECIDED, reason="3 of 6 rounds needed")
+UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 6 rounds needed")
 
 
 def shown(page: Page[Row]) -> list[dict[str, str]]:
@@ -106,7 +108,43 @@ def test_the_reason_stands_below() -> None:
     rows = (UNDECIDED, DIFFERENTIALS[1], replace(UNDECIDED, reason="coverage 40 %"), UNDECIDED)
     page = differentials.page(ANSWER, rows, metric=Metric.TTFT, now_at=NOW_AT)
     assert [row["decision"] for row in shown(page)] == ["undecided [1]", "faster", "undecided [2]", "undecided [1]"]
-    assert page.notes == ("[1] 3 of 6 rounds needed", "[2] coverage 40 %")
+    assert page.notes[:-1] == ("[1] 3 of 6 rounds needed", "[2] coverage 40 %")
+
+
+HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02, n=900))
+
+
+@pytest.mark.parametrize(
+    ("row", "remark"),
+    [
+        (replace(DIFFERENTIALS[1], baseline_side=HEALTHY, region_side=HEALTHY), ""),
+        (replace(DIFFERENTIALS[1], baseline_side=replace(HEALTHY, coverage=0.42)), "us-east-2 has 42 % of its rounds"),
+        (replace(DIFFERENTIALS[1], baseline_side=Side(n=7, coverage=7 / 8)), ""),
+        (replace(DIFFERENTIALS[1], baseline_side=Side(n=14, coverage=14 / 16)), "us-east-2 has 88 % of its rounds"),
+        (DIFFERENTIALS[0], "3.1 % of 1483 probes failed from ap-southeast-1"),
+        (replace(DIFFERENTIALS[1], newest_at=NOW_AT - 7_200 * SECOND_US), "no round for 2 h"),
+        (replace(DIFFERENTIALS[1], newest_at=NOW_AT - 3_600 * SECOND_US), ""),
+        (
+            replace(DIFFERENTIALS[1], since_at=NOW_AT - 3_600 * SECOND_US),
+            "only since 2026-11-21 07:00, when it changed",
+        ),
+        (
+            replace(DIFFERENTIALS[1], paired=False, n=0),
+            "no rounds in common: 1431 of ap-southeast-1 beside 1440 of us-east-2, unpaired",
+        ),
+    ],
+)
+def test_only_trouble_is_remarked(row: Differential, remark: str) -> None:
+    """Coverage, failures, age, pairing and change points are said where they matter, and only there."""
+    page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
+    assert page.notes[:-1] == ((f"[1] {remark}",) if remark else ())
+
+
+def test_only_latencies_have_a_network_and_a_server() -> None:
+    """Where a difference comes from is shown for durations that have both, and for nothing else."""
+    for metric, split in ((Metric.TTFT, True), (Metric.RTT, False), (Metric.TOKENS_PER_SECOND, False)):
+        page = differentials.page(ANSWER, (UNDECIDED,), metric=metric, now_at=NOW_AT)
+        assert ({"network", "server"} <= {column.heading for column in page.columns}) == split
 
 
 def test_a_rate_is_not_a_duration() -> None:
@@ -115,7 +153,7 @@ def test_a_rate_is_not_a_duration() -> None:
         pair("a", 12.5, metric=Metric.TOKENS_PER_SECOND), baseline_median=60.2, shift_low=11.0, shift_high=14.0
     )
     page = differentials.page(ANSWER, (row,), metric=Metric.TOKENS_PER_SECOND, now_at=NOW_AT)
-    assert shown(page)[0]["baseline (tokens/s)"] == "60"
+    assert shown(page)[0]["baseline → (region, tokens/s)"] == "60 → 512900"
     assert shown(page)[0]["interval (95 %, tokens/s)"] == "+11 … +14"
     assert "baseline_median_tokens_per_second" in [field.header for field in page.fields]
 
@@ -179,19 +217,6 @@ def test_samples_read_like_a_log() -> None:
     """The newest sample is the last, whatever the order of the answer."""
     page = samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT)
     assert [row.sample.round_at for row in page.rows] == sorted(row.sample.round_at for row in SAMPLES)
-
-
-def test_each_sample_is_followed_once() -> None:
-    """Following shows what a look before did not have: new rounds and late samples of old ones."""
-    before = (stored(3), stored(1))
-    late, new = stored(2), stored(0)
-    assert samples.unseen((*before, late, new), before) == (late, new)
-
-
-def test_two_samples_of_one_round_are_two() -> None:
-    """A burst's samples share target and round and are still told apart."""
-    burst = tuple(stored(0, ttft_us=ttft_us) for ttft_us in (1, 2, 3))
-    assert len(samples.unseen(burst, ())) == 3
 
 
 @pytest.mark.parametrize(
@@ -300,8 +325,8 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
             "nothing is decided: the only differential is undecided",
             "--window",
         ),
-        (lambda: leaderboard.require_median(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
-        (lambda: leaderboard.require_median(NO_MEDIAN), "4 of 6 needed", "isochrone samples"),
+        (lambda: leaderboard.require_ranking(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
+        (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 6 needed", "isochrone samples"),
         (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
         (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
         (lambda: targets.require_baseline(TargetList(plan_version=0, baseline="")), "no plan", "--baseline"),
@@ -327,7 +352,7 @@ def test_too_little_is_explained(require: Callable[[], object], sentence: str, h
     [
         lambda: differentials.require_decision(ANSWER, DIFFERENTIALS, baseline="us-east-2", only=None),
         lambda: differentials.require_decision(ANSWER, DIFFERENTIALS[2:], baseline="us-east-2", only="undecided"),
-        lambda: leaderboard.require_median(Leaderboard(window=WINDOW, standings=STANDINGS)),
+        lambda: leaderboard.require_ranking(Leaderboard(window=WINDOW, standings=STANDINGS)),
         lambda: targets.require_targets(TARGETS),
         lambda: coverage.require_rounds(CoverageList(window=WINDOW, coverage=COVERAGE)),
         lambda: samples.require_samples(SAMPLES, window=WINDOW),
@@ -349,4 +374,4 @@ def test_what_is_not_finite_is_not_said() -> None:
     """A broken number from afar is a dash, not a crash."""
     row = replace(DIFFERENTIALS[0], baseline_median=math.nan, shift_high=math.inf)
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
-    assert shown(page)[0]["baseline (ms)"] == UNKNOWN
+    assert shown(page)[0]["baseline → (region, ms)"].startswith(UNKNOWN)

@@ -96,7 +96,21 @@ def test_odd_but_honest_samples_are_welcome(change: dict[str, object]) -> None:
 )
 def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) -> None:
     """The window is half-open, as the partitions are."""
-    assert why_late(round_at, WINDOW) == reason
+    assert why_late(round_at, WINDOW, now_at=NOW_AT) == reason
+
+
+@pytest.mark.parametrize(
+    ("window", "round_at", "reason"),
+    [
+        (Window(from_at=NOW_AT, until_at=NOW_AT), NOW_AT, "no_partition"),
+        (Window(from_at=NOW_AT - 5, until_at=NOW_AT - 2), NOW_AT - 1, "no_partition"),
+        (Window(from_at=NOW_AT - 5, until_at=NOW_AT - 2), NOW_AT - 6, "too_old"),
+        (Window(from_at=NOW_AT - 5, until_at=NOW_AT - 2), NOW_AT + 1, "in_the_future"),
+    ],
+)
+def test_partitions_that_could_not_be_made_are_named(window: Window, round_at: int, reason: str) -> None:
+    """A round of now that has no place is called neither old nor early."""
+    assert why_late(round_at, window, now_at=NOW_AT) == reason
 
 
 def test_the_counts_add_up() -> None:

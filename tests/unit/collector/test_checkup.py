@@ -13,6 +13,7 @@ from isochrone_wire.model import DAY_US, SECOND_US
 
 DAY_AT = 20_000 * DAY_US
 NOW_AT = DAY_AT + 5
+HOUR_US = DAY_US // 24
 WELL = DatabaseFacts(
     version=180_001,
     settings={"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
@@ -56,6 +57,10 @@ def test_a_database_that_is_well() -> None:
         ({"partitions": WELL.partitions - {DAY_AT + 3 * DAY_US}}, "partitions", "fail", "none for 2024-10-07"),
         ({"partitions": WELL.partitions - {DAY_AT - 2 * DAY_US}}, "partitions", "ok", "there"),
         ({"has_default_partition": True}, "partitions", "fail", "the table sample has a DEFAULT partition"),
+        ({"may_make_partitions": False}, "partitions", "fail", "this database user may not make any"),
+        ({"summarised_until": NOW_AT - 3 * HOUR_US}, "summaries", "ok", "made until 3 h ago"),
+        ({"summarised_until": NOW_AT - 3 * HOUR_US - 1}, "summaries", "warn", "made until 3 h ago"),
+        ({"summarised_until": NOW_AT + 1}, "summaries", "ok", "made until now"),
         ({"plan_version": 0}, "plan", "warn", "none has been applied yet"),
         ({"clock_offset_us": -1_100_000, "clock_uncertainty_us": 200_000}, "clock", "ok", "the database is -1100.0"),
         ({"clock_offset_us": -1_300_000, "clock_uncertainty_us": 200_000}, "clock", "warn", "the database is -1300.0"),

@@ -36,10 +36,14 @@ def test_nothing_alike_is_not_guessed() -> None:
         ("x/odd[1]", ["x/odd[1]"]),
         ("openai/?4", ["openai/o4"]),
         ("gpt-5", []),
+        ("gpt*", ["openai/gpt-5"]),
+        ("*5", ["openai/gpt-5"]),
     ],
 )
 def test_patterns(pattern: str, found: list[str]) -> None:
-    """Patterns are shell-style over the whole name, tell capitals apart, and a name matches itself."""
+    """Patterns are shell-style over the name or what comes after the provider, tell capitals apart, and a name matches
+    itself.
+    """
     assert matching(pattern, ["openai/gpt-5", "openai/o4", "x/odd[1]"]) == found
 
 

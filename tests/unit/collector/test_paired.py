@@ -1,13 +1,17 @@
-"""The shift of paired differences: hand-made cases, the relation to Wilcoxon's test, and coverage by simulation."""
-
-import itertools
+"""The shift of paired differences: hand-made cases, the relation to Wilcoxon's test, and many pairs at once."""
 
 import numpy as np
 import pytest
 from scipy.stats import wilcoxon
 
-from isochrone_collector.stats import paired
-from isochrone_collector.stats.paired import Shift, hodges_lehmann, interval_depth, signed_rank_counts
+from isochrone_collector.stats.paired import (
+    Shift,
+    hodges_lehmann,
+    paired_estimates,
+    paired_shift,
+    paired_shifts,
+)
+from isochrone_collector.stats.ragged import ragged
 
 
 def shift_of(*differences: float) -> Shift:
@@ -47,34 +51,6 @@ def test_six_rounds_are_bounded_by_their_extremes() -> None:
     assert shift_of(6, 1, 5, 2, 4, 3) == Shift(estimate=3.5, low=1.0, high=6.0)
 
 
-@pytest.mark.parametrize(
-    ("n", "depth"), [(5, None), (6, 1), (7, 3), (8, 4), (9, 6), (10, 9), (15, 26), (20, 53), (25, 90)]
-)
-def test_depths_are_the_tabled_critical_values(n: int, depth: int | None) -> None:
-    """The depth is one more than the tabled two-sided 5 % critical value of the signed-rank test."""
-    assert interval_depth(n) == depth
-
-
-def test_the_distribution_is_that_of_all_sign_patterns() -> None:
-    """Counting subsets agrees with writing down every pattern of signs of five ranks."""
-    sums = [sum(rank for rank, sign in zip(range(1, 6), signs, strict=True) if sign) for signs in patterns(5)]
-    assert signed_rank_counts(5).tolist() == [sums.count(total) for total in range(16)]
-
-
-def patterns(n: int) -> list[tuple[bool, ...]]:
-    return list(itertools.product((False, True), repeat=n))
-
-
-def test_normal_and_exact_depths_meet() -> None:
-    """Where the exact distribution ends, the normal one continues within one rank."""
-    mean = paired._MAX_EXACT_N
-    tails = np.cumsum(signed_rank_counts(mean + 1)) / 2.0 ** (mean + 1)
-    exact = int(np.searchsorted(tails, 0.025, side="right"))
-    approximate = interval_depth(mean + 1)
-    assert approximate is not None
-    assert abs(approximate - exact) <= 1
-
-
 @pytest.mark.parametrize("n", [6, 12, 30])
 def test_the_interval_holds_what_wilcoxon_does_not_reject(n: int) -> None:
     """A shift inside the interval is not rejected at 5 % by Wilcoxon's exact test, and one outside is."""
@@ -90,17 +66,6 @@ def test_the_interval_holds_what_wilcoxon_does_not_reject(n: int) -> None:
         (found.high + 1e-6, True),
     ):
         assert (wilcoxon(differences - shift, method="exact").pvalue <= 0.05) == rejected
-
-
-@pytest.mark.parametrize("n", [2, 7, 60, 199, 200])
-def test_counting_finds_what_listing_finds(n: int) -> None:
-    """The frugal search gives every Walsh average its sorted list gives, with ties and without."""
-    for differences in (np.random.default_rng(n).lognormal(12, 1, n), np.round(np.linspace(-3, 3, n)) * 1_000):
-        ordered = np.sort(differences)
-        listed, counted = paired._ListedWalsh(ordered), paired._CountedWalsh(ordered)
-        total = n * (n + 1) // 2
-        for rank in {1, 2, total // 3 + 1, total // 2 + 1, total}:
-            assert counted(rank) == pytest.approx(listed(rank), rel=1e-12, abs=1e-6)
 
 
 def test_many_pairs_take_little_memory_and_time() -> None:
@@ -119,15 +84,64 @@ def test_equal_differences_are_their_own_shift() -> None:
         assert shift_of(*[4_000.0] * n) == Shift(estimate=4_000.0, low=4_000.0, high=4_000.0)
 
 
-@pytest.mark.parametrize(("n", "draws"), [(8, 3_000), (40, 3_000), (250, 800)])
-def test_intervals_cover_the_truth(n: int, draws: int) -> None:
-    """For independent symmetric differences the interval holds the true shift in about 95 % of the draws."""
-    chance = np.random.default_rng(20261121)
-    held = 0
-    for differences in chance.laplace(50.0, 20.0, size=(draws, n)):
-        found = hodges_lehmann(differences)
+def rows(lengths: list[int]) -> list[np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Differences of every kind: independent, alike to their neighbours, tied, all the same."""
+    chance = np.random.default_rng(sum(lengths))
+    found = []
+    for place, n in enumerate(lengths):
+        values = chance.lognormal(10, 1, n) - 20_000
+        kinds = (values, np.cumsum(values), np.round(values, -4), np.full(n, 4_000.0))
+        found.append(kinds[place % len(kinds)])
+    return found
+
+
+def known(shift: Shift) -> list[float]:
+    return [value for value in (shift.estimate, shift.low, shift.high) if value is not None]
+
+
+@pytest.mark.parametrize(
+    "lengths", [[0, 1, 5, 6, 7, 8, 9], [40] * 30, list(range(45, 60)), [0] * 3, [700, 700, 3, 700, 700], [111] * 99]
+)
+def test_many_at_once_are_what_each_is_by_itself(lengths: list[int]) -> None:
+    """Thousands of pairs take a way of their own, and its results are those of the plain functions."""
+    alone = rows(lengths)
+    together = paired_shifts(ragged(alone))
+    estimates = paired_estimates(ragged(alone)).tolist()
+    for differences, found, estimate in zip(alone, together.listed(), estimates, strict=True):
+        expected = paired_shift(differences)
+        if expected is None:
+            assert found is None
+            continue
         assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= 50.0 <= found.high
-    assert 0.93 <= held / draws <= 0.98
+        assert known(found) == pytest.approx(known(expected), rel=1e-12, abs=1e-6)
+        assert estimate == pytest.approx(expected.estimate, rel=1e-12, abs=1e-6)
+
+
+def test_likeness_of_neighbours_widens_the_interval() -> None:
+    """The estimate stays, and both half-widths grow by the same factor, when the same differences come in runs."""
+    chance = np.random.default_rng(20261121)
+    mixed = chance.normal(5.0, 1.0, 100)
+    in_order = np.sort(mixed)
+    plain, wide = paired_shift(mixed), paired_shift(in_order)
+    assert plain is not None
+    assert wide is not None
+    assert plain == hodges_lehmann(mixed)
+    assert wide.estimate == plain.estimate
+    assert plain.low is not None
+    assert plain.high is not None
+    assert wide.low is not None
+    assert wide.high is not None
+    factor = (wide.high - wide.estimate) / (plain.high - plain.estimate)
+    assert factor > 4
+    assert (wide.estimate - wide.low) / (plain.estimate - plain.low) == pytest.approx(factor)
+
+
+def test_what_a_pair_is_worth_comes_with_it() -> None:
+    """Independent rounds are worth their number, rounds in runs less; below six there is no p-value."""
+    chance = np.random.default_rng(20261121)
+    values = chance.normal(0.0, 1.0, 60)
+    found = paired_shifts(ragged([values, np.sort(values), values[:5]]))
+    assert found.n_eff[0] == 60
+    assert found.n_eff[1] < 12
+    assert np.isnan(found.p_value).tolist() == [False, False, True]
+    assert found.p_value[1] > found.p_value[0]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector import planchange
-from isochrone_wire.model import DAY_US, SECOND_US, Budget, Plan, Price, Target, Workload
+from isochrone_wire.model import DAY_US, SECOND_US, Budget, Objective, Plan, Price, Route, Slo, Target, Workload
 
 A = Target(id=1, name="p/a", provider="p", model="a", base_url="http://h")
 B = replace(A, id=2, name="p/b", model="b")
@@ -35,6 +35,7 @@ def test_order_means_nothing() -> None:
         ({"targets": (A, replace(B, paused=True))}, ((), (), ("p/b: paused",))),
         ({"targets": (A, replace(B, id=9, model="z"))}, ((), (), ("p/b: new series, model",))),
         ({"baseline": "eu"}, ((), (), ("baseline: us → eu",))),
+        ({"control": "p/a"}, ((), (), ("control: none → p/a",))),
     ],
 )
 def test_changes_are_told_apart(new: dict[str, object], expected: tuple[tuple[str, ...], ...]) -> None:
@@ -43,6 +44,37 @@ def test_changes_are_told_apart(new: dict[str, object], expected: tuple[tuple[st
     assert (change.added, change.removed, change.altered) == expected
     assert change.changed
     assert change.version == 2
+
+
+R = Route(name="r", members=("p/a", "p/b"))
+
+
+@pytest.mark.parametrize(
+    ("routes", "lines"),
+    [
+        ((R,), ()),
+        ((), ("route r: none any more",)),
+        ((R, replace(R, name="s", members=("p/b",))), ("route s: p/b",)),
+        ((replace(R, members=("p/b",)),), ("route r: without p/a",)),
+        ((replace(R, members=("p/b", "p/a")),), ("route r: members in another order",)),
+        (
+            (replace(R, slo=Slo(name="chat", ttft_p95_us=SECOND_US, min_success=0.99), residency=("eu",)),),
+            ("route r: slo custom → chat 1s 0.99, residency",),
+        ),
+        ((replace(R, objective=Objective(usd=1.0), static_order=("p/b",)),), ("route r: objective, static order",)),
+    ],
+)
+def test_changes_of_routes_are_told(routes: tuple[Route, ...], lines: tuple[str, ...]) -> None:
+    """A route that is new, gone or different is told by name with what is different, and makes a plan a new one."""
+    old = replace(PLAN, routes=(R,))
+    change = planchange.compare(old, replace(old, version=2, routes=routes))
+    assert (change.altered, change.changed) == (lines, bool(lines))
+
+
+def test_a_paused_member_is_pointed_out() -> None:
+    """A member that is paused is never ranked: whoever applies such a plan is told."""
+    change = planchange.compare(None, replace(PLAN, targets=(A, replace(B, paused=True)), routes=(R,)))
+    assert change.altered == ("route r: p/a, p/b", "route r: left out while paused: p/b")
 
 
 def test_unchanged_says_the_version_in_force() -> None:

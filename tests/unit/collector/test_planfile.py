@@ -32,7 +32,7 @@ targets:
 
 DIALECTS = "anthropic, cohere, gemini, openai-chat, openai-responses"
 KEYS = {
-    "document": "baseline, budgets, every, overlap, paused, providers, spread, targets, workloads",
+    "document": "baseline, budgets, control, every, overlap, paused, providers, routes, spread, targets, workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
     "target": "base_url, credential, dialect, every, model, name, overlap, paused, price, provider, region, spread, "
     "workload",
@@ -324,3 +324,70 @@ def test_problems_of_budgets(text: str, problem: str) -> None:
     """A budget that says nothing, or could not be kept, is a problem of its line, like any other."""
     found = problems_of(BUDGETED + text)
     assert [p for p in found if p.startswith(problem)], found
+
+
+EFFORT = """\
+baseline: us
+workloads:
+  hard: {{reasoning_effort: {effort}}}
+targets:
+  - {{provider: p, base_url: "http://h", dialect: {dialect}, model: {model}, workload: hard}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "effort", "words"),
+    [
+        ("anthropic", "claude-opus-4-5", "hgih", "known: high, low, medium, none; did you mean 'high'?"),
+        ("anthropic", "claude-opus-4-5", "max", "known: high, low, medium, none"),
+        ("gemini", "gemini-3.5-flash", "none", "known: high, low, medium, minimal"),
+        ("cohere", "command-a", "minimal", "known: high, low, medium, none"),
+        ("openai-chat", "m", "hgih", "did you mean 'high'?"),
+        ("openai-responses", "m", "meduim", "did you mean 'medium'?"),
+    ],
+)
+def test_an_effort_that_cannot_be_asked_for_is_named(dialect: str, model: str, effort: str, words: str) -> None:
+    """A word that the API has no way to say, or a slip, is told with its line and the words there are."""
+    [problem] = problems_of(EFFORT.format(dialect=dialect, model=model, effort=effort))
+    assert problem.startswith("line 5: ")
+    assert f"'{effort}'" in problem
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "effort"),
+    [
+        ("anthropic", "claude-opus-4-7", "max"),
+        ("gemini", "gemini-2.5-flash", "none"),
+        ("openai-chat", "m", "xhigh"),
+        ("openai-chat", "m", "highest"),
+        ("openai-chat", "m", "turbo"),
+    ],
+)
+def test_an_effort_that_may_be_asked_for_is_taken(dialect: str, model: str, effort: str) -> None:
+    """Each API has its words, and where every provider has its own, so may this one."""
+    [target] = plan_of(EFFORT.format(dialect=dialect, model=model, effort=effort)).targets
+    assert target.workload.reasoning_effort == effort
+
+
+def test_a_stored_plan_is_not_judged_again() -> None:
+    """What was applied before efforts were looked at is still read, or a collector could not start any more."""
+    text = EFFORT.format(dialect="anthropic", model="claude-opus-4-5", effort="hgih")
+    assert planfile.load(text, version=1, stored=True).problems == ()
+
+
+CONTROLLED = """\
+baseline: us
+targets:
+  - {model: a, provider: p, base_url: "http://h"}
+control: p/a
+"""
+
+
+def test_a_control_target_is_one_of_the_plan() -> None:
+    """The control target is named as readers see it; any other name is refused with the nearest one and its line."""
+    assert plan_of(CONTROLLED).control == "p/a"
+    assert plan_of(CONTROLLED.replace("control: p/a", "")).control == ""
+    assert problems_of(CONTROLLED.replace("control: p/a", "control: pa")) == [
+        "line 4: control: unknown target 'pa'; known: p/a; did you mean 'p/a'?"
+    ]

@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
+from isochrone_collector import signature
 from isochrone_collector.errors import SettingsError
-from isochrone_collector.settings import Tls, check, parse_address
+from isochrone_collector.settings import Keep, Settings, Tls, check, parse_address
+from isochrone_wire.model import DAY_US
+
+
+def usual(**told: Any) -> Settings:
+    return check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment={}, **told)
 
 
 @pytest.mark.parametrize("text", ["", ":4600", "127.0.0.1:x", "h:65536", "h:-1"])
@@ -65,3 +71,127 @@ def test_settings_keep_the_password_to_themselves() -> None:
     chosen = check(listen="[::1]:0", database_url=url, data_dir=None, environment={})
     assert chosen.database_url == url
     assert "geheim" not in repr(chosen)
+
+
+@pytest.mark.parametrize(
+    ("told", "keep"),
+    [
+        ({}, Keep(samples_us=35 * DAY_US, hours_us=100 * DAY_US, days_us=1095 * DAY_US)),
+        ({"keep_samples": "7d"}, Keep(samples_us=7 * DAY_US)),
+        ({"keep_samples": "forever"}, Keep(samples_us=None)),
+        (
+            {"keep_samples": "0", "keep_hours": "0", "keep_days": "0"},
+            Keep(samples_us=None, hours_us=None, days_us=None),
+        ),
+        (
+            {"keep_samples": "2d", "keep_hours": "48h", "keep_days": "2d"},
+            Keep(samples_us=2 * DAY_US, hours_us=2 * DAY_US, days_us=2 * DAY_US),
+        ),
+        ({"keep_days": "999999999999d"}, Keep(days_us=None)),
+    ],
+)
+def test_how_long_things_are_kept(told: dict[str, str], keep: Keep) -> None:
+    """Durations as people write them, and two words for good."""
+    assert usual(**told).keep == keep
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"keep_samples": "1d"}, "--keep-samples 1d is too short"),
+        ({"keep_samples": "35"}, "--keep-samples"),
+        ({"keep_samples": "never"}, "--keep-samples: 'never' is no duration"),
+        ({"keep_hours": "32d"}, "--keep-hours 32d is too short"),
+        ({"keep_samples": "10d", "keep_hours": "9d"}, "--keep-hours 9d is too short"),
+        ({"keep_samples": "forever", "keep_hours": "20d"}, "--keep-hours 20d is too short"),
+        ({"keep_days": "99d"}, "--keep-days 99d is too short"),
+        ({"keep_hours": "forever", "keep_days": "100d"}, "--keep-days 100d is too short"),
+    ],
+)
+def test_what_others_are_made_from_is_kept_longer(told: dict[str, str], message: str) -> None:
+    """Hours outlast late samples and days outlast hours, or summaries would lose what they had."""
+    with pytest.raises(SettingsError, match=message):
+        usual(**told)
+
+
+@pytest.mark.parametrize(("told", "expected_us"), [("25s", 25_000_000), ("1ms", 1_000), ("1h", 3_600_000_000)])
+def test_a_question_has_a_limit(told: str, expected_us: int) -> None:
+    """How long the database may take for a question is a duration as people write it, 25 s unless told."""
+    told_nothing = check(listen="[::1]:0", database_url=None, data_dir=None, environment={})
+    assert told_nothing.question_timeout_us == 25_000_000
+    settings = check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
+    assert settings.question_timeout_us == expected_us
+
+
+@pytest.mark.parametrize("told", ["", "25", "0s", "999us", "61m", "-5s"])
+def test_a_limit_that_is_none(told: str) -> None:
+    """No duration, or one in which nothing could be answered or nobody would still wait, is refused by its option."""
+    with pytest.raises(SettingsError, match=r"^--question-timeout"):
+        check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
+
+
+SECRET = signature.written(b"a secret of thirty-two bytes 123")
+
+
+def hooked(*, environment: dict[str, str], **told: Any) -> Settings:
+    return check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment=environment, **told)
+
+
+def test_a_webhook_has_an_address_and_a_secret(tmp_path: Path) -> None:
+    """The secret comes from a file, else from the environment; neither it nor the address is in any repr."""
+    file = tmp_path / "alert.secret"
+    file.write_text(SECRET + "\n")
+    url = "https://user:pass@hooks.example:8443/T0/token?x=1"
+    ways: tuple[tuple[dict[str, Any], dict[str, str]], ...] = (
+        ({"alert_secret_file": file}, {}),
+        ({}, {"ISOCHRONE_ALERT_SECRET": SECRET}),
+    )
+    for how, environment in ways:
+        checked = hooked(alert_url=url, environment=environment, **how)
+        assert checked.hook is not None
+        assert checked.hook.secret == signature.read(SECRET)
+        assert checked.hook.shown == "https://hooks.example:8443"
+        assert not any(part in repr(checked) for part in (SECRET, "token", "pass", "thirty"))
+
+
+@pytest.mark.parametrize(
+    "url", ["hooks.example/x-token", "ftp://hooks.example/x-token", "http://", "http://h:x-token/"]
+)
+def test_a_webhook_is_http(url: str) -> None:
+    """Other addresses are refused, without repeating them."""
+    with pytest.raises(SettingsError) as refused:
+        hooked(alert_url=url, environment={"ISOCHRONE_ALERT_SECRET": SECRET})
+    assert "x-token" not in str(refused.value)
+
+
+@pytest.mark.parametrize("secret", ["", "hunter2", "whsec_short"])
+def test_a_webhook_without_a_good_secret_is_refused(secret: str) -> None:
+    """Nothing is sent unsigned; the message says how to make a secret and does not repeat what was given."""
+    with pytest.raises(SettingsError) as refused:
+        hooked(alert_url="http://127.0.0.1:1/", environment={"ISOCHRONE_ALERT_SECRET": secret})
+    assert "alerts secret" in refused.value.hint
+    assert not secret or secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("listen", "http", "expected"),
+    [
+        ("127.0.0.1:0", "off", None),
+        ("127.0.0.1:0", "127.0.0.1", "127.0.0.1:4680"),
+        ("127.0.0.1:0", "[::1]:81", "[::1]:81"),
+        ("0.0.0.0:0", "127.0.0.1:4680", "127.0.0.1:4680"),
+        ("127.0.0.1:0", "0.0.0.0:4680", "0.0.0.0:4680"),
+    ],
+)
+def test_http_keeps_the_rule_of_grpc(listen: str, http: str, expected: str | None) -> None:
+    """Where other machines can reach one of the two addresses both speak TLS, so that neither is a side door."""
+    settings = check(listen=listen, http_listen=http, database_url=None, data_dir=None, environment={})
+    assert (str(settings.http) if settings.http else None) == expected
+    assert (settings.tls is not None) == ("0.0.0.0" in listen + http)
+
+
+def test_an_impossible_http_address_is_refused() -> None:
+    """What is no address is said before anything starts, with one that is."""
+    with pytest.raises(SettingsError) as refused:
+        usual(http_listen="127.0.0.1:port")
+    assert "--http-listen 127.0.0.1:4680" in refused.value.hint

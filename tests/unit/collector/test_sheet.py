@@ -133,7 +133,11 @@ def assert_judged_the_same(request: fleet_pb2.PushRequest) -> None:
     assert [v for v, suspect in zip(verdicts, suspects, strict=True) if v and not suspect] == []
     admitted = admit(parcel, sheet, known_targets=KNOWN, window=WINDOW)
     assert [(r.index, r.reason) for r in admitted.rejections] == [(i, v) for i, v in enumerate(verdicts) if v]
-    late = {i: why_late(request.samples[i].round_at, WINDOW) for i, verdict in enumerate(verdicts) if verdict is None}
+    late = {
+        place: why_late(request.samples[place].round_at, WINDOW, now_at=NOW_AT)
+        for place, verdict in enumerate(verdicts)
+        if verdict is None
+    }
     assert admitted.late == tuple((i, reason) for i, reason in late.items() if reason)
     assert admitted.fresh.tolist() == [i for i, reason in late.items() if not reason]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isochrone_sim.chance import generator, skewed, unit
 from isochrone_sim.pace import Pace, pace
 from isochrone_sim.published import default_world
-from isochrone_sim.world import Model
+from isochrone_sim.world import Episode, Model
 
 WORLD = default_world()
 MONDAY_AT = 1_779_235_200_000_000
@@ -55,6 +55,32 @@ def test_a_steady_model_is_as_it_says() -> None:
     model = replace(WORLD.models["glm-5"], jitter_us=0, steady=True)
     found = pace(model, WORLD, region="eu-central-1", at=MONDAY_AT + 12345, draw=Random(1))
     assert found == Pace(ttft_ns=550_000_000, tokens_per_second=25.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "region", "after_us", "added_ms"),
+    [
+        ("glm-5", "eu-central-1", 0, 400),
+        ("glm-4-32b", "eu-central-1", 999, 400),
+        ("glm-5", "eu-central-1", -1, 0),
+        ("glm-5", "eu-central-1", 1000, 0),
+        ("glm-5", "us-east-2", 500, 0),
+        ("kimi-k2.5", "eu-central-1", 500, 0),
+    ],
+)
+def test_an_episode_is_of_one_provider_from_one_region_for_a_while(
+    model: str, region: str, after_us: int, added_ms: int
+) -> None:
+    """It adds its time from its first microsecond to its last, to all models of the provider, from one region alone."""
+    episode = Episode(
+        provider="zhipu", region="eu-central-1", added_us=400_000, from_at=MONDAY_AT, until_at=MONDAY_AT + 1000
+    )
+    bad = replace(WORLD, episodes=(episode,))
+    at = MONDAY_AT + after_us
+    told, untold = (
+        pace(WORLD.models[model], world, region=region, at=at, draw=Random(1)).ttft_ns for world in (bad, WORLD)
+    )
+    assert told - untold == added_ms * 1_000_000
 
 
 def test_no_first_token_before_the_request() -> None:

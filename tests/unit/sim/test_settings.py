@@ -4,7 +4,8 @@ import pytest
 
 from isochrone_sim.errors import SettingsError
 from isochrone_sim.published import default_world
-from isochrone_sim.settings import Settings, parse_listens
+from isochrone_sim.settings import Settings, parse_listens, with_episodes
+from isochrone_sim.world import Episode
 from isochrone_wire.address import Address
 
 WORLD = default_world()
@@ -50,6 +51,25 @@ def test_what_cannot_be_listened_on(texts: list[str], sentence: str) -> None:
 def test_strangers_may_be_let_in() -> None:
     """`--allow-remote` takes any address."""
     assert parse_listens(["0.0.0.0:80"], WORLD, allow_remote=True) == {"us-east-2": Address("0.0.0.0", 80)}
+
+
+def test_episodes_count_from_now() -> None:
+    """Milliseconds and seconds from now become microseconds and instants."""
+    found = with_episodes(WORLD, [("tencent", "eu-central-1", 400.0, 75.0, 180.0)], now_at=1_000_000).episodes
+    episode = Episode(
+        provider="tencent", region="eu-central-1", added_us=400_000, from_at=76_000_000, until_at=256_000_000
+    )
+    assert found == (episode,)
+
+
+@pytest.mark.parametrize(
+    ("provider", "region", "sentence"),
+    [("tencen", "eu-central-1", "unknown provider 'tencen'"), ("tencent", "mars", "unknown region 'mars'")],
+)
+def test_episodes_are_of_what_there_is(provider: str, region: str, sentence: str) -> None:
+    """A provider or region that is not in the world is refused."""
+    with pytest.raises(SettingsError, match=sentence):
+        with_episodes(WORLD, [(provider, region, 1.0, 0.0, 1.0)], now_at=0)
 
 
 def test_the_key_is_not_shown() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isochrone_wire import answers, codec, model, operations
+from isochrone_wire import answers, codec, insights, model, operations, routes
 from isochrone_wire.v1 import sample_pb2
 
 INTS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -55,5 +55,6 @@ def test_an_outcome_of_the_future_is_named() -> None:
 
 def test_every_value_class_is_on_the_wire() -> None:
     """A value class without a message is a value that cannot be said."""
-    classes = {v for m in (model, answers, operations) for v in vars(m).values() if hasattr(v, "__dataclass_fields__")}
+    modules = (model, answers, insights, operations, routes)
+    classes = {v for m in modules for v in vars(m).values() if hasattr(v, "__dataclass_fields__")}
     assert classes == set(codec._MESSAGE_OF)

@@ -1,0 +1,203 @@
+"""A month as a fleet would have seen it, as the bytes of binary COPY: many regions, many targets, a probe of each in
+every round.
+
+What makes it a world: each target has its own speed and home; a region is far from some homes and near to others; from
+round to round a target's load wanders (first-order autoregressive, the same for all who probe it) and follows the day;
+each probe varies by itself (log-normal). Some fail, some run into their timeout, some are throttled.
+
+Rows of one outcome are equally long, since every text has a fixed length, so that numpy makes them all at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isochrone_collector.store.instants import POSTGRES_EPOCH_AT
+from isochrone_collector.store.rows import COLUMNS
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+
+EVERY_US = 12 * MINUTE_US
+TIMEOUT_US = 60 * SECOND_US
+# What is pushed covers its rounds a little later.
+PUSHED_AFTER_US = 20 * SECOND_US
+PERSISTENCE, WANDER, SCATTER, DAYTIME = 0.85, 0.12, 0.25, 0.15
+HTTP_ERROR, TIMED_OUT, THROTTLED, RATE_LIMITED = 0.005, 0.003, 0.005, 0.5
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TYPES = {"int8": ">i8", "int4": ">i4", "float8": ">f8", "timestamptz": ">i8"}
+_EVERY = (
+    "target_id round_at vantage_id epoch seq idx region received_at outcome dispatched_at late_us chunks output_chars"
+    " quality dns_us tcp_us tls_us rtt_us rtt_min_us retransmits remote_address edge loop_lag_us clock_offset_us"
+    " clock_uncertainty_us"
+)
+_ANSWER = (
+    " ttfb_us ttft_us ttfat_us e2e_us tokens_per_second chunk_gap_p50_us chunk_gap_p99_us chunk_gap_max_us stalls"
+    " prompt_tokens output_tokens reasoning_tokens cached_tokens first_chunk_tokens token_source provider_us request_id"
+    " cost_usd http_status"
+)
+_LIMITS = (
+    " ratelimit_limit_requests ratelimit_remaining_requests ratelimit_reset_requests_us ratelimit_limit_tokens"
+    " ratelimit_remaining_tokens ratelimit_reset_tokens_us"
+)
+# Outcome as drawn → its word, and the columns that are not NULL.
+_KINDS: dict[str, tuple[str, str]] = {
+    "ok": ("ok", _EVERY + _ANSWER),
+    "limited": ("ok", _EVERY + _ANSWER + _LIMITS),
+    "http_error": ("http_error", _EVERY + " http_status error"),
+    "timed_out": ("timed_out", _EVERY + " error timeout_us"),
+    "throttled": ("throttled", _EVERY + " http_status ratelimit_retry_after_us"),
+}
+_KEYS = tuple(_KINDS)
+_SHARES = (HTTP_ERROR, TIMED_OUT, THROTTLED)
+_TEXTS = {
+    "remote_address": b"203.0.113.117",
+    "edge": b"8f2c1a7be09d4c55-SIN",
+    "token_source": b"usage",
+    "error": b"the server was busy and said so after a while",
+}
+_REQUEST_ID_BYTES = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Who probes, and from where; the name of the region has as many bytes as every other one's."""
+
+    vantage_id: int
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """The rows of one round, of all sites and targets, as the content of a COPY of `COLUMNS`. Each site's are one
+    batch, of the number `seq`, with rounds from `from_at` to `until_at`.
+    """
+
+    rows: int
+    content: bytes
+    seq: int
+    from_at: int
+    until_at: int
+
+
+class Month:
+    """The rounds of [from_at, until_at) that a fleet of `sites` makes of `targets`, each target at its own phase."""
+
+    def __init__(
+        self, sites: Sequence[Site], targets: Sequence[int], *, from_at: int, until_at: int, every_us: int = EVERY_US
+    ) -> None:
+        self._sites = sites
+        self._targets = np.array(targets, np.int64)
+        self._chance = np.random.default_rng(7)
+        self._phases = self._targets % every_us
+        # The last one is over by then, whatever its target's phase.
+        self.rounds = range(from_at - from_at % every_us, until_at - every_us, every_us)
+        self._rtt_us = self._chance.lognormal(np.log(60e3), 0.9, (len(sites), len(targets))).clip(800, 320e3)
+        self._server_us = self._chance.lognormal(np.log(450e3), 0.5, len(targets))
+        self._speed = self._chance.uniform(25, 180, len(targets))
+        self._load = np.zeros(len(targets))
+        shape = (len(sites), len(targets))
+        self._vantage_ids = np.broadcast_to(np.array([[site.vantage_id] for site in sites], np.int64), shape).ravel()
+        self._regions = np.repeat(np.array([site.region.encode() for site in sites]), len(targets))
+        self._places = np.broadcast_to(np.arange(len(targets)), shape).ravel()
+
+    def portions(self) -> Iterator[Portion]:
+        """Round by round."""
+        for seq, round_at in enumerate(self.rounds, 1):
+            yield self._round(seq, round_at)
+
+    def _round(self, seq: int, round_at: int) -> Portion:
+        values = self._values(seq, round_at + self._phases[self._places])
+        kinds = self._draw(len(self._places))
+        parts = [self._records(values, kinds == place, key) for place, key in enumerate(_KEYS)]
+        span = {"from_at": round_at + int(self._phases.min()), "until_at": round_at + int(self._phases.max())}
+        return Portion(rows=len(self._places), content=b"".join(parts), seq=seq, **span)
+
+    def _draw(self, rows: int) -> Integers:
+        """Of each row the place of its kind in `_KINDS`."""
+        plain = np.where(self._chance.random(rows) < RATE_LIMITED, 1, 0)
+        failed = np.searchsorted(np.cumsum(_SHARES), self._chance.random(rows), side="right")
+        return np.where(failed < len(_SHARES), 2 + failed, plain)
+
+    def _values(self, seq: int, rounds: Integers) -> dict[str, NDArray[np.generic]]:
+        """Every column of every row of a round, whatever becomes of the probe."""
+        rows = len(self._places)
+        server_us = self._waits(rounds)
+        since_2000 = rounds - POSTGRES_EPOCH_AT
+        rtt_us = self._rtt_us.ravel() * self._chance.lognormal(0, 0.04, rows)
+        tokens = self._chance.integers(80, 200, rows)
+        speed = self._speed[self._places] * self._chance.lognormal(0, 0.1, rows)
+        ttft_us = server_us + rtt_us
+        few = self._chance.integers(0, 20_000, rows)
+        values: dict[str, NDArray[np.generic]] = {
+            "target_id": self._targets[self._places],
+            "round_at": since_2000,
+            "vantage_id": self._vantage_ids,
+            "epoch": np.full(rows, 1),
+            "seq": np.full(rows, seq),
+            "idx": self._places,
+            "region": self._regions,
+            "received_at": since_2000 + PUSHED_AFTER_US + few,
+            "dispatched_at": since_2000 + few,
+            "late_us": few,
+            "dns_us": 500 + few,
+            "tcp_us": rtt_us,
+            "tls_us": 1.1 * rtt_us + 1_500,
+            "rtt_us": rtt_us,
+            "rtt_min_us": 0.98 * rtt_us,
+            "ttfb_us": 0.95 * ttft_us,
+            "ttft_us": ttft_us,
+            "ttfat_us": ttft_us + 300,
+            "e2e_us": ttft_us + tokens / speed * 1e6,
+            "tokens_per_second": speed,
+            "provider_us": 0.9 * server_us,
+            "chunk_gap_p50_us": 1e6 / speed,
+            "chunk_gap_p99_us": 3e6 / speed,
+            "chunk_gap_max_us": 8e6 / speed,
+            "output_tokens": tokens,
+            "chunks": tokens,
+            "output_chars": 4 * tokens,
+            "cost_usd": tokens * 1.1e-6,
+            "request_id": _names(self._chance.bytes(rows * _REQUEST_ID_BYTES // 2)),
+            "http_status": np.full(rows, 200),
+            "timeout_us": np.full(rows, TIMEOUT_US),
+        }
+        return values
+
+    def _waits(self, rounds: Integers) -> Reals:
+        """How long the servers take for the first token of each probe, in microseconds."""
+        drift = self._chance.normal(0, WANDER, len(self._load))
+        self._load = PERSISTENCE * self._load + np.sqrt(1 - PERSISTENCE**2) * drift
+        daytime = DAYTIME * np.sin(2 * np.pi * (rounds % DAY_US) / DAY_US)
+        usual = (self._server_us * np.exp(self._load))[self._places] * np.exp(daytime)
+        waits: Reals = usual * self._chance.lognormal(0, SCATTER, len(self._places))
+        return waits
+
+    def _records(self, values: dict[str, NDArray[np.generic]], chosen: NDArray[np.bool_], key: str) -> bytes:
+        word, named = _KINDS[key]
+        known = frozenset(named.split())
+        texts = _TEXTS | {"outcome": word.encode()}
+        fields: list[tuple[str, str]] = [("count", ">i2")]
+        for name, kind in COLUMNS.items():
+            fields.append((f"{name} length", ">i4"))
+            if name in known:
+                fields.append((name, _TYPES[kind] if kind in _TYPES else f"S{_length(name, values, texts)}"))
+        records = np.empty(np.count_nonzero(chosen), np.dtype(fields))
+        records["count"] = len(COLUMNS)
+        for name in COLUMNS:
+            records[f"{name} length"] = records.dtype[name].itemsize if name in known else -1
+            if name in known:
+                records[name] = values[name][chosen] if name in values else texts.get(name, 0)
+        return records.tobytes()
+
+
+def _length(name: str, values: dict[str, NDArray[np.generic]], texts: dict[str, bytes]) -> int:
+    return values[name].dtype.itemsize if name in values else len(texts[name])
+
+
+def _names(chance: bytes) -> NDArray[np.bytes_]:
+    """Random hexadecimal names."""
+    return np.frombuffer(chance.hex().encode(), f"S{_REQUEST_ID_BYTES}")

@@ -1,0 +1,157 @@
+"""Borrow the HTTP interface: a real server on loopback, on a real publisher, with the tables that a test publishes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import httpx
+import pytest
+
+from fix_insides import Insides
+from isochrone_collector.gate import Gate
+from isochrone_collector.observe.desk import Desk
+from isochrone_collector.publisher import HEARTBEAT_US, MAX_WATCHERS, Publisher
+from isochrone_collector.routing import canonical
+from isochrone_collector.store import routes as store
+from isochrone_collector.web.app import Sources, made
+from isochrone_collector.web.listener import listening
+from isochrone_wire.address import Address
+from isochrone_wire.model import Route
+from isochrone_wire.routes import RouteTable
+from material.routes import CHAT, NOW_AT, VOICE
+
+PATIENCE_SECONDS = 20.0
+ROUTES = ("chat", "voice", "batch")
+ELSEWHERE = replace(CHAT, generation=46, etag="46-e1", client_region="eu-central-1")
+
+
+@dataclass(slots=True)
+class Event:
+    """A server-sent event."""
+
+    id: int
+    event: str
+    data: dict[str, Any]
+
+
+class Web:
+    """The interface at an address; `client` asks it."""
+
+    def __init__(self, insides: Insides, publisher: Publisher, address: Address) -> None:
+        self.insides = insides
+        self.publisher = publisher
+        self.address = address
+        self.client = httpx.AsyncClient(base_url=f"http://{address}", timeout=PATIENCE_SECONDS)
+
+    async def publish(self, *tables: RouteTable) -> None:
+        """Store tables as a builder does; the publisher knows them when this returns."""
+        nothing = canonical.packed("{}")
+        new = [
+            store.NewTable(
+                generation=table.generation,
+                client_region=table.client_region,
+                route=table.route,
+                built_at=table.built_at,
+                change=table.change.value,
+                sentence=table.sentence,
+                document=canonical.written(table),
+                inputs=nothing,
+                before=nothing,
+                after=nothing,
+            )
+            for table in tables
+        ]
+        async with self.insides.database.transaction() as connection:
+            await store.publish(connection, new)
+        await self.publisher.refresh()
+
+    async def get(self, path: str, **headers: str) -> httpx.Response:
+        """What a path answers; names of headers are written with underscores."""
+        return await self.client.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    @asynccontextmanager
+    async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Event | None]]:
+        """The events of a stream, `None` for a heartbeat."""
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.client.stream("GET", path, headers=told) as response:
+            assert response.status_code == 200, await response.aread()
+            assert response.headers["content-type"].startswith("text/event-stream")
+            yield _events(response)
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[Event | None]:
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if not line and "data" in fields:
+            yield Event(id=int(fields["id"]), event=fields["event"], data=json.loads(fields["data"]))
+        elif not line and "" in fields:
+            yield None
+        fields = {**fields, name: value} if line else {}
+
+
+async def first(events: AsyncIterator[Event | None], count: int) -> list[Event]:
+    """So many events, heartbeats aside."""
+    found: list[Event] = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(found) < count:
+            event = await anext(events)
+            if event is not None:
+                found.append(event)
+    return found
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+class StartWeb(Protocol):
+    """Starts the interface, with the limits that a test needs."""
+
+    async def __call__(self, *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US) -> Web:
+        """The interface, without any table yet."""
+        ...
+
+
+@pytest.fixture
+async def start_web(insides: Insides) -> AsyncIterator[StartWeb]:
+    """Interfaces that end with the test."""
+    await insides.begin(NOW_AT)
+    plan = insides.plans.current
+    assert plan is not None
+    routes = tuple(Route(name=name, members=()) for name in ROUTES)
+    insides.plans.current = replace(plan, routes=routes)
+    async with AsyncExitStack() as stack:
+
+        async def start(*, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US) -> Web:
+            publisher = Publisher(
+                database=insides.database,
+                plans=insides.plans,
+                clock=insides.clock,
+                max_watchers=max_watchers,
+                heartbeat_us=heartbeat_us,
+            )
+            gate = Gate(database=insides.database, clock=insides.clock, required=False)
+            desk = Desk(database=insides.database, plans=insides.plans, clock=insides.clock)
+            sources = Sources(publisher=publisher, plans=insides.plans, desk=desk, gate=gate, clock=insides.clock)
+            address = await stack.enter_async_context(listening(made(sources), Address("127.0.0.1", 0), tls=None))
+            web = Web(insides, publisher, address)
+            stack.callback(publisher.close)
+            stack.push_async_callback(web.client.aclose)
+            return web
+
+        yield start
+
+
+@pytest.fixture
+async def web(start_web: StartWeb) -> Web:
+    """The interface with a table of two routes in one region and of one in another; the newest is generation 48."""
+    web = await start_web()
+    await web.publish(ELSEWHERE, VOICE, CHAT)
+    return web

@@ -1,0 +1,232 @@
+"""Route tables through the command and a real socket: what is shown, watched and explained, and how that ends."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.cells import cell_len
+
+from fix_routes import FakeRoutes
+from isochrone_client.cli import cli
+from isochrone_client.clock import now_at
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.routes import ChangeKind, RouteTable
+from material.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOICE
+
+PATIENCE = 30.0
+HOUR_US = 3600 * SECOND_US
+
+
+def run(routing: FakeRoutes, *arguments: str) -> Result:
+    """What the command does in this process, asking the fake."""
+    environment = {"ISOCHRONE_COLLECTOR": routing.address}
+    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
+
+
+@contextmanager
+def started(routing: FakeRoutes, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command as a process of its own, with pipes, which runs no longer than the block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "isochrone_client", *arguments],
+        env={**os.environ, "ISOCHRONE_COLLECTOR": routing.address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines_of(process: "subprocess.Popen[bytes]") -> Iterator[str]:
+    """The lines of its stdout as they come."""
+    assert process.stdout is not None
+    pending = b""
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+        assert ready, "no line came in time"
+        piece = os.read(process.stdout.fileno(), 65_536)
+        if not piece:
+            return
+        *lines, pending = (pending + piece).split(b"\n")
+        yield from (line.decode() for line in lines)
+
+
+def fresh(table: RouteTable, **changes: object) -> RouteTable:
+    """The table as if built now."""
+    now = now_at()
+    instants = {"built_at": now, "fresh_until_at": now + HOUR_US, "stale_until_at": now + 2 * HOUR_US}
+    return replace(table, **{**instants, **changes})  # type: ignore[arg-type]  # fields by name
+
+
+def numbered(generation: int, table: RouteTable = CHAT) -> RouteTable:
+    """The table under another generation."""
+    return fresh(table, generation=generation, etag=f"{generation}-0")
+
+
+def test_every_region_is_shown(routing: FakeRoutes) -> None:
+    """Without --region the tables of all regions are shown, by region and route, within 100 columns."""
+    routing.tables = tuple(map(fresh, TABLES))
+    result = run(routing, "routes")
+    assert (result.exit_code, result.stderr) == (0, "")
+    for table in TABLES:
+        assert f"{table.route} from {table.client_region}: " in result.stdout
+    assert all(cell_len(line) <= 100 for line in result.stdout.splitlines())
+
+
+def test_one_route_of_one_region(routing: FakeRoutes) -> None:
+    """--region and --route narrow the answer, and a short name of a region will do."""
+    routing.tables = tuple(map(fresh, TABLES))
+    result = run(routing, "routes", "--region", "us-east", "--route", "voice", "--output", "json")
+    document = json.loads(result.stdout)
+    assert [(row["client_region"], row["route"]) for row in document["rows"]] == [("us-east-2", "voice")]
+    assert document["rows"][0]["entries"][0]["ttft_p50_us"]["value"] == 251_900
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--region", "mars"), "unknown client region 'mars'; known: ap-southeast-1, eu-central-1, us-east-2"),
+        (("--route", "chatt"), "unknown route 'chatt'; known: chat, voice"),
+        (("--region", "us-east-2", "--route", "x"), "unknown route 'x'"),
+    ],
+)
+def test_unknown_names_are_usage_errors(routing: FakeRoutes, arguments: tuple[str, ...], named: str) -> None:
+    """A region or route that is not there ends with 2 and the names that are."""
+    result = run(routing, "routes", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert named in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--region", "us-east-2"), ("--route", "chat")])
+def test_no_table_yet_is_no_usage_error(routing: FakeRoutes, arguments: tuple[str, ...]) -> None:
+    """Where no table exists anywhere, it ends with 4 and says what a table takes."""
+    routing.tables = ()
+    result = run(routing, "routes", *arguments)
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "there is no route table yet" in result.stderr
+    assert "`routes`" in result.stderr
+
+
+@pytest.mark.parametrize("table", [EXPIRED, fresh(UNKNOWN_YET)])
+def test_a_table_not_to_be_used_is_shown_as_such(routing: FakeRoutes, table: RouteTable) -> None:
+    """When every table is expired or knows too little, they are shown, and the exit code is 4."""
+    routing.tables = (table,)
+    result = run(routing, "routes", "--region", table.client_region)
+    assert result.exit_code == 4
+    assert "use the static order" in result.stdout
+    assert "the static order holds" in result.stderr
+
+
+def test_history_tells_the_events(routing: FakeRoutes) -> None:
+    """Events come newest first; where there are none it says so and ends with 0."""
+    result = run(routing, "routes", "history", "--output", "json")
+    assert [row["generation"] for row in json.loads(result.stdout)["rows"]] == [47, 31]
+    none = run(routing, "routes", "history", "--route", "none")
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert "no table changed between" in none.stderr
+
+
+def test_explain_tells_the_steps(routing: FakeRoutes) -> None:
+    """Each step is a sentence, and it is said that deciding again gave the same bytes."""
+    result = run(routing, "explain", "us-east", "chat")
+    assert result.exit_code == 0, result.output
+    assert "zhipu/glm-5 is left out: 2 of 6 samples needed" in result.stdout
+    assert "byte for byte" in result.stdout
+
+
+def test_explain_gives_programs_the_inputs(routing: FakeRoutes) -> None:
+    """Programs get the stored inputs and state as data, not as text in text."""
+    result = run(routing, "explain", "us-east-2", "chat", "--generation", "48", "--output", "json")
+    document = json.loads(result.stdout)
+    assert document["inputs"]["route"] == {"name": "chat"}
+    assert document["before"] == {"incumbent": "deepseek/deepseek-v4-flash"}
+    assert document["table"]["generation"] == 48
+    assert len(document["steps"]) == len(EXPLANATION.steps)
+
+
+def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeRoutes) -> None:
+    """When deciding again gives something else, that is printed, and the exit code is 1."""
+    routing.explanation = replace(EXPLANATION, replays=False)
+    result = run(routing, "explain", "us-east-2", "chat")
+    assert result.exit_code == 1
+    assert "does NOT give this table" in result.stdout
+    assert "does not give generation 48" in result.stderr
+
+
+def test_an_unknown_generation_is_a_usage_error(routing: FakeRoutes) -> None:
+    """A generation that is not kept ends with 2."""
+    result = run(routing, "explain", "us-east-2", "chat", "--generation", "7")
+    assert result.exit_code == 2
+    assert "generation 7 is not known" in result.stderr
+
+
+def test_watch_tells_each_generation_once_across_breaks(routing: FakeRoutes) -> None:
+    """What is in force comes first, then each new table; a broken stream is taken up behind the last generation."""
+    routing.tables = (numbered(47, VOICE), numbered(48))
+    routing.log = list(routing.tables)
+    routing.breaking = [2, 0, 1, 0, 0]
+    with started(routing, "routes", "watch", "--output", "json") as process:
+        lines = lines_of(process)
+        seen = [json.loads(next(lines))["generation"] for _ in range(2)]
+        for generation in range(49, 54):
+            routing.publish(numbered(generation, VOICE if generation % 2 else CHAT))
+            seen.append(json.loads(next(lines))["generation"])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert seen == [47, 48, 49, 50, 51, 52, 53]
+    assert "Traceback" not in said
+    assert "going on after generation" in said
+
+
+def test_watch_begins_behind_a_generation(routing: FakeRoutes) -> None:
+    """With --after what was missed comes in order, generations that are no longer in force too."""
+    routing.log = [numbered(n) for n in range(40, 49)]
+    with started(routing, "routes", "watch", "--region", "us-east-2", "--after", "45", "--output", "json") as process:
+        lines = lines_of(process)
+        assert [json.loads(next(lines))["generation"] for _ in range(3)] == [46, 47, 48]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+
+
+def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:
+    """A line per generation says when, where, who carries how much and why, within 100 columns."""
+    with started(routing, "routes", "watch", "--route", "voice") as process:
+        lines = lines_of(process)
+        shown = [next(lines) for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert "generation" in shown[0]
+    assert "qwen/qwen3-32b 100 %" in shown[2]
+    assert all(cell_len(line) <= 100 for line in shown)
+
+
+def test_watch_can_leave_out_what_only_refreshes(routing: FakeRoutes) -> None:
+    """With --moves a table whose evidence alone is newer is passed over, and its generation counts as seen."""
+    refreshed = replace(numbered(49), change=ChangeKind.EVIDENCE)
+    routing.log = [numbered(48), refreshed, numbered(50)]
+    with started(routing, "routes", "watch", "--after", "47", "--moves", "--output", "json") as process:
+        lines = lines_of(process)
+        assert [json.loads(next(lines))["generation"] for _ in range(2)] == [48, 50]
+
+
+def test_watch_refuses_what_is_not_there(routing: FakeRoutes) -> None:
+    """An unknown region ends at once with 2, and a collector that is not there with 3."""
+    assert run(routing, "routes", "watch", "--region", "mars").exit_code == 2
+    gone = CliRunner().invoke(cli, ["routes", "watch"], env={"ISOCHRONE_COLLECTOR": "127.0.0.1:1"})
+    assert gone.exit_code == 3
+
+
+def test_options_belong_behind_the_subcommand(routing: FakeRoutes) -> None:
+    """What stands before a subcommand would be of no effect, and is refused."""
+    assert run(routing, "routes", "--route", "chat", "history").exit_code == 2

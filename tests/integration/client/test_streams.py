@@ -1,0 +1,280 @@
+"""What goes on for long, through the command and a real collector: following across a crash, and exports."""
+
+import csv
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fix_collector import Collector, StartCollector
+from isochrone_client.cli import cli
+from isochrone_client.export.columns import columns
+from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, TokenSource, Vantage
+
+PLAN = """\
+baseline: us-east-2
+every: 1s
+targets:
+  - {model: a, provider: sim, base_url: http://h, price: {usd_per_m_output: 2.0}}
+  - {model: b, provider: sim, base_url: http://h, price: {usd_per_m_output: 1.0}}
+"""
+MANY = 20_000
+PATIENCE = 60.0
+
+
+def ask(collector: Collector, *arguments: str) -> Result:
+    """What the command says, asking this collector."""
+    environment = {"ISOCHRONE_COLLECTOR": collector.address}
+    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
+
+
+def start(collector: Collector, *arguments: str) -> "subprocess.Popen[bytes]":
+    """The command as a process of its own, with pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "isochrone_client", *arguments],
+        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def lines_of(process: "subprocess.Popen[bytes]") -> Iterator[str]:
+    """The lines of its stdout as they come."""
+    assert process.stdout is not None
+    pending = b""
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+        assert ready, "no line came in time"
+        piece = os.read(process.stdout.fileno(), 65_536)
+        if not piece:
+            return
+        *lines, pending = (pending + piece).split(b"\n")
+        yield from (line.decode() for line in lines)
+
+
+def hours_ago(hours: float) -> int:
+    return time.time_ns() // 1000 - int(hours * 3600) * SECOND_US
+
+
+class Feeder:
+    """Pushes samples of target `a`, each with a number of its own as TTFT."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self.number = 0
+        self.seq = 0
+        self.call = collector.call
+
+    def push(self, count: int = 1) -> None:
+        """Store so many new samples."""
+        self.seq += 1
+        target_id = self.call.targets().targets[0].id
+        now_at = hours_ago(0)
+        samples = tuple(
+            Sample(
+                target_id=target_id,
+                round_at=now_at + place,
+                outcome=Outcome.OK,
+                dispatched_at=now_at,
+                ttft_us=self.number + place,
+            )
+            for place in range(count)
+        )
+        self.number += count
+        batch = Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=3, seq=self.seq, samples=samples)
+        assert self.call.push(batch).stored == count
+
+
+def test_following_survives_a_crash_of_the_collector(start_collector: StartCollector) -> None:
+    """Across a SIGKILL and a restart every sample is told once: before, while nobody looked, and after."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    feeder = Feeder(collector)
+    feeder.push(3)
+    process = start(collector, "samples", "--follow", "--limit", "2", "--output", "json")
+    lines = lines_of(process)
+    told = [json.loads(next(lines))["ttft_us"] for _ in range(2)]
+    assert told == [1, 2]
+    feeder.push(2)
+    told += [json.loads(next(lines))["ttft_us"] for _ in range(2)]
+
+    # Committed, and killed before anybody is told of all of it.
+    feeder.push(700)
+    collector.kill()
+    again = start_collector(port=collector.port, database_url=collector.database_url)
+    feeder.call = again.call
+    feeder.push(5)
+    while len(told) < feeder.number - 1:
+        told.append(json.loads(next(lines))["ttft_us"])
+    feeder.push()
+    told.append(json.loads(next(lines))["ttft_us"])
+
+    process.send_signal(signal.SIGINT)
+    assert list(lines) == []
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert Counter(told) == Counter(range(1, feeder.number))
+    assert [line.split(";")[-1].strip() for line in stderr.decode().splitlines()] == [
+        "going on when it is back",
+        "isochrone: the collector is back",
+    ]
+
+
+@pytest.fixture(scope="module")
+def recorded(shared_collector: Collector) -> Collector:
+    """Twenty thousand samples of two targets in two regions, over some hours; some of them with everything set."""
+    shared_collector.call.apply(PLAN)
+    targets = shared_collector.call.targets().targets
+    start_at = hours_ago(3)
+    full: dict[str, Any] = {
+        "tcp_us": 7,
+        "tls_us": 11,
+        "token_source": TokenSource.USAGE,
+        "ratelimit": RateLimit(remaining_tokens=5),
+        "error": 'a "quoted", line\nbroken',
+        "cost_usd": 0.25,
+    }
+    for seq in range(10):
+        samples = tuple(
+            Sample(
+                target_id=targets[place % 2].id,
+                round_at=start_at + place * 500_000,
+                outcome=Outcome.OK,
+                dispatched_at=start_at + place * 500_000 + 123,
+                ttft_us=place,
+                tokens_per_second=place / 3,
+                **(full if place % 100 == 0 else {}),
+            )
+            for place in range(seq * 2000, seq * 2000 + 2000)
+        )
+        region = ("us-east-2", "ap-southeast-1")[seq % 2]
+        batch = Batch(vantage=Vantage(name=f"{region}-x", region=region), epoch=1, seq=seq + 1, samples=samples)
+        assert shared_collector.call.push(batch).stored == 2000
+    return shared_collector
+
+
+def test_parquet_has_every_sample_with_its_types(recorded: Collector, tmp_path: Path) -> None:
+    """What was stored comes back from the file, as numbers, words and instants."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = tmp_path / "samples.parquet"
+    result = ask(recorded, "samples", "export", "--out", str(file))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"{MANY} samples exported to {file}" in result.stderr
+    table = parquet.read_table(file)
+    assert table.column_names == [column.name for column in columns()]
+    assert table["ttft_us"].to_pylist() == list(range(MANY))
+    assert table.schema.field("round_at").type == pa.timestamp("us", tz="UTC")
+    first = table.slice(0, 1).to_pylist()[0]
+    assert (first["target"], first["region"], first["outcome"]) == ("sim/a", "us-east-2", "ok")
+    assert (first["connect_us"], first["ttft_cold_us"], first["cost_usd"]) == (18, 18, 0.25)
+    assert (first["token_source"], first["ratelimit"]["remaining_tokens"], first["quality"]) == ("usage", 5, [])
+    assert first["error"] == 'a "quoted", line\nbroken'
+    assert (first["dispatched_at"] - first["round_at"]).microseconds == 123
+    assert abs((first["received_at"] - datetime.now(UTC)).total_seconds()) < 3600
+    assert table.slice(1, 1).to_pylist()[0]["ratelimit"] is None
+    assert parquet.read_metadata(file).metadata[b"isochrone.schema"] == b"isochrone.samples/1"
+
+
+def test_csv_and_jsonl_say_the_same(recorded: Collector, tmp_path: Path) -> None:
+    """Each format has a line per sample, oldest round first, under the same names; `-` is standard output."""
+    options = ["samples", "export", "--region", "us-east-2", "--target", "b"]
+    lines = ask(recorded, *options, "--format", "jsonl", "--out", "-").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    file = tmp_path / "b.csv"
+    assert ask(recorded, *options, "--out", str(file)).exit_code == 0
+    with file.open(newline="") as text:
+        table = list(csv.DictReader(text))
+    assert len(rows) == len(table) == MANY // 4
+    assert [row["ttft_us"] for row in rows] == sorted(row["ttft_us"] for row in rows)
+    assert [(row["round_at"], str(row["ttft_us"])) for row in rows] == [
+        (row["round_at"], row["ttft_us"]) for row in table
+    ]
+    assert set(rows[0]) == {column.name for column in columns()}
+
+
+def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> None:
+    """A file that is there stays as it is without --force, and after a failure nothing half-written is left."""
+    file = tmp_path / "kept.csv"
+    file.write_text("mine")
+    refused = ask(recorded, "samples", "export", "--out", str(file))
+    assert (refused.exit_code, file.read_text()) == (1, "mine")
+    assert "--force" in refused.stderr
+    forced = ask(recorded, "samples", "export", "--window", "5m", "--out", str(tmp_path / "none.csv"))
+    assert forced.exit_code == 4
+    assert ask(recorded, "samples", "export", "--force", "--out", str(file)).exit_code == 0
+    assert file.read_text().startswith("target,vantage,region")
+    assert ask(recorded, "samples", "export", "--out", str(tmp_path / "no" / "folder.csv")).exit_code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--format", "parquet", "--out", "-"], "does not go to standard output"),
+        (["--format", "xls", "--out", "x"], "is not one of"),
+        ([], "Missing option '--out'"),
+    ],
+)
+def test_impossible_exports_are_usage_errors(recorded: Collector, options: list[str], says: str) -> None:
+    """What cannot be written is said before anything is asked."""
+    result = ask(recorded, "samples", "export", *options)
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_options_before_the_subcommand_are_refused(recorded: Collector) -> None:
+    """An option that would be of no effect is not swallowed."""
+    result = ask(recorded, "samples", "--region", "us-east-2", "export", "--out", "-")
+    assert result.exit_code == 2
+    assert "behind 'export'" in result.stderr
+
+
+def test_more_samples_than_a_message_holds_are_listed(recorded: Collector) -> None:
+    """The largest list comes whole, the newest last."""
+    rows = json.loads(ask(recorded, "samples", "--limit", "10000", "--output", "json").stdout)["rows"]
+    assert [row["ttft_us"] for row in rows] == list(range(MANY - 10_000, MANY))
+
+
+def test_a_simulation_of_what_was_recorded(recorded: Collector) -> None:
+    """`simulate` plays the rounds of a region under the policies named, against the static one."""
+    options = ["--region", "us-east-2", "--policy", "static:b", "--policy", "race:2", "--policy", "fallback:1ms"]
+    table = ask(recorded, "simulate", *options)
+    assert table.exit_code == 0, table.stderr
+    assert "what if: sim/a, sim/b" in table.stdout
+    rows = json.loads(ask(recorded, "simulate", *options, "--output", "json").stdout)["rows"]
+    assert [row["policy"] for row in rows] == ["static:sim/b", "race:2", "fallback:1"]
+    assert len({row["rounds"] for row in rows}) == 1
+    assert rows[1]["requests"] == 2 * rows[0]["requests"]
+    alone = json.loads(ask(recorded, "simulate", "--policy", "race:2", "--output", "json").stdout)["rows"]
+    assert [row["policy"].partition(":")[0] for row in alone] == ["static", "race"] * 2
+    # In every round b's number is larger than a's by one, or smaller by one, depending on the phases.
+    assert rows[1]["ttft_p50_us"]["value"] <= rows[0]["ttft_p50_us"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--policy", "rase:2"], "did you mean 'race'"),
+        (["--policy", "race:3"], "of the 2 members"),
+        (["--policy", "static:c"], "unknown member 'c'"),
+        (["--target", "sim/a"], "two targets or more"),
+    ],
+)
+def test_what_cannot_be_simulated(recorded: Collector, options: list[str], says: str) -> None:
+    """Wrong policies and too few members are usage errors in the collector's words."""
+    result = ask(recorded, "simulate", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr

@@ -1,0 +1,61 @@
+"""The commands that weigh targets and regions, against a real socket: what they ask, and what their help promises."""
+
+import json
+import re
+import shlex
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fix_observatory import FakeObservatory
+from isochrone_client.cli import cli
+from isochrone_wire.answers import Order
+
+
+def run(observatory: FakeObservatory, *arguments: str) -> Result:
+    """What the command does in this process, asking the fake."""
+    environment = {"ISOCHRONE_COLLECTOR": observatory.address}
+    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
+
+
+@pytest.mark.parametrize("command", ["leaderboard", "budgets", "tiers"])
+def test_every_example_of_the_help_works(observatory: FakeObservatory, command: str) -> None:
+    """Not only the first example gets an answer."""
+    text = run(observatory, command, "--help").stdout
+    examples = re.findall(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
+    assert examples
+    assert [run(observatory, *shlex.split(line)[1:]).exit_code for line in examples] == [0] * len(examples)
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_leaderboards_are_asked_for_in_an_order(observatory: FakeObservatory, order: Order) -> None:
+    """`--by` is passed on, and what comes back says by what it is ranked."""
+    result = run(observatory, "leaderboard", "--by", order.value, "-o", "json")
+    assert result.exit_code == 0
+    assert observatory.asked[-1].order == order.value
+    assert json.loads(result.stdout)["order"] == order.value
+
+
+def test_budgets_of_the_uses_asked_for(observatory: FakeObservatory) -> None:
+    """`--use` is passed on, once for each, with targets and regions."""
+    result = run(observatory, "budgets", "--use", "voice", "--use", "step", "--region", "us-east-2")
+    request = observatory.asked[-1]
+    assert (result.exit_code, list(request.uses)) == (0, ["voice", "step"])
+    assert list(request.selection.regions) == ["us-east-2"]
+
+
+def test_the_best_region_is_asked_for(observatory: FakeObservatory) -> None:
+    """`regions --best` asks for what regions cost, by a metric; without it nothing of that is asked."""
+    result = run(observatory, "regions", "--best", "--metric", "ttft", "--target", "openai/*", "-o", "json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["schema"], document["metric"]) == (0, "isochrone.region-costs/1", "ttft")
+    assert [row["decision"] for row in document["rows"]] == ["faster", "slower", "undecided"]
+    run(observatory, "regions")
+    assert [type(request).__name__ for request in observatory.asked] == ["GetRegionCostsRequest", "ListVantagesRequest"]
+
+
+def test_nothing_of_a_metric_is_four(observatory: FakeObservatory) -> None:
+    """Where no region has a value of the metric, the way on is told with exit code 4."""
+    result = run(observatory, "regions", "--best", "--metric", "e2e")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "isochrone coverage" in result.stderr

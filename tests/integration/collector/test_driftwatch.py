@@ -1,0 +1,158 @@
+"""Lasting changes found in what was pushed: read, found once, recorded, told, and listed."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fix_collector import Caller, Collector, StartCollector
+from fix_webhook import SECRET, Receiver
+from isochrone_collector import signature
+from isochrone_collector.alerting import Alerting
+from isochrone_collector.clock import now_at
+from isochrone_collector.driftwatch import DriftWatch
+from isochrone_collector.plans import Plans
+from isochrone_collector.store.pool import Database
+from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.insights import DriftList
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
+from material.waiting import eventually
+
+PLAN = """\
+baseline: us-east-2
+every: 60s
+targets:
+  - {model: a, provider: sim, base_url: http://h}
+  - {model: b, provider: sim, base_url: http://h}
+"""
+US = Vantage(name="us-1", region="us-east-2")
+EVERY_US = 60 * SECOND_US
+ROUNDS = 400
+CHANGED = 360
+
+
+@dataclass(slots=True)
+class Past:
+    """Rounds of the last hours, pushed through a real collector; `b` rises by 30 % with round `CHANGED`."""
+
+    call: Caller
+    start_at: int
+    seq: int = 0
+
+    def round_at(self, number: int) -> int:
+        """When a round was."""
+        return self.start_at + number * EVERY_US
+
+    def push(self, *numbers: int) -> None:
+        """Push both targets' samples of these rounds."""
+        for begin in range(0, len(numbers), 100):
+            self.seq += 1
+            samples = tuple(self._sample(name, number) for number in numbers[begin : begin + 100] for name in "ab")
+            receipt = self.call.push(Batch(vantage=US, epoch=5, seq=self.seq, samples=samples))
+            assert receipt.stored == len(samples), receipt
+
+    def _sample(self, name: str, number: int) -> Sample:
+        target = next(target for target in self.call.targets().targets if target.model == name)
+        noise = float(np.random.default_rng([number, ord(name)]).normal(0, 0.1))
+        factor = np.exp(noise) * (1.3 if name == "b" and number >= CHANGED else 1.0)
+        at = self.round_at(number)
+        return Sample(
+            target_id=target.id,
+            round_at=at,
+            outcome=Outcome.OK,
+            dispatched_at=at,
+            ttft_us=int(400_000 * factor),
+            tokens_per_second=60.0,
+        )
+
+    def found(self) -> DriftList:
+        """What readers see."""
+        until_at = now_at() + MINUTE_US
+        return self.call.drift(Selection(window=Window(from_at=until_at - DAY_US, until_at=until_at)))
+
+
+def a_past(collector: Collector) -> Past:
+    collector.call.apply(PLAN)
+    start_at = (now_at() - (ROUNDS + 1) * EVERY_US) // EVERY_US * EVERY_US
+    return Past(call=collector.call, start_at=start_at)
+
+
+@dataclass(slots=True)
+class Watch:
+    """A watch of the test's own beside the collector's, on a database whose collector is not serving any more."""
+
+    database: Database
+    drift: DriftWatch
+
+
+@pytest.fixture
+async def watch(database_url: str) -> AsyncIterator[Watch]:
+    """A watch on the test's database; it looks when the test says so."""
+    database = Database(database_url)
+    await database.open()
+    plans = Plans(database=database, clock=now_at)
+    await plans.refresh()
+    alerting = Alerting(database=database, webhook=None, clock=now_at)
+    yield Watch(database, DriftWatch(database=database, plans=plans, alerting=alerting, clock=now_at))
+    await database.close()
+
+
+def test_a_rise_in_what_is_pushed_becomes_an_alert(
+    start_collector: StartCollector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real collector: samples of past rounds shift by 30 %; one event, one alert, told to the webhook."""
+    monkeypatch.setenv("ISOCHRONE_ALERT_SECRET", signature.written(SECRET))
+    monkeypatch.setenv("ISOCHRONE_ALERT_URL", receiver.address)
+    first = start_collector()
+    past = a_past(first)
+    past.push(*range(ROUNDS))
+    first.stop()
+    # Whoever leads reads the past of every target as soon as it starts.
+    collector = start_collector()
+    past.call = collector.call
+    eventually(40, lambda: bool(past.found().events), "the change is found")
+    eventually(20, lambda: bool(receiver.told), "the webhook is told")
+    found = past.found()
+    [event] = found.events
+    assert (event.target, event.region, event.metric) == ("sim/b", "us-east-2", Metric.TTFT)
+    assert abs(event.changed_at - past.round_at(CHANGED)) <= 3 * EVERY_US
+    assert event.change_percent == pytest.approx(30, abs=10)
+    assert (found.watched, found.too_short) == (4, 0)
+    [told] = receiver.told
+    assert told.body["type"] == "isochrone.drift"
+    assert told.body["data"]["target"] == "sim/b"
+    assert told.body["data"]["change_percent"] == pytest.approx(event.change_percent, abs=0.01)
+
+
+async def test_each_look_reads_on(start_collector: StartCollector, watch: Watch) -> None:
+    """A change appears while rounds come in, late ones too; looking again, or anew, finds nothing more."""
+    past = a_past(start_collector())
+    past.push(*range(CHANGED - 40))
+    await watch.drift._plans.refresh()
+    await watch.drift.look()
+    assert past.found().events == ()
+    # From here on these rounds are older than what a look reads again: the ledger tells that they were delivered.
+    past.push(*range(CHANGED - 40, ROUNDS))
+    await watch.drift.look()
+    before = past.found().events
+    assert [event.target for event in before] == ["sim/b"]
+    await watch.drift.look()
+    again = DriftWatch(
+        database=watch.database,
+        plans=watch.drift._plans,
+        alerting=Alerting(database=watch.database, webhook=None, clock=now_at),
+        clock=now_at,
+    )
+    await again.look()
+    assert past.found().events == before
+
+
+async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: Watch) -> None:
+    """Series below sixty rounds are counted as too short."""
+    past = a_past(start_collector())
+    past.push(*range(20))
+    await watch.drift._plans.refresh()
+    await watch.drift.look()
+    found = past.found()
+    assert (found.events, found.watched, found.too_short) == ((), 0, 4)

@@ -1,0 +1,97 @@
+"""A collector that other machines can reach: TLS without being told to, and no room for whoever tries tokens."""
+
+from collections import Counter
+
+import grpc
+import pytest
+
+from fix_collector import Caller, Collector, StartCollector
+from isochrone_wire import joining, passport
+from isochrone_wire.access import shown_fingerprint
+from isochrone_wire.address import Address
+from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate
+from isochrone_wire.joining import JoinError
+from isochrone_wire.model import Batch, Vantage
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+from material.waiting import eventually
+
+US_1 = Vantage(name="us-1", region="us-east-2")
+MANY = 600
+
+
+@pytest.fixture
+def exposed(start_collector: StartCollector) -> Collector:
+    """A collector on every address of this machine, told nothing else."""
+    return start_collector(more=["--listen", "0.0.0.0:0"])
+
+
+def test_on_an_address_that_others_reach_tls_is_spoken_untold(exposed: Collector) -> None:
+    """Without --tls there is a certificate of its own making; who joins over 127.0.0.1 compares it with the token's,
+    and delivers.
+    """
+    address = Address("127.0.0.1", exposed.port)
+    shown = presented_certificate(address)
+    assert shown_fingerprint(shown.fingerprint) in exposed.log()
+    assert passport.read(exposed.data_dir / "operator.json").address == address
+    who = joining.join(address, exposed.call.invite("us-1"), version="test")
+    assert who.trust.roots == shown.certificate
+    caller = Caller(str(address), who)
+    caller.push(Batch(vantage=US_1, epoch=1, seq=0))
+    caller.channel.close()
+    assert [one.name for one in exposed.call.vantages().vantages] == ["us-1"]
+
+
+def test_plain_text_gets_no_answer_there(exposed: Collector) -> None:
+    """Not over loopback either, and a client of ours does not even try it with another machine's address."""
+    caller = Caller(f"127.0.0.1:{exposed.port}")
+    with pytest.raises(grpc.RpcError) as caught:
+        caller.targets()
+    caller.channel.close()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(ValueError, match="plain text is only spoken on loopback"):
+        open_channel(Address("192.0.2.1", exposed.port), PLAIN)
+
+
+def test_nobody_without_a_credential_is_an_operator_there(exposed: Collector) -> None:
+    """That the connection comes from this machine is worth nothing where others can connect too."""
+    shown = presented_certificate(Address("127.0.0.1", exposed.port))
+    with open_channel(Address("127.0.0.1", exposed.port), shown.pinned) as channel:
+        codes = _joins(channel, ["no token"])
+        assert codes == {grpc.StatusCode.UNAUTHENTICATED: 1}
+    stranger = passport.read(exposed.data_dir / "operator.json")
+    trust = Trust(roots=stranger.trust.roots, server_name=stranger.trust.server_name)
+    with open_channel(Address("127.0.0.1", exposed.port), trust) as channel:
+        stub = fleet_pb2_grpc.FleetStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.FetchPlan(fleet_pb2.FetchPlanRequest(), timeout=30)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_whoever_tries_tokens_is_slowed_down(exposed: Collector) -> None:
+    """After a burst of bad tokens most are turned away unread, with a status that means later; a good token waits its
+    turn and is still good.
+    """
+    address = Address("127.0.0.1", exposed.port)
+    token = exposed.call.invite("us-1")
+    with open_channel(address, presented_certificate(address).pinned) as channel:
+        codes = _joins(channel, [f"isochrone-join-{number:032x}" for number in range(MANY)])
+    assert codes.keys() == {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    # 200 at once, and 50 a second.
+    assert codes[grpc.StatusCode.UNAUTHENTICATED] >= 200
+    assert codes[grpc.StatusCode.RESOURCE_EXHAUSTED] >= 50
+    assert "too many join at once" in exposed.log()
+
+    def comes_in() -> bool:
+        try:
+            return joining.join(address, token, version="test").name == "us-1"
+        except JoinError:
+            return False
+
+    eventually(20, comes_in, "the good token is heard")
+
+
+def _joins(channel: grpc.Channel, tokens: list[str]) -> Counter[grpc.StatusCode]:
+    """What becomes of so many tokens sent at once."""
+    stub = fleet_pb2_grpc.FleetStub(channel)
+    calls = [stub.Join.future(fleet_pb2.JoinRequest(token=token, version="test"), timeout=30) for token in tokens]
+    return Counter(call.code() for call in calls)

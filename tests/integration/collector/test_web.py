@@ -1,0 +1,263 @@
+"""Route tables over HTTP: what a polling consumer gets, and what it is told when it asks for the wrong thing."""
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from fix_web import ELSEWHERE, StartWeb, Web, first, until
+from isochrone_collector.errors import DatabaseUnavailable
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.plain import to_plain
+from isochrone_wire.routes import RouteTable
+from material.routes import CHAT, NOW_AT, VOICE
+
+US = "/v1/routes/us-east-2"
+
+
+def next_table(table: RouteTable, generation: int) -> RouteTable:
+    return replace(table, generation=generation, etag=f"{generation}-new")
+
+
+async def test_a_region_is_one_document(web: Web) -> None:
+    """All tables of a region come in one document, with the newest generation in the headers."""
+    answer = await web.get(US)
+    told = answer.json()
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-isochrone-generation"] == "48"
+    assert "x-isochrone-stale-since" not in answer.headers
+    assert "date" in answer.headers
+    assert "server" not in answer.headers
+    assert (told["client_region"], told["generation"]) == ("us-east-2", 48)
+    assert told["tables"] == [to_plain(CHAT), to_plain(VOICE)]
+    assert told["tables"][0]["built_at"].endswith("Z")
+
+
+async def test_one_route_may_be_asked_for(web: Web) -> None:
+    """With a route there is its table alone, under its own tag."""
+    answer = await web.get(f"{US}?route=voice&format=json")
+    assert [table["route"] for table in answer.json()["tables"]] == ["voice"]
+    assert answer.headers["etag"] == f'"{VOICE.etag}"'
+    assert answer.headers["x-isochrone-generation"] == "47"
+
+
+async def test_a_known_document_is_not_sent_again(web: Web) -> None:
+    """The tag of the last answer gives 304 until any table of the region changes, and nothing else does."""
+    tag = (await web.get(US)).headers["etag"]
+    for said in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        answer = await web.get(US, if_none_match=said)
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag), said
+    for said in ('"other"', tag.strip('"'), f"{tag}, garbage", '"', "W/", "\xff\xfe", '"' * 5_000):
+        headers = [(b"If-None-Match", said.encode("latin-1"))]
+        assert (await web.client.get(US, headers=headers)).status_code == 200, said
+    await web.publish(next_table(VOICE, 49))
+    assert (await web.get(US, if_none_match=tag)).status_code == 200
+
+
+async def test_a_route_that_goes_changes_the_tag(web: Web) -> None:
+    """When an older table leaves the plan the newest stays what it was, and yet it is another document."""
+    tag = (await web.get(US)).headers["etag"]
+    plan = web.insides.plans.current
+    assert plan is not None
+    web.insides.plans.current = replace(plan, routes=tuple(route for route in plan.routes if route.name != "voice"))
+    assert (await web.get(US, if_none_match=tag)).status_code == 200
+
+
+async def test_the_same_tables_are_the_same_bytes(web: Web) -> None:
+    """A strong tag stands for bytes: asked at another time, the same tables are written in the same way."""
+    before = await web.get(US)
+    web.insides.clock.at += 7 * SECOND_US
+    after = await web.get(US)
+    assert (before.content, before.headers["etag"]) == (after.content, after.headers["etag"])
+
+
+@pytest.mark.parametrize(
+    ("later_us", "expected"),
+    [
+        (0, "max-age=5, stale-while-revalidate=583, stale-if-error=1783"),
+        (586 * SECOND_US, "max-age=2, stale-while-revalidate=0, stale-if-error=1200"),
+        (600 * SECOND_US, "max-age=0, stale-while-revalidate=0, stale-if-error=1188"),
+        (9_000 * SECOND_US, "max-age=0, stale-while-revalidate=0, stale-if-error=0"),
+    ],
+)
+async def test_caches_are_told_how_long(web: Web, later_us: int, expected: str) -> None:
+    """What a cache may do follows the instants of the table, a few seconds at a time."""
+    web.insides.clock.at = NOW_AT + later_us
+    assert (await web.get(f"{US}?route=chat")).headers["cache-control"] == expected
+
+
+async def test_without_the_database_the_old_table_is_served(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector that lost its database serves the same bytes with their old instants, and says since when."""
+    before = await web.get(US)
+
+    def away() -> None:
+        raise DatabaseUnavailable("away")
+
+    monkeypatch.setattr(web.insides.database, "connection", away)
+    with pytest.raises(DatabaseUnavailable):
+        await web.publisher.refresh()
+    after = await web.get(US)
+    assert (after.status_code, after.content, after.headers["etag"]) == (200, before.content, before.headers["etag"])
+    assert after.headers["x-isochrone-stale-since"] == "2026-11-21T08:00:00.000000Z"
+    assert (await web.get("/readyz")).json()["stale_since_at"] == "2026-11-21T08:00:00.000000Z"
+    assert (await web.get("/v1/explain/us-east-2/chat")).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind", "names"),
+    [
+        ("/v1/routes/us-east-1", 404, "unknown-name", (["eu-central-1", "us-east-2"], "us-east-2")),
+        ("/v1/routes/us-east-2?route=chatt", 404, "unknown-name", (["batch", "chat", "voice"], "chat")),
+        ("/v1/routes/us-east-2?route=batch", 503, "not-built", None),
+        ("/v1/routes/us-east-2/watch?route=batch", 503, "not-built", None),
+        ("/v1/routes/mars/watch", 404, "unknown-name", (["eu-central-1", "us-east-2"], None)),
+        ("/v1/routes/us-east-2?format=xml", 400, "bad-request", None),
+        ("/v1/routes/us-east-2?rotue=chat", 400, "bad-request", None),
+        ("/v1/routes/us-east-2?route=chat&route=voice", 400, "bad-request", None),
+        ("/v1/routes/us-east-2?wait=90s&after=1", 400, "bad-request", None),
+        ("/v1/routes/us-east-2?wait=30&after=1", 400, "bad-request", None),
+        ("/v1/routes/us-east-2?wait=30s&after=-1", 400, "bad-request", None),
+        ("/v1/routes/us-east-2/watch?after=latest", 400, "bad-request", None),
+        ("/v1/explain/mars/chat", 404, "unknown-name", None),
+        ("/v1/explain/us-east-2/chat?generation=7", 404, "unknown-name", None),
+        ("/v1/diff?baseline=mars", 404, "unknown-name", None),
+        ("/v1/diff?window=24h&from=2026-11-21T00:00:00Z", 400, "bad-request", None),
+        ("/v1/diff?metric=tfft", 400, "bad-request", None),
+        ("/v1/route", 404, None, None),
+    ],
+)
+async def test_a_wrong_question_is_a_problem(
+    web: Web, path: str, status: int, kind: str | None, names: tuple[list[str], str | None] | None
+) -> None:
+    """Whoever asks for what is not there gets a problem document, with what is there and what they may have meant."""
+    answer = await web.get(path)
+    problem = answer.json()
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), problem
+    assert (problem["status"], problem["type"]) == (
+        status,
+        f"urn:isochrone:problem:{kind}" if kind else "about:blank",
+    )
+    assert problem["detail"]
+    assert ((problem["known"], problem["nearest"]) if "known" in problem else None) == names
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+async def test_before_the_first_table_one_is_told_to_come_again(start_web: StartWeb) -> None:
+    """Where routes are planned and nothing was decided yet, it is 503 and when to ask again, not 404."""
+    web = await start_web()
+    answer = await web.get(US)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert (await web.get("/v1/routes")).json()["tables"] == []
+
+
+async def test_only_get_and_head_are_known(web: Web) -> None:
+    """HEAD answers as GET without a body; any other method is refused with those there are."""
+    head, got = await web.client.head(US), await web.get(US)
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", got.headers["etag"])
+    assert head.headers["content-length"] == str(len(got.content))
+    assert (await web.client.head(f"{US}/watch")).status_code == 200
+    refused = await web.client.post(US, content=b"{}")
+    assert (refused.status_code, refused.json()["status"]) == (405, 405)
+    assert set(refused.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+async def test_a_long_poll_ends_with_the_news(web: Web) -> None:
+    """Whoever waits gets the document as soon as a table changes there, and is not woken by another region's."""
+    waiting = asyncio.create_task(web.get(f"{US}?wait=30s&after=48"))
+    await until(lambda: web.publisher.watchers == 1)
+    await web.publish(next_table(ELSEWHERE, 49))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await web.publish(next_table(CHAT, 50))
+    answer = await waiting
+    assert (answer.status_code, answer.json()["generation"]) == (200, 50)
+    await until(lambda: web.publisher.watchers == 0)
+
+
+async def test_a_long_poll_does_not_wait_for_what_is_there(web: Web) -> None:
+    """A consumer that is behind, or does not say what it has, is answered at once."""
+    for path in (f"{US}?wait=30s&after=47", f"{US}?wait=30s", f"{US}?wait=30s&after=0"):
+        answer = await asyncio.wait_for(web.get(path), 10)
+        assert answer.json()["generation"] == 48, path
+
+
+async def test_a_long_poll_without_news_says_so(web: Web) -> None:
+    """When nothing changes it is 204, or 304 for whoever sent the tag; both tell the generation there is."""
+    tag = (await web.get(US)).headers["etag"]
+    by_number, by_tag = await asyncio.gather(
+        web.get(f"{US}?wait=1s&after=48"), web.get(f"{US}?wait=1s", if_none_match=tag)
+    )
+    assert (by_number.status_code, by_number.content, by_number.headers["x-isochrone-generation"]) == (204, b"", "48")
+    assert (by_tag.status_code, by_tag.headers["x-isochrone-generation"]) == (304, "48")
+
+
+async def test_who_hangs_up_waits_no_longer(web: Web) -> None:
+    """A long poll whose asker has left gives its place free at once."""
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(web.get(f"{US}?wait=60s&after=48"), 0.3)
+    await web.client.aclose()
+    started = time.monotonic()
+    await until(lambda: web.publisher.watchers == 0)
+    assert time.monotonic() - started < 15
+
+
+async def test_every_rendering_is_of_one_generation(web: Web) -> None:
+    """Document, stream, overview and the publisher behind gRPC tell the same table under the same number."""
+    document = (await web.get(f"{US}?route=chat")).json()
+    async with web.watch(f"{US}/watch?route=chat") as events:
+        (event,) = await first(events, 1)
+    overview = (await web.get("/v1/routes")).json()
+    assert document["tables"] == [event.data]
+    assert {document["generation"], event.id, event.data["generation"], overview["generation"]} == {48}
+    assert web.publisher.tables("us-east-2", "chat").generation == 48
+
+
+ANSWERS = [
+    ("/v1/routes", "/v1/routes"),
+    ("/v1/routes/{client_region}", US),
+    ("/v1/diff", "/v1/diff"),
+    ("/v1/openapi.json", "/v1/openapi.json"),
+    ("/healthz", "/healthz"),
+    ("/readyz", "/readyz"),
+]
+
+
+async def description(web: Web) -> dict[str, Any]:
+    """The OpenAPI document of the interface itself."""
+    told: dict[str, Any] = (await web.get("/v1/openapi.json")).json()
+    return told
+
+
+def check(instance: object, schema: dict[str, Any], document: dict[str, Any]) -> None:
+    """Raises for what the schema of a document does not allow."""
+    whole = {**schema, "components": document["components"]}
+    validator = jsonschema.Draft202012Validator(whole, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
+    validator.validate(instance)
+
+
+@pytest.mark.parametrize(("path", "asked"), ANSWERS)
+async def test_answers_are_as_described(web: Web, path: str, asked: str) -> None:
+    """A real answer of every path that answers in JSON is one that the OpenAPI document allows."""
+    document = await description(web)
+    answer = await web.get(asked)
+    responses = document["paths"][path]["get"]["responses"]
+    if answer.status_code == 200:
+        check(answer.json(), responses["200"]["content"]["application/json"]["schema"], document)
+    else:
+        check(answer.json(), responses["default"]["content"]["application/problem+json"]["schema"], document)
+
+
+async def test_problems_and_events_are_as_described(web: Web) -> None:
+    """So are a problem with names, and the data of an event."""
+    document = await description(web)
+    named = {"$ref": "#/components/schemas/Problem"}
+    check((await web.get("/v1/routes/mars")).json(), named, document)
+    async with web.watch(f"{US}/watch") as events:
+        (event, _) = await first(events, 2)
+    check(event.data, {"$ref": "#/components/schemas/RouteTable"}, document)
+    with pytest.raises(jsonschema.ValidationError):
+        check({**event.data, "built_at": 7}, {"$ref": "#/components/schemas/RouteTable"}, document)

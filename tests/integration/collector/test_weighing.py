@@ -1,0 +1,247 @@
+"""Answers that weigh targets and regions against each other, out of pushed samples and checked by hand."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from fix_collector import Caller, Collector, StartCollector
+from isochrone_wire.answers import Metric, Order, Selection, Source, Window
+from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+
+MS = 1_000
+PLAN = """\
+baseline: us-east-2
+every: 10s
+targets:
+  - {provider: near, model: fast, base_url: http://h, price: {usd_per_m_input: 0.1, usd_per_m_output: 0.2}}
+  - {provider: near, model: slow, base_url: http://h, price: {usd_per_m_output: 2.0}}
+  - {provider: far, model: gift, base_url: http://h, price: {usd_per_m_output: 0.0}}
+  - {provider: far, model: young, base_url: http://h}
+"""
+ROUNDS = 64
+US, SG = "us-east-2", "ap-southeast-1"
+# (target, region) → TTFT in ms, tokens per second.
+WORLD = {
+    ("near/fast", US): (100, 50.0),
+    ("near/fast", SG): (250, 50.0),
+    ("near/slow", US): (400, 90.0),
+    ("near/slow", SG): (550, 90.0),
+    ("far/gift", US): (700, 10.0),
+    ("far/gift", SG): (600, 10.0),
+}
+
+
+class Asked:
+    """A collector whose answers are known: 64 rounds of three targets from two regions, and few of a fourth."""
+
+    def __init__(self, call: Caller, plan: str = PLAN) -> None:
+        self.call = call
+        self.start_at = time.time_ns() // 1000 - 1_200 * SECOND_US
+        call.apply(plan)
+        self._ids = {target.name: target.id for target in call.targets().targets}
+        for seq, region in enumerate((US, SG), start=1):
+            vantage = Vantage(name=f"{region}-1", region=region)
+            samples = tuple(self._samples(region))
+            receipt = call.push(Batch(vantage=vantage, epoch=1, seq=seq, samples=samples))
+            assert receipt.stored == len(samples), receipt
+
+    def _samples(self, region: str) -> Iterator[Sample]:
+        for (target, where), (ttft, speed) in WORLD.items():
+            for n in range(ROUNDS if where == region else 0):
+                ttft_us = (ttft + n % 5) * MS
+                yield self.sample(
+                    n,
+                    target,
+                    ttft_us=ttft_us,
+                    ttfat_us=ttft_us,
+                    e2e_us=10 * ttft_us,
+                    tcp_us=30 * MS,
+                    tokens_per_second=speed,
+                )
+        yield from (self.sample(n, "far/young", ttft_us=50 * MS) for n in range(3))
+        if region == US:
+            yield self.sample(ROUNDS, "near/fast", outcome=Outcome.TIMED_OUT, timeout_us=60 * SECOND_US)
+            yield self.sample(ROUNDS, "near/slow", outcome=Outcome.HTTP_ERROR)
+            yield self.sample(ROUNDS, "near/slow", outcome=Outcome.THROTTLED)
+            yield self.sample(ROUNDS, "near/slow", outcome=Outcome.SKIPPED_BUDGET)
+
+    def sample(self, round_number: int, target: str, **fields: Any) -> Sample:
+        """A sample of a round, counted from the start."""
+        round_at = self.start_at + round_number * 10 * SECOND_US
+        plain = Sample(target_id=self._ids[target], round_at=round_at, outcome=Outcome.OK, dispatched_at=round_at)
+        return replace(plain, **fields)
+
+    def select(self, **fields: Any) -> Selection:
+        """A selection over all rounds from the start until now."""
+        window = Window(from_at=self.start_at, until_at=time.time_ns() // 1000 + 60 * SECOND_US)
+        return Selection(window=window, **fields)
+
+
+@pytest.fixture(scope="module")
+def asked(shared_collector: Collector) -> Asked:
+    """A world to ask and not to change."""
+    return Asked(shared_collector.call)
+
+
+@pytest.mark.parametrize(
+    ("order", "ranking"),
+    [
+        (Order.TTFT, ["near/fast", "near/slow", "far/gift", "far/young"]),
+        (Order.TTFT_COLD, ["near/fast", "near/slow", "far/gift", "far/young"]),
+        (Order.TTFAT, ["near/fast", "near/slow", "far/gift", "far/young"]),
+        (Order.E2E, ["near/fast", "near/slow", "far/gift", "far/young"]),
+        (Order.TOKENS_PER_SECOND, ["near/slow", "near/fast", "far/gift", "far/young"]),
+        (Order.TOKENS_PER_USD, ["far/gift", "near/fast", "near/slow", "far/young"]),
+        (Order.PRICE, ["far/gift", "near/fast", "near/slow", "far/young"]),
+        (Order.SUCCESS, ["far/gift", "near/fast", "near/slow", "far/young"]),
+    ],
+)
+def test_a_leaderboard_of_every_order(asked: Asked, order: Order, ranking: list[str]) -> None:
+    """Each order ranks by what it says; what is known too little comes last."""
+    board = asked.call.leaderboard(asked.select(regions=(US,)), order=order.value)
+    assert (board.order, board.source) == (order, Source.SAMPLES)
+    assert [line.target for line in board.standings] == ranking
+
+
+def test_a_standing_has_every_quantity(asked: Asked) -> None:
+    """Medians of all metrics, price, speed for money, and outcomes: throttled and skipped count apart."""
+    board = asked.call.leaderboard(asked.select(regions=(US,), targets=("near/*",)))
+    fast, slow = board.standings
+    medians = {
+        "ttft": slow.ttft_p50_us,
+        "cold": slow.ttft_cold_p50_us,
+        "ttfat": slow.ttfat_p50_us,
+        "e2e": slow.e2e_p50_us,
+        "speed": slow.tokens_per_second_p50,
+    }
+    assert {name: found.value for name, found in medians.items() if found} == {
+        "ttft": 402 * MS,
+        "cold": 432 * MS,
+        "ttfat": 402 * MS,
+        "e2e": 4020 * MS,
+        "speed": 90.0,
+    }
+    assert (slow.usd_per_m_input, slow.usd_per_m_output, slow.tokens_per_second_per_usd) == (0.0, 2.0, 45.0)
+    assert (slow.n, slow.failed, slow.throttled, slow.skipped) == (ROUNDS, 1, 1, 1)
+    assert slow.success is not None
+    assert (slow.success.n, slow.success.value) == (ROUNDS + 1, ROUNDS / (ROUNDS + 1))
+    assert (fast.usd_per_m_input, fast.failed) == (0.1, 1)
+    assert fast.ttft_p99_us is not None
+    assert (fast.ttft_p99_us.value, fast.ttft_p99_us.high) == (60 * SECOND_US, None)
+
+
+def test_latency_budgets(asked: Asked) -> None:
+    """Every use is judged for every target and region, on the interval; few samples are unknown and say how few."""
+    lines = asked.call.latency_budgets(asked.select())
+    verdicts: dict[tuple[str, str], dict[str, str]] = {}
+    for line in lines:
+        verdicts.setdefault((line.target, line.region), {})[line.use] = line.eligible.value
+    assert len(verdicts) == 8
+    assert verdicts["near/slow", US] == {
+        "edge": "no",
+        "translation": "no",
+        "voice": "no",
+        "code": "yes",
+        "chat": "yes",
+        "web": "yes",
+        "inline": "no",
+        "step": "yes",
+        "agent": "yes",
+    }
+    assert verdicts["near/fast", SG]["voice"] == "yes"
+    assert verdicts["near/fast", US]["voice"] == "maybe"
+    assert set(verdicts["far/young", US].values()) == {"unknown"}
+    young = next(line for line in lines if line.target == "far/young" and line.use == "voice")
+    assert (young.n, young.reason, young.limit_us, young.share) == (3, "3 of 59 samples", 300 * MS, 0.95)
+
+
+def test_latency_budgets_of_the_uses_asked_for(asked: Asked) -> None:
+    """Uses come in the order of their limits, whatever the order of asking, and only those asked for."""
+    lines = asked.call.latency_budgets(asked.select(regions=(SG,), targets=("near/fast",)), "code", "voice")
+    assert [(line.use, line.metric) for line in lines] == [("voice", Metric.TTFT), ("code", Metric.TTFT)]
+
+
+def test_tiers(asked: Asked) -> None:
+    """Targets compete with those that cost as much."""
+    lines = asked.call.tiers(asked.select(regions=(US,)))
+    assert [(line.tier, line.rank, line.target) for line in lines] == [
+        ("free", 1, "far/gift"),
+        ("sweet spot", 1, "near/fast"),
+        ("premium", 1, "near/slow"),
+        ("unpriced", 1, "far/young"),
+    ]
+    assert (lines[1].tokens_per_second_per_usd, lines[0].tokens_per_second_per_usd) == (250.0, None)
+
+
+def test_region_costs(asked: Asked) -> None:
+    """Each provider has its nearest region, and the other one adds what it is farther, in pairs of rounds."""
+    lines = asked.call.region_costs(asked.select())
+    assert [(line.provider, line.region, line.best_region, line.decision.value) for line in lines] == [
+        ("far", SG, SG, "faster"),
+        ("far", US, SG, "slower"),
+        ("near", US, US, "faster"),
+        ("near", SG, US, "slower"),
+    ]
+    far, near = lines[1], lines[3]
+    assert (far.added, near.added) == (100 * MS, 150 * MS)
+    assert (far.targets, near.targets, near.n) == (2, 2, 2 * ROUNDS)
+    assert near.median == (252 + 552) / 2 * MS
+
+
+def test_region_costs_of_another_metric(asked: Asked) -> None:
+    """By a metric in which regions are alike none is decidedly best, and it says who is as near."""
+    best, other = asked.call.region_costs(asked.select(targets=("near/*",)), metric="tokens_per_second")
+    assert (best.decision.value, other.decision.value) == ("equivalent", "equivalent")
+    assert other.region in best.reason
+
+
+def test_one_region_has_no_other(asked: Asked) -> None:
+    """With one region there is nothing to compare, and the line says so."""
+    [line] = asked.call.region_costs(asked.select(regions=(US,), targets=("near/*",)))
+    assert (line.decision.value, line.reason) == ("undecided", f"no other region to compare {US} with")
+
+
+def test_a_region_in_trouble_is_not_compared(start_collector: StartCollector) -> None:
+    """Where the control target fails, the region's latencies are not believed, and the line names the reason."""
+    plan = PLAN + "  - {provider: us, model: control, base_url: http://h}\ncontrol: us/control\n"
+    ill = Asked(start_collector().call, plan)
+    lost = [ill.sample(n, "us/control", outcome=Outcome.CONNECT_FAILED) for n in range(40)]
+    fine = [ill.sample(n, "us/control", ttft_us=10 * MS) for n in range(40)]
+    for region, samples in ((SG, lost), (US, fine)):
+        vantage = Vantage(name=f"{region}-1", region=region)
+        ill.call.push(Batch(vantage=vantage, epoch=1, seq=9, samples=tuple(samples)))
+    best, other = ill.call.region_costs(ill.select(targets=("near/*",)))
+    assert (best.region, best.decision.value) == (US, "undecided")
+    assert (other.region, other.decision.value, other.added) == (SG, "undecided", None)
+    assert other.reason.startswith(f"{SG} is in trouble itself")
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "said"),
+    [
+        (lambda a: a.call.leaderboard(a.select(), order="prize"), "INVALID_ARGUMENT", "did you mean 'price'?"),
+        (lambda a: a.call.leaderboard(a.select(), order="sucess"), "INVALID_ARGUMENT", "did you mean 'success'?"),
+        (lambda a: a.call.latency_budgets(a.select(), "voise"), "NOT_FOUND", "did you mean 'voice'?"),
+        (lambda a: a.call.latency_budgets(a.select(targets=("near/quick",))), "NOT_FOUND", "unknown target"),
+        (lambda a: a.call.region_costs(a.select(), metric="tfft"), "INVALID_ARGUMENT", "did you mean 'ttft'?"),
+        (lambda a: a.call.region_costs(a.select(regions=("us-east",))), "NOT_FOUND", "did you mean 'us-east-2'?"),
+        (lambda a: a.call.tiers(a.select(regions=("us-east",))), "NOT_FOUND", "did you mean 'us-east-2'?"),
+    ],
+)
+def test_names_that_are_not_there_are_told_the_nearest(asked: Asked, ask: Any, code: str, said: str) -> None:
+    """An unknown order, use, metric, region or target is answered with what was perhaps meant."""
+    with pytest.raises(grpc.RpcError) as refused:
+        ask(asked)
+    error: Any = refused.value
+    assert (error.code().name, said in error.details()) == (code, True)
+
+
+def test_without_samples_there_are_no_lines(start_collector: StartCollector) -> None:
+    """Before the first sample every answer is empty."""
+    call = start_collector().call
+    nothing = Selection(window=Window(from_at=0, until_at=1))
+    assert (call.region_costs(nothing), call.latency_budgets(nothing), call.tiers(nothing)) == ((), (), ())

@@ -1,0 +1,222 @@
+"""Answers that weigh several samples, as a fake observatory gives them: small, and of every kind there is."""
+
+from dataclasses import replace
+
+from isochrone_wire.answers import Decision, Metric, Part, Quantile, Window
+from isochrone_wire.insights import (
+    Alert,
+    AlertKind,
+    AlertList,
+    DriftEvent,
+    DriftList,
+    Eligible,
+    LatencyBudget,
+    RegionCost,
+    Simulation,
+    TierLine,
+)
+from isochrone_wire.model import SECOND_US
+
+NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
+WINDOW = Window(from_at=NOW_AT - 86_400 * SECOND_US, until_at=NOW_AT)
+_FAST = Quantile(value=180_000, low=178_200, high=181_900)
+_SLOW = Quantile(value=320_400, low=305_000, high=333_100)
+
+
+def _part(name: str, shift: float, of: tuple[float, float], *, spread: float = 400.0) -> Part:
+    medians = {"baseline_median": of[0], "region_median": of[1]}
+    return Part(name=name, shift=shift, low=shift - spread, high=shift + spread, n=1402, **medians)
+
+
+PARTS = (
+    _part("dns", 300.0, (1_100.0, 1_400.0)),
+    _part("tcp", 177_100.0, (12_000.0, 189_200.0)),
+    _part("tls", 178_400.0, (14_500.0, 193_000.0)),
+    _part("rtt", 178_000.0, (11_900.0, 189_900.0)),
+    _part("server", 13_400.0, (308_100.0, 321_700.0), spread=9_800.0),
+    _part("provider", 9_100.0, (251_000.0, 260_300.0), spread=7_700.0),
+)
+
+_BEST = RegionCost(
+    provider="openai",
+    metric=Metric.TTFT,
+    region="us-east-2",
+    best_region="us-east-2",
+    targets=1,
+    median=320_400.0,
+    added=0.0,
+    n=1440,
+    decision=Decision.FASTER,
+)
+REGION_COSTS = (
+    _BEST,
+    replace(
+        _BEST,
+        region="ap-southeast-1",
+        median=512_900.0,
+        added=191_250.0,
+        added_low=180_100.0,
+        added_high=203_700.0,
+        n=1436,
+        decision=Decision.SLOWER,
+    ),
+    replace(
+        _BEST,
+        region="eu-central-1",
+        median=None,
+        added=None,
+        n=3,
+        decision=Decision.UNDECIDED,
+        reason="3 of 6 rounds needed",
+    ),
+)
+
+_VOICE = LatencyBudget(
+    use="voice",
+    metric=Metric.TTFT,
+    share=0.95,
+    limit_us=300_000,
+    region="us-east-2",
+    target="deepseek/deepseek-v4-flash",
+    eligible=Eligible.YES,
+    quantile=_FAST,
+    n=1431,
+    usd_per_m_output=0.25,
+)
+LATENCY_BUDGETS = (
+    _VOICE,
+    replace(_VOICE, target="openai/gpt-5-mini", eligible=Eligible.NO, quantile=_SLOW, n=31, usd_per_m_output=2.0),
+    replace(
+        _VOICE,
+        region="ap-southeast-1",
+        eligible=Eligible.MAYBE,
+        quantile=Quantile(value=298_000, low=290_000, high=306_000),
+    ),
+    replace(
+        _VOICE,
+        region="ap-southeast-1",
+        target="openai/gpt-5-mini",
+        eligible=Eligible.UNKNOWN,
+        quantile=None,
+        n=3,
+        reason="3 of 59 samples",
+    ),
+    replace(
+        _VOICE,
+        use="step",
+        metric=Metric.E2E,
+        limit_us=5_000_000,
+        quantile=Quantile(value=1_702_000, low=1_690_000, high=1_731_000),
+    ),
+)
+
+TIERS = (
+    TierLine(
+        tier="sweet spot",
+        region="us-east-2",
+        rank=1,
+        target="deepseek/deepseek-v4-flash",
+        usd_per_m_output=0.25,
+        ttft_p50_us=_FAST,
+        tokens_per_second_p50=Quantile(value=60.2, low=59.1, high=61.0),
+        tokens_per_second_per_usd=240.8,
+        n=1431,
+    ),
+    TierLine(
+        tier="premium",
+        region="us-east-2",
+        rank=1,
+        target="openai/gpt-5-mini",
+        usd_per_m_output=2.0,
+        ttft_p50_us=_SLOW,
+        tokens_per_second_p50=Quantile(value=144.8, low=139.0, high=149.5),
+        tokens_per_second_per_usd=72.4,
+        n=31,
+    ),
+)
+
+DRIFT = DriftList(
+    window=WINDOW,
+    events=(
+        DriftEvent(
+            target="openai/gpt-5-mini",
+            provider="openai",
+            model="gpt-5-mini",
+            region="us-east-2",
+            metric=Metric.TTFT,
+            changed_at=NOW_AT - 7_200 * SECOND_US,
+            detected_at=NOW_AT - 6_600 * SECOND_US,
+            before=240_000.0,
+            after=320_400.0,
+            change_percent=33.5,
+            p_value=0.001,
+            n_before=1320,
+            n_after=120,
+        ),
+    ),
+    watched=4,
+    too_short=1,
+)
+
+_TOLD = Alert(
+    id=12,
+    kind=AlertKind.DRIFT,
+    subject="openai/gpt-5-mini from us-east-2",
+    sentence="ttft rose by 34 %, from 240 to 320 ms, at 2026-11-21 06:00 UTC",
+    raised_at=NOW_AT - 6_600 * SECOND_US,
+    delivered_at=NOW_AT - 6_599 * SECOND_US,
+    attempts=1,
+)
+ALERTS = AlertList(
+    window=WINDOW,
+    alerts=(
+        _TOLD,
+        replace(
+            _TOLD,
+            id=11,
+            kind=AlertKind.VANTAGE_ABSENT,
+            subject="ohio-2",
+            sentence="ohio-2 in us-east-2 has not been heard of for 9 min",
+            raised_at=NOW_AT - 7_000 * SECOND_US,
+            delivered_at=None,
+            attempts=3,
+            last_error="503 Service Unavailable",
+        ),
+    ),
+    webhook=True,
+)
+
+MEMBERS = ("deepseek/deepseek-v4-flash", "openai/gpt-5-mini")
+_STATIC = Simulation(
+    policy="static:openai/gpt-5-mini",
+    region="us-east-2",
+    rounds=1430,
+    requests=1430,
+    failed=9,
+    ttft_p50_us=_SLOW,
+    ttft_p95_us=Quantile(value=410_000, low=402_000, high=421_000),
+    usd=0.29,
+)
+SIMULATIONS = (
+    _STATIC,
+    replace(
+        _STATIC,
+        policy="race:2",
+        requests=2860,
+        failed=0,
+        ttft_p50_us=Quantile(value=176_000, low=174_900, high=177_300),
+        ttft_p95_us=Quantile(value=240_000, low=236_000, high=244_500),
+        usd=0.33,
+    ),
+    replace(
+        _STATIC,
+        policy="fallback:200",
+        requests=1702,
+        failed=1,
+        switches=272,
+        ttft_p50_us=_FAST,
+        ttft_p95_us=Quantile(value=372_000, low=365_000, high=380_000),
+        usd=None,
+        note="the price of 1 of 2 members is not known",
+    ),
+)

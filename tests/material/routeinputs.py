@@ -1,0 +1,94 @@
+"""Inputs of a routing decision, written down by hand."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from isochrone_collector.histogram import buckets_of
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, Rules
+from isochrone_collector.stats.paired import Shift
+from isochrone_collector.stats.proportion import wilson
+from isochrone_wire.answers import Quantile, Window
+from isochrone_wire.model import Price, Route, Target
+
+RULES = Rules()
+AT = 1_800_000_000_000_000 // RULES.epoch_us * RULES.epoch_us
+
+
+def described(name: str, *, usd: float | None = None, region: str | None = None, paused: bool = False) -> Target:
+    """A target as the plan describes it; `usd` per million output tokens."""
+    price = None if usd is None else Price(usd_per_m_output=usd)
+    return Target(
+        id=ord(name[0]),
+        name=name,
+        provider=name,
+        model="m",
+        base_url=f"http://{name}",
+        price=price,
+        region=region,
+        paused=paused,
+    )
+
+
+def evidence(
+    name: str,
+    p50_ms: float,
+    *,
+    p95_ms: tuple[float, float] | None = None,
+    ok: int = 100,
+    n: int = 100,
+    newest_at: int = AT,
+) -> Evidence:
+    """A member of which `ok` of `n` probes succeeded; its p95 lies between two bounds, by default at twice its p50."""
+    low, high = p95_ms or (p50_ms * 2, p50_ms * 2)
+    return Evidence(
+        target=name,
+        n=ok,
+        n_eff=float(ok),
+        vantages=2,
+        ttft_p50_us=Quantile(value=p50_ms * 1e3),
+        ttft_p95_us=Quantile(value=(low + high) / 2 * 1e3, low=low * 1e3, high=high * 1e3),
+        success=wilson(ok, n),
+        outcomes={"ok": ok, "failed": n - ok},
+        newest_at=newest_at,
+        histogram={int(buckets_of([p50_ms * 1e3])[0]): ok},
+    )
+
+
+def shift(low_ms: float, high_ms: float) -> Shift:
+    """A shift with its interval around the middle."""
+    return Shift(estimate=(low_ms + high_ms) / 2 * 1e3, low=low_ms * 1e3, high=high_ms * 1e3)
+
+
+def apart(
+    left: str, right: str, low_ms: float, high_ms: float, *, short: tuple[float, float] | None = None
+) -> Comparison:
+    """How much longer the left one takes."""
+    found = shift(low_ms, high_ms)
+    return Comparison(
+        left=left, right=right, n=100, window=found, middle=found, short=None if short is None else shift(*short)
+    )
+
+
+def brief(
+    *known: Evidence,
+    compared: tuple[Comparison, ...] = (),
+    route: Route | None = None,
+    targets: Mapping[str, Target] | None = None,
+    at: int = AT,
+) -> Inputs:
+    """The inputs of a decision over some members."""
+    names = tuple(one.target for one in known)
+    return Inputs(
+        at=at,
+        client_region="eu",
+        route=replace(route, members=names) if route else Route(name="r", members=names),
+        plan_version=1,
+        window=Window(from_at=at - RULES.window_us, until_at=at),
+        rules=RULES,
+        targets=tuple((targets or {}).get(name) or described(name) for name in names),
+        evidence=known,
+        comparisons=compared,
+        vantages=4,
+        suspects=0,
+        vantages_here=2,
+    )

@@ -1,0 +1,61 @@
+"""The pages of changes and alerts, beyond their golden pictures."""
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from fix_observatory import FakeObservatory
+from isochrone_client.cli import cli
+from isochrone_client.errors import InsufficientError
+from isochrone_client.pages import alerts, drift
+from isochrone_client.render import renderer
+from isochrone_client.render.page import Look
+from isochrone_wire.answers import Metric
+from material.insights import ALERTS, DRIFT
+
+
+def test_a_change_of_speed_is_in_tokens_per_second() -> None:
+    """Metrics stand under headings of their own, with their unit: nothing is divided by a thousand by mistake."""
+    slower = replace(DRIFT.events[0], metric=Metric.TOKENS_PER_SECOND, before=60.0, after=42.0, change_percent=-30.0)
+    text = renderer("table").whole(drift.page(replace(DRIFT, events=(slower, *DRIFT.events))), Look())
+    assert text.index("ttft, ms") < text.index("tokens_per_second, tokens/s")
+    numbers = text.partition("tokens_per_second, tokens/s")[2].split()
+    assert numbers[numbers.index("-30.0") - 2 :][:2] == ["60", "42"]
+
+
+@pytest.mark.parametrize(
+    ("watched", "too_short", "sentence"), [(0, 3, "none of 3 series has the 60 rounds"), (0, 0, "no samples between")]
+)
+def test_nothing_to_look_at_is_insufficient(watched: int, too_short: int, sentence: str) -> None:
+    """Without a series long enough there is no answer, and what would help is said."""
+    with pytest.raises(InsufficientError, match=sentence) as raised:
+        drift.require_watched(replace(DRIFT, events=(), watched=watched, too_short=too_short))
+    assert raised.value.hint
+
+
+def test_no_change_is_an_answer(observatory: FakeObservatory) -> None:
+    """Series that were watched and did not change are good news: exit code 0, said on stderr."""
+    observatory.drift = replace(DRIFT, events=())
+    done = CliRunner().invoke(cli, ["drift", "--collector", observatory.address])
+    assert done.exit_code == 0
+    assert "no lasting change between" in done.stderr
+    assert "4 series watched; 1 more had fewer than 60 rounds" in done.stderr
+
+
+def test_alerts_that_nobody_is_told_are_said_so(observatory: FakeObservatory) -> None:
+    """Without a webhook the list ends with how to set one, whether it is empty or not."""
+    observatory.alerts = replace(ALERTS, webhook=False)
+    assert "serve --alert-url" in CliRunner().invoke(cli, ["alerts", "--collector", observatory.address]).stdout
+    observatory.alerts = replace(ALERTS, webhook=False, alerts=())
+    done = CliRunner().invoke(cli, ["alerts", "--collector", observatory.address])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "serve --alert-url" in done.stderr
+
+
+def test_an_alert_told_at_the_third_try() -> None:
+    """How often it took is said; what went wrong before is not a footnote any more."""
+    told = replace(ALERTS.alerts[0], attempts=3, last_error="")
+    text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(told,))), Look())
+    assert "try 3" in text
+    assert "[1]" not in text

@@ -1,0 +1,113 @@
+"""Exports: the columns are those of the JSON document, and what is missing or in the way is said."""
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from fix_observatory import SAMPLES, WINDOW
+from isochrone_client.errors import FileError, MissingExtraError
+from isochrone_client.export.columns import columns
+from isochrone_client.export.place import opened
+from isochrone_client.export.writers import FORMATS
+from isochrone_client.pages import samples
+
+
+def test_columns_are_those_of_the_document() -> None:
+    """A file has the names of `--output json` in the same order, and the same words and numbers."""
+    page = samples.page(SAMPLES[:1], window=WINDOW, now_at=0)
+    record = page.record(page.rows[0])
+    assert [column.name for column in columns()] == list(record)
+    for column in columns():
+        if not column.name.endswith("_at"):
+            assert column.values(page.rows) == [record[column.name]], column.name
+
+
+def test_parquet_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lacks pyarrow is told the extra, and the formats that need nothing."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match="pyarrow") as caught:
+        FORMATS["parquet"](io.BytesIO(), WINDOW)
+    assert "isochrone[export]" in caught.value.hint
+    FORMATS["csv"](io.BytesIO(), WINDOW)
+
+
+def write_half(path: Path) -> None:
+    with opened(path, force=True) as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+
+def write_late(path: Path) -> None:
+    with opened(path, force=False) as file:
+        file.write(b"ours")
+        path.write_bytes(b"theirs")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Until the block has ended nobody sees the file; after an error there is nothing, not even a part."""
+    path = tmp_path / "samples.csv"
+    with opened(path, force=False) as file:
+        file.write(b"one")
+        assert not path.exists()
+    assert path.read_bytes() == b"one"
+    with pytest.raises(KeyboardInterrupt):
+        write_half(path)
+    assert path.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_who_was_faster_is_not_overwritten(tmp_path: Path) -> None:
+    """A file that came to be while ours was written stays."""
+    path = tmp_path / "samples.csv"
+    with pytest.raises(FileError, match="there already"):
+        write_late(path)
+    assert path.read_bytes() == b"theirs"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, *, there: bool) -> None:
+    """A link that leads to a file, or to where one could be, is never replaced, and counts as being there."""
+    goal, link = tmp_path / "elsewhere" / "goal.csv", tmp_path / "link.csv"
+    goal.parent.mkdir()
+    if there:
+        goal.write_bytes(b"theirs")
+    link.symlink_to(goal)
+    with pytest.raises(FileError, match="there already"), opened(link, force=False):
+        pass
+    assert goal.exists() == there
+    with opened(link, force=True) as file:
+        file.write(b"ours")
+    assert link.readlink() == goal
+    assert goal.read_bytes() == b"ours"
+    assert list(goal.parent.iterdir()) == [goal]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_pipe_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
+    """What is no regular file is refused by name and stays what it is, behind a link too."""
+    pipe = path = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if linked:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    with pytest.raises(FileError, match=f"{path.name} is no regular file"), opened(path, force=True):
+        pass
+    assert pipe.is_fifo()
+    assert path.is_symlink() == linked
+
+
+def test_standard_output_by_its_other_name(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`/dev/stdout` is written to as `-` is."""
+    with opened(Path("/dev/stdout"), force=False) as file:
+        file.write(b"ours")
+    assert capfdbinary.readouterr().out == b"ours"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """A folder cannot be overwritten, with force or without."""
+    with pytest.raises(FileError, match="is a folder"), opened(tmp_path, force=True):
+        pass

@@ -1,0 +1,93 @@
+"""Short names: one meaning or none, never a guess."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isochrone_client.errors import AmbiguousError
+from isochrone_client.names import Names
+from isochrone_wire.model import Target
+
+
+def target(name: str, *, model: str = "") -> Target:
+    """A target of that name, whose model is what follows the first slash unless told."""
+    provider, _, rest = name.partition("/")
+    return Target(id=1, name=name, provider=provider, model=model or rest, base_url="https://example.com/v1")
+
+
+NAMES = Names(
+    regions=frozenset({"us-east-2", "us-west-1", "eu-central-1", "eu-central-2", "eu"}),
+    targets=(
+        target("moonshot/kimi-k2.5"),
+        target("moonshot/kimi-k2.5-turbo"),
+        target("openai/gpt-5-mini"),
+        target("azure/gpt-5-mini"),
+        target("together/meta-llama/Llama-3.3-70B"),
+        target("fast/long-prompt", model="qwen3-32b"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("us-east-2", "us-east-2"),
+        ("us-east", "us-east-2"),
+        ("US-East", "us-east-2"),
+        ("us-w", "us-west-1"),
+        ("eu", "eu"),
+        ("mars", "mars"),
+        ("east", "east"),
+        ("", ""),
+    ],
+)
+def test_regions(text: str, meant: str) -> None:
+    """A region goes by its name or by a beginning that no other has; the unknown is left for the collector."""
+    assert NAMES.region(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("moonshot/kimi-k2.5", "moonshot/kimi-k2.5"),
+        ("kimi-k2.5", "moonshot/kimi-k2.5"),
+        ("Kimi-K2.5", "moonshot/kimi-k2.5"),
+        ("kimi-k2.5-t", "moonshot/kimi-k2.5-turbo"),
+        ("llama-3.3-70b", "together/meta-llama/Llama-3.3-70B"),
+        ("meta-llama/llama", "together/meta-llama/Llama-3.3-70B"),
+        ("qwen3-32b", "fast/long-prompt"),
+        ("long-prompt", "fast/long-prompt"),
+        ("azure", "azure/gpt-5-mini"),
+        ("gpt-*", "gpt-*"),
+        ("claude", "claude"),
+        ("", ""),
+    ],
+)
+def test_targets(text: str, meant: str) -> None:
+    """A target goes by its name, its model, its last part, or a beginning of these, in that order; patterns stay."""
+    assert NAMES.target(text) == meant
+
+
+@pytest.mark.parametrize(("text", "candidates"), [("gpt-5-mini", ["azure/", "openai/"]), ("kimi", ["k2.5", "turbo"])])
+def test_several_targets_are_listed(text: str, candidates: list[str]) -> None:
+    """What may mean several targets is a usage error that names them."""
+    with pytest.raises(AmbiguousError) as caught:
+        NAMES.target(text)
+    assert caught.value.exit_code == 2
+    assert all(candidate in str(caught.value) for candidate in candidates)
+    assert f"*{text}*" in caught.value.hint
+
+
+def test_several_regions_are_listed() -> None:
+    """Two regions that begin so are both named, and no pattern is offered, for regions have none."""
+    with pytest.raises(AmbiguousError, match=r"2 regions: eu-central-1, eu-central-2") as caught:
+        NAMES.region("eu-central")
+    assert "*" not in caught.value.hint
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,3}/[a-z.]{1,3}", fullmatch=True), min_size=1, max_size=8, unique=True))
+def test_a_full_name_is_never_ambiguous(names: list[str]) -> None:
+    """Whatever other targets there are, a target's whole name means that target."""
+    known = Names(regions=frozenset(names), targets=tuple(target(name) for name in names))
+    assert [known.target(name) for name in names] == names
+    assert [known.region(name) for name in names] == names

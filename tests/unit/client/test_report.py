@@ -1,0 +1,228 @@
+"""Reports: nothing gets out of its place, drawings stand where the numbers say, and sections tell what is missing."""
+
+# ruff: noqa: D102  # HTMLParser names the methods, and says what they hear
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
+from isochrone_client.pages import differentials, origins
+from isochrone_client.report import figures, style
+from isochrone_client.report.document import document
+from isochrone_client.report.manuscript import manuscript
+from isochrone_client.report.markup import Markup, element, joined
+from isochrone_client.report.sections import Report, Section, facts, summary
+from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric
+
+HOSTILE = "</td></table><script>alert(1)</script>\"' onload=x &amp; \x1b[31m"
+ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
+
+
+class Reading(HTMLParser):
+    """What a browser would make of a text: its elements with their attributes, its text, and how deep it ended."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "wbr"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "") -> Report:
+    """A report of these differentials, with a hostile text in all places that take one."""
+    answer = DifferentialList(window=WINDOW, differentials=rows)
+    return Report(
+        window=WINDOW,
+        generated_at=NOW_AT,
+        collector=f"127.0.0.1:4600{hostile}",
+        facts=(("baseline", f"us-east-2{hostile}"),),
+        summary=(f"A sentence.{hostile}",),
+        sections=(
+            Section(
+                key="differentials",
+                title="Differentials",
+                lead="Each region.",
+                pages=(differentials.page(answer, rows, metric=Metric.TTFT, now_at=NOW_AT),),
+                draw=figures.intervals,
+            ),
+            Section(key="origins", title="Origins", pages=(origins.page(answer),), draw=figures.bars),
+            Section(key="tiers", title="Price tiers", missing=f"Left out: it failed{hostile}"),
+        ),
+    )
+
+
+def shape(reading: Reading) -> list[tuple[str, set[str]]]:
+    """The elements with the names of their attributes, without the places where a name may break."""
+    return [(name, set(attributes)) for name, attributes in reading.elements if name != "wbr"]
+
+
+def test_regions_stay_together() -> None:
+    """Answers come target by target; what the phases add is told region by region."""
+    rows = tuple(replace(DIFFERENTIALS[0], target=target, region=region) for target in "xy" for region in ("a", "b"))
+    page = origins.page(DifferentialList(window=WINDOW, differentials=rows))
+    assert [heading for heading, _ in page.groups()] == ["a against us-east-2", "b against us-east-2"]
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_no_text_becomes_an_element(text: str, attribute: str) -> None:
+    """Whatever a text or an attribute holds, a browser reads it back as that text and finds one element only."""
+    reading = Reading(element("td", text, title=attribute))
+    ((name, attributes),) = reading.elements
+    assert name == "td"
+    assert "".join(reading.texts) == "".join(mark if mark.isprintable() else " " for mark in text)
+    assert list(attributes) == ["title"]
+
+
+def test_markup_is_escaped_once() -> None:
+    """What is HTML already stays as it is, however often it is put into something."""
+    assert joined(element("p", "a & b"), "<") == "<p>a &amp; b</p>&lt;"
+    assert element("i", Markup("<b></b>"), class_=None) == "<i><b></b></i>"
+
+
+def test_hostile_names_stay_text() -> None:
+    """A target, region, reason or error that is HTML makes no element and no attribute that was not there before."""
+    rows = tuple(
+        replace(row, target=HOSTILE, region=HOSTILE, reason=HOSTILE, decision=Decision.UNDECIDED)
+        for row in DIFFERENTIALS
+    )
+    harmless = tuple(
+        replace(row, target="x", region="y", reason="z", decision=Decision.UNDECIDED) for row in DIFFERENTIALS
+    )
+    hostile, plain = Reading(document(report(rows, hostile=HOSTILE))), Reading(document(report(harmless)))
+    assert shape(hostile) == shape(plain)
+    assert hostile.open == []
+    assert "\x1b" not in document(report(rows, hostile=HOSTILE))
+    assert "<script" not in manuscript(report(rows, hostile=HOSTILE)).replace("\\<", "")
+
+
+def test_the_page_needs_nothing_else() -> None:
+    """No element could fetch anything, and the policy forbids it besides; the sheet is the one it names."""
+    reading = Reading(document(report()))
+    links = [
+        value for _, attributes in reading.elements for name, value in attributes.items() if name in ("href", "src")
+    ]
+    assert all(link is not None and link.startswith(("#", "data:,")) for link in links)
+    assert {name for name, _ in reading.elements} & {"script", "img", "iframe", "object", "form"} == set()
+    assert not any(name == "style" for _, attributes in reading.elements for name in attributes)
+    policy = next(attributes["content"] for name, attributes in reading.elements if "http-equiv" in attributes)
+    assert policy == style.POLICY
+    assert "default-src 'none'" in style.POLICY
+    assert style.SHEET in reading.texts
+
+
+def test_a_section_without_an_answer_says_why() -> None:
+    """What could not be asked is a sentence in both formats; nothing is left out silently."""
+    for text in (document(report()), manuscript(report())):
+        assert "Left out: it failed" in text
+        assert "Price tiers" in text
+        assert "How sure this is" in text
+
+
+def test_markdown_has_the_same_tables() -> None:
+    """The Markdown says the same in tables, under the same headings."""
+    text = manuscript(report())
+    assert text.startswith("# LLM latency by region, 2026-11-20 08:00 to 2026-11-21 08:00 UTC\n")
+    assert "## Differentials" in text
+    assert "| openai/gpt-5-mini | 320 → 513 | +191 |" in text
+    assert "| openai/gpt-5-mini | +0.30 | +177 | +178 | +178 | +13 | +547 | +9.1 | 1402 |" in text
+
+
+def places(markup: str, name: str) -> list[float]:
+    """Where elements of that class stand, in per cent of the width."""
+    found = [attributes for _, attributes in Reading(markup).elements if name in str(attributes.get("class")).split()]
+    return [float(str(part.get("cx") or part.get("x1") or part.get("x")).rstrip("%")) for part in found]
+
+
+def test_the_interval_is_drawn_where_it_is() -> None:
+    """Zero, dot and both ends of the whisker stand in the order and the proportions of their values."""
+    row = replace(DIFFERENTIALS[0], shift=100.0, shift_low=50.0, shift_high=200.0, margin=20.0)
+    drawing = figures.intervals([row])
+    assert drawing is not None
+    cell = drawing.cell(row)
+    (zero,), (dot,), (low, left, high) = places(cell, "zero"), places(cell, "dot"), places(cell, "whisker")
+    assert (low, left) == (left, low)
+    assert (dot - zero) / (low - zero) == pytest.approx(2.0, rel=1e-3)
+    assert (high - zero) / (low - zero) == pytest.approx(4.0, rel=1e-3)
+
+
+def test_bars_add_up() -> None:
+    """Phases that add are stacked right of zero and those that save left of it, each as wide as its shift."""
+    parts = [replace(DIFFERENTIALS[0].parts[place], shift=shift) for place, shift in ((0, 10.0), (1, -30.0), (4, 20.0))]
+    row = replace(DIFFERENTIALS[0], parts=tuple(parts))
+    drawing = figures.bars([row])
+    assert drawing is not None
+    rects = [a for _, a in Reading(drawing.cell(row)).elements if str(a.get("class")).startswith("part")]
+    dns, tcp, server = ([float(str(a[side]).rstrip("%")) for side in ("x", "width")] for a in rects)
+    (zero,) = places(drawing.cell(row), "zero")
+    assert dns[0] == zero == pytest.approx(tcp[0] + tcp[1], abs=0.01)
+    assert server[0] == pytest.approx(dns[0] + dns[1], abs=0.01)
+    assert tcp[1] == pytest.approx(dns[1] + server[1], abs=0.01)
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(min_value=-1e9, max_value=1e9)] * 3), min_size=1, max_size=5),
+    st.one_of(st.none(), st.floats(min_value=0, max_value=1e9)),
+)
+def test_every_drawing_stays_on_its_paper(values: list[tuple[float, ...]], margin: float | None) -> None:
+    """Whatever the numbers are, every place lies between 0 and 100 per cent, and zero is on the scale."""
+    rows = [
+        replace(DIFFERENTIALS[0], shift=shift, shift_low=low, shift_high=high, margin=margin, parts=())
+        for low, shift, high in map(sorted, values)
+    ]
+    drawing = figures.intervals(rows)
+    assert drawing is not None
+    for row in rows:
+        found = [
+            place for name in ("zero", "dot", "whisker", "tick", "margin") for place in places(drawing.cell(row), name)
+        ]
+        assert all(0 <= place <= 100 for place in found)
+
+
+@pytest.mark.parametrize("draw", [figures.intervals, figures.bars])
+def test_nothing_known_is_not_drawn(draw: object) -> None:
+    """Without intervals there is no plot, and without phases no bars."""
+    assert callable(draw)
+    assert draw([DIFFERENTIALS[2]]) is None
+    assert draw([]) is None
+
+
+def test_the_head_says_what_it_is_of() -> None:
+    """Baseline, metric, plan and how much of what was planned was recorded stand at the head."""
+    told = dict(
+        facts(
+            baseline="us-east-2",
+            metric=Metric.TTFT,
+            plan_version=3,
+            targets=2,
+            coverage=CoverageList(window=WINDOW, coverage=COVERAGE),
+        )
+    )
+    assert told["plan"] == "version 3, 2 targets"
+    assert told["recorded"] == "1439 of 2880 planned rounds (49.9 %) by 1 vantage"
+
+
+def test_the_summary_counts_and_names_the_furthest() -> None:
+    """One sentence per region: how many are decided which way, and which differ most, with their intervals."""
+    (sentence,) = summary(ANSWER)
+    assert sentence.startswith("From ap-southeast-1 against us-east-2, of 3 targets: 1 faster, 1 slower, 1 undecided.")
+    assert sentence.endswith("openai/gpt-5-mini +191 ms (+180 … +204); deepseek/deepseek-v4-flash -30 ms (-35 … -25).")

@@ -1,0 +1,83 @@
+"""The page of a simulation: differences to the static line, and what is to be noted."""
+
+from dataclasses import replace
+
+import pytest
+
+from fix_observatory import WINDOW
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN
+from isochrone_client.pages import simulations
+from isochrone_client.render import renderer
+from isochrone_client.render.page import Look
+from isochrone_wire.answers import Quantile
+from isochrone_wire.insights import Simulation, SimulationList
+
+LEARNT = "6 rounds before these were for learning, left out for want of a member: 0"
+CHARGED = "usd counts every request that was begun as charged in full, as a cancelled stream may be"
+
+
+def around(ms: float) -> Quantile:
+    return Quantile(value=1000 * ms, low=900 * ms, high=1100 * ms)
+
+
+STATIC = Simulation(
+    policy="static:p/a",
+    region="us",
+    rounds=100,
+    requests=100,
+    ttft_p50_us=around(300),
+    ttft_p95_us=around(900),
+    usd=0.5,
+    note=LEARNT,
+)
+RACE = replace(
+    STATIC,
+    policy="race:2",
+    requests=200,
+    ttft_p50_us=around(250),
+    ttft_p95_us=around(400),
+    usd=None,
+    note=f"{LEARNT}; {CHARGED}",
+)
+
+
+def table(*rows: Simulation) -> str:
+    """The table of these lines."""
+    answer = SimulationList(window=WINDOW, members=("p/a", "p/b"), simulations=rows)
+    return renderer("table").whole(simulations.page(answer), Look())
+
+
+def test_differences_are_to_the_static_line() -> None:
+    """Wherever the static line stands, the others tell how much they would have added to it; what costs is not known
+    is a dash.
+    """
+    for rows in ((STATIC, RACE), (RACE, STATIC)):
+        [line] = [line for line in table(*rows).splitlines() if line.startswith("race")]
+        assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 200 {UNKNOWN} 0 0"
+
+
+def test_what_all_lines_share_is_noted_once() -> None:
+    """A region's own remark stands once, a policy's has its mark."""
+    text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
+    assert text.count("were for learning") == 2
+    assert text.count("charged in full") == 1
+    assert text.count("change: against") == 1
+    assert "us: 6 rounds" in " ".join(text.split())
+
+
+def test_a_quantile_without_an_interval_is_not_said() -> None:
+    """With too few rounds there is a dash, and the reason below."""
+    text = table(STATIC, replace(RACE, ttft_p95_us=Quantile(value=400_000)))
+    assert "a p95 59" in text
+    assert "400" not in text.replace("400 …", "")
+
+
+def test_nothing_to_play_is_said() -> None:
+    """Without a single round the reason is the sentence, and the exit code is 4."""
+    empty = replace(STATIC, rounds=0, requests=0, note="nothing to play: p/b was never asked there")
+    with pytest.raises(InsufficientError, match="p/b was never asked"):
+        simulations.require_rounds(SimulationList(window=WINDOW, simulations=(empty,)))
+    with pytest.raises(InsufficientError, match="no samples between"):
+        simulations.require_rounds(SimulationList(window=WINDOW))
+    simulations.require_rounds(SimulationList(window=WINDOW, simulations=(empty, RACE)))

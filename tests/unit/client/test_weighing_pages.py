@@ -1,0 +1,217 @@
+"""Pages of answers that weigh targets and regions: leaderboards of every order, budgets, tiers, region costs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fix_observatory import STANDINGS, WINDOW
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN
+from isochrone_client.pages import budgets, leaderboard, regioncosts, tiers
+from isochrone_client.render import renderer
+from isochrone_client.render.page import Look, Page, Row
+from isochrone_wire.answers import Decision, Leaderboard, Metric, Order, Quantile, Source
+from isochrone_wire.insights import Eligible, LatencyBudgetList, RegionCostList, TierList
+from material.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
+
+BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)
+BUDGETS = LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)
+COSTS = RegionCostList(window=WINDOW, costs=REGION_COSTS)
+LINES = TierList(window=WINDOW, tiers=TIERS)
+UNSAID = Quantile(value=1.0)
+
+
+def shown(page: Page[Row]) -> list[dict[str, str]]:
+    """What people read, row by row, under the column's title."""
+    return [{column.title: column.text(row) for column in page.columns} for row in page.rows]
+
+
+@pytest.mark.parametrize(
+    ("order", "column", "text"),
+    [
+        (Order.TTFT, "ttft p50 (ms)", "180"),
+        (Order.TTFT_COLD, "cold p50 (ms)", "214"),
+        (Order.TTFAT, "ttfat p50 (ms)", "180"),
+        (Order.E2E, "e2e p50 (ms)", "3502"),
+        (Order.TOKENS_PER_SECOND, "speed p50 (tokens/s)", "60"),
+        (Order.TOKENS_PER_USD, "speed (per $/M)", "241"),
+        (Order.PRICE, "output ($/M)", "0.25"),
+        (Order.SUCCESS, "success (%)", "99.4"),
+    ],
+)
+def test_each_order_shows_what_it_ranks_by_first(order: Order, column: str, text: str) -> None:
+    """After rank and names comes the quantity of the order, and every table fits 100 columns."""
+    page = leaderboard.page(replace(BOARD, order=order))
+    assert page.columns[3].title == column
+    assert shown(page)[0][column] == text
+    table = renderer("table").whole(page, Look())
+    assert all(len(line) <= 100 for line in table.splitlines())
+    assert page.facts["order"] == order.value
+
+
+def test_outcomes_stand_beside_success() -> None:
+    """Throttled and skipped rounds are shown beside the failures they are not among."""
+    row = shown(leaderboard.page(replace(BOARD, order=Order.SUCCESS)))[0]
+    assert [row[name] for name in ("interval (95 %, %)", "sent", "failed", "throttled", "skipped")] == [
+        "98.8 … 99.7",
+        "1440",
+        "9",
+        "6",
+        "2",
+    ]
+
+
+def test_free_is_not_unknown() -> None:
+    """What costs nothing gives its speed for nothing; what has no price is a dash."""
+    rows = (replace(STANDINGS[0], usd_per_m_output=0.0, tokens_per_second_per_usd=None), STANDINGS[1])
+    page = leaderboard.page(Leaderboard(window=WINDOW, standings=rows, order=Order.TOKENS_PER_USD))
+    assert [row["speed (per $/M)"] for row in shown(page)] == ["free", UNKNOWN]
+
+
+def test_summaries_are_told() -> None:
+    """A leaderboard from summaries says how far off its percentiles may be."""
+    told = leaderboard.page(replace(BOARD, source=Source.SUMMARIES))
+    assert any("summaries" in note for note in told.notes)
+    assert not any("summaries" in note for note in leaderboard.page(BOARD).notes)
+    assert (told.facts["source"], leaderboard.page(BOARD).facts["source"]) == ("summaries", "samples")
+
+
+def test_budgets_are_a_matrix() -> None:
+    """Each target of a region has one row with a word per use; programs get a record per use."""
+    page = budgets.page(BUDGETS)
+    assert [(row.region, row.target) for row in page.rows] == [
+        ("ap-southeast-1", "deepseek/deepseek-v4-flash"),
+        ("ap-southeast-1", "openai/gpt-5-mini"),
+        ("us-east-2", "deepseek/deepseek-v4-flash"),
+        ("us-east-2", "openai/gpt-5-mini"),
+    ]
+    assert [row["voice (300 ms)"] for row in shown(page)] == ["maybe", "?", "yes", "no"]
+    assert [row["target"] for row in shown(page)][1] == "openai/gpt-5-mini [1]"
+    assert [row["step (5 s)"] for row in shown(page)] == [UNKNOWN, UNKNOWN, "yes", UNKNOWN]
+    assert "[1] 3 of 59 samples" in page.notes
+    assert "p95 of ttft: voice; p95 of e2e: step" in page.notes
+    assert [record["use"] for record in page.recorded()] == [row.use for row in LATENCY_BUDGETS]
+
+
+def test_a_reason_of_one_use_stands_beside_it() -> None:
+    """A reason that holds for every use marks the target, one that holds for some marks these."""
+    row = replace(LATENCY_BUDGETS[3], use="step")
+    other = replace(row, use="code", reason="40 of 59 samples")
+    cells = shown(budgets.page(replace(BUDGETS, budgets=(row, other))))[0]
+    assert (cells["target"], cells["step (300 ms)"], cells["code (300 ms)"]) == (row.target, "? [1]", "? [2]")
+
+
+def test_one_use_shows_its_percentile() -> None:
+    """With one use there is room for the percentile, its interval and n."""
+    page = budgets.page(replace(BUDGETS, budgets=LATENCY_BUDGETS[:4]))
+    maybe, unknown, _, _ = shown(page)
+    assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n"]) == ("298", "290 … 306", "1431")
+    assert (unknown["ttft p95 (ms)"], unknown["n"]) == (UNKNOWN, "3")
+
+
+def test_all_nine_uses_fit_the_screen() -> None:
+    """The matrix of every built-in use is no wider than 100 columns, even where all of it is unknown."""
+    names = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
+    row = replace(LATENCY_BUDGETS[3], limit_us=300_000)
+    rows = tuple(replace(row, use=name) for name in names)
+    table = renderer("table").whole(budgets.page(replace(BUDGETS, budgets=rows)), Look())
+    assert all(name in table.replace("\n", " ") for name in names)
+    assert "…" not in table
+    assert all(len(line) <= 100 for line in table.splitlines())
+
+
+def test_tiers_stay_together_within_a_region() -> None:
+    """A region's table goes from the cheapest tier to the dearest, whatever the order of regions in the answer."""
+    elsewhere = tuple(replace(row, region="ap-southeast-1") for row in TIERS)
+    page = tiers.page(replace(LINES, tiers=(TIERS[0], elsewhere[0], TIERS[1], elsewhere[1])))
+    assert [(row.region, row.tier) for row in page.rows] == [
+        ("ap-southeast-1", "sweet spot"),
+        ("ap-southeast-1", "premium"),
+        ("us-east-2", "sweet spot"),
+        ("us-east-2", "premium"),
+    ]
+
+
+def test_the_best_region_adds_nothing() -> None:
+    """The best region is called so, the others show what they add, and what is not known is a dash with its reason."""
+    rows = shown(regioncosts.page(COSTS, metric=Metric.TTFT))
+    assert [(row["added (ms)"], row["decision"]) for row in rows] == [
+        ("0", "best"),
+        ("+191", "slower"),
+        (UNKNOWN, "undecided [1]"),
+    ]
+
+
+def test_a_rate_is_added_in_its_own_unit() -> None:
+    """By speed the columns are in tokens per second, for people and in the headers of CSV."""
+    page = regioncosts.page(
+        RegionCostList(window=WINDOW, costs=(replace(REGION_COSTS[1], median=50.0, added=-12.0, added_low=-13.0),)),
+        metric=Metric.TOKENS_PER_SECOND,
+    )
+    assert shown(page)[0]["added (tokens/s)"] == "-12"
+    assert "added_tokens_per_second" in [field.header for field in page.fields]
+
+
+UNDECIDED = tuple(replace(row, decision=Decision.UNDECIDED) for row in REGION_COSTS)
+NOBODY_KNOWS = tuple(replace(row, eligible=Eligible.UNKNOWN, n=3, reason="3 of 59 samples") for row in LATENCY_BUDGETS)
+UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
+
+
+@pytest.mark.parametrize(
+    ("require", "sentence", "hint"),
+    [
+        (
+            lambda: leaderboard.require_ranking(replace(BOARD, order=Order.PRICE, standings=UNPRICED)),
+            "no target has a price",
+            "plan",
+        ),
+        (
+            lambda: leaderboard.require_ranking(
+                replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=UNSAID),))
+            ),
+            "2 of 6 needed",
+            "isochrone samples",
+        ),
+        (lambda: budgets.require_verdict(replace(BUDGETS, budgets=())), "no samples between", "isochrone coverage"),
+        (lambda: budgets.require_verdict(replace(BUDGETS, budgets=NOBODY_KNOWS)), "3 of 59 samples", "--window"),
+        (lambda: tiers.require_tiers(replace(LINES, tiers=())), "no samples between", "isochrone coverage"),
+        (
+            lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], usd_per_m_output=None),))),
+            "no target has a price",
+            "plan",
+        ),
+        (
+            lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=UNSAID),))),
+            "3 of 6 needed",
+            "isochrone samples",
+        ),
+        (lambda: regioncosts.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
+        (lambda: regioncosts.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
+        (
+            lambda: regioncosts.require_best(replace(COSTS, costs=UNDECIDED[:1])),
+            "nothing is decided",
+            "isochrone-collector vantage add",
+        ),
+    ],
+)
+def test_too_little_is_said(require: Callable[[], None], sentence: str, hint: str) -> None:
+    """An answer that says nothing is told why, and what would help."""
+    with pytest.raises(InsufficientError) as raised:
+        require()
+    assert sentence in str(raised.value)
+    assert hint in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "require",
+    [
+        *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
+        lambda: budgets.require_verdict(BUDGETS),
+        lambda: tiers.require_tiers(LINES),
+        lambda: regioncosts.require_best(COSTS),
+    ],
+)
+def test_something_is_enough(require: Callable[[], None]) -> None:
+    """Where one line says something, the answer passes."""
+    require()

@@ -1,0 +1,345 @@
+"""Each rule of routing by itself, on inputs written down by hand: a and b, the first choice is a."""
+
+from dataclasses import replace
+
+import pytest
+
+from isochrone_collector.routing.assembling import is_news, table_of
+from isochrone_collector.routing.deciding import Decision, decide
+from isochrone_collector.routing.explaining import steps_of
+from isochrone_collector.routing.inputs import Comparison, Inputs, rules_for
+from isochrone_collector.routing.switching import State, dwell_us, epoch_of
+from isochrone_collector.routing.weights import ramped, split, without
+from isochrone_wire.model import SECOND_US, Objective, Route, Slo
+from isochrone_wire.routes import ChangeKind, RouteState
+from material.routeinputs import AT, RULES, apart, brief, described, evidence
+
+EPOCH = RULES.epoch_us
+A, B = evidence("a", 350), evidence("b", 350)
+NOW = epoch_of(AT, RULES)
+# One epoch before AT: a leads, and nobody switched for long.
+CALM = State(
+    incumbent="a",
+    since_at=AT - EPOCH,
+    epoch=NOW - 1,
+    order=("a", "b"),
+    weights={"a": 1.0},
+    epoch_weights={"a": 1.0},
+    newest_at=AT - 1,
+    plan_version=1,
+)
+BETTER = apart("a", "b", 30, 90)
+CHAT = Route(name="r", members=(), slo=Slo(name="chat", ttft_p95_us=SECOND_US))
+
+
+EXPLAINED = """\
+plan 1; window 1h, epoch 5m; 0 of 4 vantages are suspect, 0 of 2 in eu
+a keeps the objective: maybe: p95 850 ms [600, 1100], limit 1000 ms
+b keeps the objective: yes: p95 700 ms [700, 700], limit 1000 ms
+a costs 437.0 ms: 350.0 median, 50.0 tail, 0.0 price, 37.0 failures
+b costs 387.0 ms: 350.0 median, 0.0 tail, 0.0 price, 37.0 failures
+hard: a does not fail
+a takes longer than b by 60 ms [30, 90] over 1h; 60 ms [30, 90] over 45m; an unknown amount over 10m
+fast: no, the last 10m are too few rounds for an interval
+soft: by the objective b leads by 60 ms [30, 90], margin 20 ms, which counts; 1 of 3 epochs running, 2 are missing
+dwell: 25m left before a soft switch
+decided (evidence): a stays
+weights: a 100.0% (rank 1), b 0.0% (rank 2)
+hedge with b: no, too late to win: what is left of the objective after the delay is less than its median
+race: a; p95 352 ms expected (prices are not all known: each request counts the same)
+"""
+
+
+def after(epochs: int, inputs: Inputs, state: State = CALM) -> list[Decision]:
+    """The same inputs for so many epochs."""
+    found = []
+    for epoch in range(epochs):
+        at = inputs.at + epoch * EPOCH
+        fresh = tuple(replace(one, newest_at=at) for one in inputs.evidence)
+        found.append(decide(replace(inputs, at=at, evidence=fresh), state))
+        state = found[-1].state
+    return found
+
+
+def changes(decisions: list[Decision]) -> list[ChangeKind]:
+    return [decision.change for decision in decisions]
+
+
+def test_a_soft_challenge_takes_three_epochs() -> None:
+    """Better for certain by the margin, three epochs running: then the first choice changes, and weights ramp."""
+    found = after(6, brief(A, B, compared=(BETTER,)))
+    assert changes(found[:3]) == [ChangeKind.EVIDENCE, ChangeKind.EVIDENCE, ChangeKind.SOFT]
+    assert [decision.state.weights.get("b") for decision in found[2:]] == [0.25, 0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize(
+    "compared",
+    [
+        apart("a", "b", -1, 100),  # the interval holds zero
+        apart("a", "b", 5, 25),  # less than 20 ms
+        apart("b", "a", 30, 90),  # the other way round
+        Comparison(left="a", right="b"),  # nothing to compare
+    ],
+)
+def test_a_doubtful_challenge_is_none(compared: Comparison) -> None:
+    """An interval that holds zero, or a shift below the margin, switches nothing however long it lasts."""
+    assert not {ChangeKind.SOFT, ChangeKind.FAST} & set(changes(after(8, brief(A, B, compared=(compared,)))))
+
+
+def test_the_margin_is_a_share_of_a_large_median() -> None:
+    """30 ms are much of 350 ms and little of two seconds."""
+    slow = [evidence(name, 2000) for name in "ab"]
+    assert ChangeKind.SOFT not in changes(after(6, brief(*slow, compared=(apart("a", "b", 10, 100),))))
+    assert ChangeKind.SOFT in changes(after(6, brief(A, B, compared=(apart("a", "b", 10, 100),))))
+
+
+def test_epochs_that_are_not_running_do_not_add_up() -> None:
+    """A challenge counts in epochs one after another; one that was not looked at for long begins anew."""
+    inputs = brief(A, B, compared=(BETTER,))
+    state = after(2, inputs)[-1].state
+    assert state.streaks == {"b": 2}
+    at = AT + 9 * EPOCH
+    fresh = tuple(replace(one, newest_at=at) for one in inputs.evidence)
+    assert decide(replace(inputs, at=at, evidence=fresh), state).state.streaks == {"b": 1}
+
+
+def test_a_soft_switch_waits_for_the_dwell() -> None:
+    """After a switch half an hour passes before the next soft one, and longer the more there were."""
+    inputs = brief(A, B, compared=(BETTER,))
+    for penalty, epochs in ((1000.0, 6), (3000.0, 8)):
+        state = replace(CALM, switches=(AT,), penalty=penalty, penalty_at=AT)
+        found = changes(after(20, inputs, state))
+        assert found.index(ChangeKind.SOFT) == epochs
+
+
+def test_the_dwell_is_bounded() -> None:
+    """However often a route changed, it is not left alone for ever."""
+    assert dwell_us(replace(CALM, penalty=1e9, penalty_at=AT), AT, RULES) == 8 * RULES.dwell_us
+
+
+def test_a_sudden_change_is_left_at_once() -> None:
+    """A lower bound of a quarter of the challenger's median over the short window skips streak and dwell."""
+    for low_ms, kind in ((80, ChangeKind.EVIDENCE), (90, ChangeKind.FAST)):
+        compared = apart("a", "b", 0, 90, short=(low_ms, 500))
+        assert decide(brief(A, B, compared=(compared,)), CALM).change is kind
+
+
+def test_a_fast_switch_waits_for_what_the_penalty_adds() -> None:
+    """Fast skips the dwell and not the damping: who flaps is not followed each time."""
+    compared = apart("a", "b", 0, 90, short=(300, 500))
+    state = replace(CALM, switches=(AT - EPOCH,), penalty=2500.0, penalty_at=AT - EPOCH)
+    found = changes(after(10, brief(A, B, compared=(compared,)), state))
+    assert ChangeKind.FAST not in found[:3]
+    assert ChangeKind.FAST in found[3:]
+
+
+def test_who_breaks_the_objective_is_left_for_who_keeps_it() -> None:
+    """Incumbent `no`, challenger `yes`, both for certain: at once. `maybe` is not enough."""
+    broken = evidence("a", 350, p95_ms=(1100, 1300))
+    for p95_ms, kind in (((600, 900), ChangeKind.FAST), ((600, 1200), ChangeKind.EVIDENCE)):
+        inputs = brief(broken, evidence("b", 400, p95_ms=p95_ms), route=CHAT)
+        assert decide(inputs, CALM).change is kind
+
+
+def test_a_member_that_keeps_the_objective_less_surely_is_no_challenger() -> None:
+    """A better median does not make up for a limit that may be broken."""
+    may_break = evidence("b", 200, p95_ms=(900, 1100))
+    keeps = evidence("a", 350, p95_ms=(600, 900))
+    found = after(6, brief(keeps, may_break, compared=(apart("a", "b", 100, 200, short=(100, 200)),), route=CHAT))
+    assert set(changes(found)) == {ChangeKind.EVIDENCE}
+
+
+@pytest.mark.parametrize(
+    ("ok", "n", "kind"),
+    [
+        (100, 100, ChangeKind.EVIDENCE),
+        (98, 100, ChangeKind.EVIDENCE),
+        (90, 100, ChangeKind.HARD),
+        (4, 6, ChangeKind.EVIDENCE),
+    ],
+)
+def test_success_under_the_floor_is_a_failure(ok: int, n: int, kind: ChangeKind) -> None:
+    """Under the floor for certain, and not by fewer than three failures: the hard rule."""
+    route = Route(name="r", members=(), slo=Slo(min_success=0.99))
+    assert decide(brief(evidence("a", 350, ok=ok, n=n), B, route=route), CALM).change is kind
+
+
+def test_a_failing_member_hands_over_at_once() -> None:
+    """What it carried goes to the first choice, beyond the ramp; who is well keeps what it had."""
+    shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
+    dead = replace(B, failing_vantages=2, failing_here=2)
+    assert decide(brief(A, dead), shared).state.weights == {"a": 1.0}
+    hard = decide(brief(replace(A, failing_vantages=2, failing_here=2), B), shared)
+    assert (hard.change, hard.state.weights, hard.state.incumbent) == (ChangeKind.HARD, {"b": 1.0}, "b")
+
+
+def test_when_all_members_fail_nobody_gains() -> None:
+    """Moving traffic from one dead member to another helps nobody; the table says that it is degraded."""
+    shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
+    dead = [replace(one, failing_vantages=2, failing_here=2) for one in (A, B)]
+    decision = decide(brief(*dead), shared)
+    assert decision.route_state is RouteState.DEGRADED
+    assert decision.state.incumbent == "a"
+    assert decision.state.weights == shared.weights
+
+
+def test_equal_members_come_to_share() -> None:
+    """Level for three epochs: both have the first rank, and the weights ramp to one half each."""
+    found = after(6, brief(A, B, compared=(apart("a", "b", -15, 15),)))
+    assert [decision.state.weights.get("b", 0.0) for decision in found] == [0, 0, 0.25, 0.5, 0.5, 0.5]
+    assert [entry.rank for entry in found[-1].entries] == [1, 1]
+
+
+def test_who_shares_goes_on_until_something_speaks_against_it() -> None:
+    """Doubt ends no sharing, so that weights do not flap; being worse for certain does, after as many epochs."""
+    shared = after(6, brief(A, B, compared=(apart("a", "b", -15, 15),)))[-1].state
+    later = replace(shared, epoch=NOW - 1)
+    doubtful = after(6, brief(A, B, compared=(apart("a", "b", -70, 5),)), later)
+    assert {decision.state.weights["b"] for decision in doubtful} == {0.5}
+    worse = after(6, brief(A, B, compared=(apart("a", "b", -90, -30),)), later)
+    assert worse[-1].state.weights == {"a": 1.0}
+
+
+def test_a_price_counts_as_the_objective_says() -> None:
+    """Ten dollars a million tokens at 10 ms a dollar are worth 100 ms: the cheaper one wins although it is slower."""
+    targets = {"a": described("a", usd=20.0), "b": described("b", usd=10.0)}
+    compared = (apart("a", "b", -60, -20),)
+    for usd, expected in ((0.0, "a"), (10.0, "b")):
+        route = Route(name="r", members=(), objective=Objective(usd=usd))
+        found = after(4, brief(A, B, compared=compared, targets=targets, route=route))
+        assert found[-1].state.incumbent == expected
+        assert ChangeKind.FAST not in changes(found)
+
+
+def test_a_certain_tail_counts_as_the_objective_says() -> None:
+    """Of two equal medians, the one whose p95 is far beyond the limit for certain is left, by its weight."""
+    late, in_time = evidence("a", 350, p95_ms=(1200, 1400)), evidence("b", 350, p95_ms=(1010, 1100))
+    for tail, expected in ((0.0, "a"), (1.0, "b")):
+        route = replace(CHAT, objective=Objective(tail=tail))
+        found = after(4, brief(late, in_time, compared=(apart("a", "b", -5, 5),), route=route))
+        assert found[-1].state.incumbent == expected
+
+
+def test_only_prices_can_rank() -> None:
+    """An objective that weighs nothing but the price needs no comparison of times."""
+    targets = {"a": described("a", usd=20.0), "b": described("b", usd=10.0)}
+    route = Route(name="r", members=(), objective=Objective(ttft=0.0, tail=0.0, usd=10.0, failure=0.0))
+    assert after(4, brief(A, B, targets=targets, route=route))[-1].state.incumbent == "b"
+
+
+def test_one_member_alone_leads() -> None:
+    """A route of one member has a table with all the weight there, dead or alive, and no hedge."""
+    for only in (A, replace(A, fails_here=True)):
+        decision = decide(brief(only), State())
+        assert [(entry.target, entry.weight, entry.hedge) for entry in decision.entries] == [("a", 1.0, None)]
+
+
+@pytest.mark.parametrize(
+    ("targets", "residency", "reason"),
+    [
+        ({"b": described("b", paused=True)}, (), "it is paused"),
+        ({"b": described("b", region="us-east")}, ("eu",), "its endpoint is in us-east; allowed: eu"),
+        ({}, ("eu",), "where its endpoint is is not known; allowed: eu"),
+    ],
+)
+def test_who_may_not_be_ranked_is_told_with_the_reason(
+    targets: dict[str, object], residency: tuple[str, ...], reason: str
+) -> None:
+    """A member that is paused, or not where it must be, is in no ranking."""
+    known = {"a": described("a", region="EU-central"), **targets}
+    route = Route(name="r", members=(), residency=residency)
+    decision = decide(brief(A, B, targets=known, route=route), State())  # type: ignore[arg-type]  # a table of mixed fields
+    assert [(one.target, one.reason) for one in decision.excluded] == [("b", reason)]
+
+
+def test_a_first_choice_that_is_left_out_is_replaced() -> None:
+    """Paused, it is a hard switch; no member any more, it is the plan's doing and adds no penalty."""
+    paused = decide(brief(A, B, targets={"a": described("a", paused=True)}), CALM)
+    assert (paused.change, paused.state.incumbent, paused.state.weights) == (ChangeKind.HARD, "b", {"b": 1.0})
+    gone = decide(replace(brief(B), plan_version=2), CALM)
+    assert (gone.change, gone.state.weights, gone.state.penalty) == (ChangeKind.PLAN, {"b": 1.0}, 0.0)
+
+
+def test_a_new_plan_is_told_once() -> None:
+    """A table of the new plan is published although nothing else changed, and then no more."""
+    first = decide(replace(brief(A, B), plan_version=2), CALM)
+    assert first.change is ChangeKind.PLAN
+    assert decide(replace(brief(A, B), plan_version=2), first.state).change is ChangeKind.EVIDENCE
+
+
+def test_a_frozen_route_forgets_who_is_no_member() -> None:
+    """A plan may take a member away while everything is frozen; the others keep what they have in proportion."""
+    shared = replace(CALM, order=("a", "b", "c"), weights={"a": 0.5, "b": 0.25, "c": 0.25})
+    decision = decide(replace(brief(A, B), suspects=4), shared)
+    assert decision.route_state is RouteState.FROZEN
+    assert decision.state.weights == {"a": pytest.approx(2 / 3, abs=1e-5), "b": pytest.approx(1 / 3, abs=1e-5)}
+
+
+def test_freezing_at_the_start_falls_back_to_the_static_order() -> None:
+    """Who suspects himself and knows nothing from before does not rank."""
+    decision = decide(replace(brief(A, B), suspects=4), State())
+    assert (decision.route_state, decision.entries) == (RouteState.INSUFFICIENT_DATA, ())
+
+
+def test_unknown_members_leave_no_ranking_and_the_static_order() -> None:
+    """With too few samples of everybody there is no ranking; the table says whom to try in which order."""
+    route = Route(name="r", members=(), static_order=("b",))
+    inputs = brief(evidence("a", 350, ok=3, n=3), evidence("b", 350, ok=0, n=0), route=route)
+    table = table_of(inputs, decide(inputs, State()), generation=1, code_version="1")
+    assert (table.state, table.entries, table.static_order) == (RouteState.INSUFFICIENT_DATA, (), ("b",))
+
+
+def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
+    """Building a table again from old samples does not move its instants, and is no news."""
+    inputs = brief(A, B)
+    decision = decide(inputs, CALM)
+    table = table_of(inputs, decision, generation=1, code_version="1")
+    assert (table.fresh_until_at, table.stale_until_at) == (AT + 2 * EPOCH, AT + 6 * EPOCH)
+    later = replace(inputs, at=AT + EPOCH)
+    again = decide(later, decision.state)
+    assert table_of(later, again, generation=2, code_version="1").fresh_until_at == table.fresh_until_at
+    assert not is_news(table, again, later)
+    newer = replace(later, evidence=(replace(A, newest_at=AT + 1), B))
+    assert is_news(table, decide(newer, decision.state), newer)
+
+
+def test_no_rule_acts_on_old_samples() -> None:
+    """Beyond two epochs without a sample a sudden change, a challenge and even failures are no reason to switch."""
+    dead = replace(A, failing_vantages=2, failing_here=2)
+    compared = apart("a", "b", 300, 400, short=(300, 400))
+    inputs = replace(brief(dead, B, compared=(compared,)), at=AT + 2 * EPOCH + 1)
+    decision = decide(inputs, replace(CALM, newest_at=AT))
+    assert decision.state.incumbent == "a"
+    assert decision.state.streaks == {}
+
+
+def test_rules_follow_the_slowest_member() -> None:
+    """An epoch has six rounds of the slowest member, within bounds, and the windows so many epochs."""
+    assert rules_for([30 * SECOND_US, 60 * SECOND_US]).epoch_us == 360 * SECOND_US
+    assert rules_for([SECOND_US]).epoch_us == 10 * SECOND_US
+    assert rules_for([86_400 * SECOND_US]).epoch_us == 1800 * SECOND_US
+    rules = rules_for([50 * SECOND_US])
+    assert rules == RULES
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 7, 50])
+def test_equal_parts_add_up(count: int) -> None:
+    """Thirds and sevenths too add up to one, in whole millionths."""
+    parts = split([f"m{place}" for place in range(count)])
+    assert len(parts) == count
+    assert sum(round(part * 1e6) for part in parts.values()) == 1_000_000
+
+
+def test_weights_ramp_and_are_handed_over() -> None:
+    """Nobody moves by more than a step; who is gone leaves all to the heir."""
+    assert ramped({"a": 1.0}, {"b": 0.5, "c": 0.5}, step=0.25) == {"a": 0.75, "b": 0.125, "c": 0.125}
+    assert ramped({}, {"b": 1.0}, step=0.25) == {"b": 1.0}
+    assert without({"a": 0.5, "b": 0.25, "c": 0.25}, ["a"], "b") == {"b": 0.75, "c": 0.25}
+
+
+def test_an_explanation_follows_the_rules() -> None:
+    """Bounds, cost by terms, each rule with what is missing, and the outcome, in that order."""
+    inputs = brief(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT)
+    state = replace(CALM, switches=(AT - EPOCH,), penalty=1000.0, penalty_at=AT - EPOCH)
+    steps = steps_of(inputs, state, decide(inputs, state))
+    assert steps == tuple(EXPLAINED.splitlines())
