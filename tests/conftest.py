@@ -1,5 +1,7 @@
 """What tests can borrow: one fix_*.py per thing."""
 
+import signal
+
 pytest_plugins = [
     "fix_agent",
     "fix_browser",
@@ -13,3 +15,6 @@ pytest_plugins = [
     "fix_web",
     "fix_webhook",
 ]
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so would be whatever the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
