@@ -167,11 +167,11 @@ class Publisher:
 
     async def _news_after(self, seen: int, *, until_s: float) -> bool:
         """Wait until there is a generation after `seen`, at most until then; whether there is."""
-        if self._generation == seen and not self._is_closed:
+        if self._generation <= seen and not self._is_closed:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until_s):
                     await self._news.wait()
-        return self._generation != seen and self._now_s() < until_s
+        return self._generation > seen and self._now_s() < until_s
 
     async def _missed(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
         """What whoever saw `after` last has missed, and up to where that is."""
@@ -183,8 +183,11 @@ class Publisher:
         return await self._since(client_region, route, after)
 
     async def _since(self, client_region: str, route: str, after: int) -> tuple[list[RouteTable], int]:
-        """The tables after a generation that was seen, and up to where that is all."""
-        until = self._generation
+        """The tables after a generation that was seen, and up to where that is all.
+
+        The database may be ahead of what is known here, and so may whoever caught up from it: nothing is told again.
+        """
+        until = max(after, self._generation)
         if after >= self._recent_after:
             fresh = takewhile(lambda table: table.generation > after, reversed(self._recent))
             found = [table for table in fresh if _matches(table, client_region, route)]

@@ -133,6 +133,33 @@ async def test_everybody_begins_with_what_is_in_force(stage: Stage) -> None:
     assert await seen(publisher, US, after=0, count=1) == [3]
 
 
+async def test_what_the_database_told_first_is_not_told_again(stage: Stage) -> None:
+    """A watcher that catches up from the database, which is ahead of its publisher by one table, gets it once."""
+    await stage.publish(*(a_table(number) for number in range(1, 700)))
+    publisher = stage.publisher()
+    await publisher.refresh()
+    await stage.publish(a_table(700))
+    found: list[int] = []
+
+    async def listen() -> None:
+        async with aclosing(publisher.watch(US, "", after=100)) as tables:
+            async for table in tables:
+                found.extend([table.generation] if table else [])
+
+    listening = asyncio.create_task(listen())
+    async with asyncio.timeout(20):
+        while len(found) < 600:
+            await asyncio.sleep(0.01)
+    await publisher.refresh()
+    await stage.publish(a_table(701))
+    await publisher.refresh()
+    async with asyncio.timeout(20):
+        while found[-1] != 701:
+            await asyncio.sleep(0.01)
+    listening.cancel()
+    assert found == list(range(101, 702))
+
+
 @pytest.mark.parametrize("is_new", [False, True], ids=["one that saw them come", "one that was started since"])
 async def test_who_resumes_misses_nothing(stage: Stage, is_new: bool) -> None:  # noqa: FBT001  # a case
     """A watcher that names the last generation it saw gets every later one of its region, whoever it asks now."""
