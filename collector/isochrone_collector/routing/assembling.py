@@ -44,9 +44,11 @@ def table_of(inputs: Inputs, decision: Decision, *, generation: int, code_versio
 
 def is_news(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
     """Whether a decision is worth a new number: something changed, or the evidence shown is a fifth of an epoch old and
-    there is newer.
+    there is newer, or what is shown claims to be from the future.
     """
     if published is None or decision.change is not ChangeKind.EVIDENCE or published.state is not decision.route_state:
+        return True
+    if published.fresh_until_at > inputs.at + inputs.rules.fresh_us:
         return True
     if decision.newest_at + inputs.rules.fresh_us <= published.fresh_until_at:
         return False

@@ -10,6 +10,7 @@ from isochrone_collector.routing.gathering import (
     comparisons_of,
     evidence_of,
     failing_runs,
+    reporting,
     suspects,
 )
 from isochrone_collector.routing.inputs import Inputs, Rules, rules_for
@@ -30,17 +31,28 @@ def members_of(route: Route, plan: Plan) -> list[Target]:
 
 def briefs(route: Route, plan: Plan, sightings: Sightings, *, regions: Iterable[str], at: int) -> Iterator[Inputs]:
     """The inputs for each of `regions`. `sightings` are of all the plan's targets, so that a vantage where everything
-    fails is told from a target that fails everywhere; those before the route's window are left out.
+    fails is told from a target that fails everywhere; those before the route's window are left out, and those from
+    after `at`, of a clock that is ahead.
     """
     rules = rules_of(route, plan)
-    seen = sightings.where(sightings.round_at >= at - rules.window_us)
+    seen = sightings.where((sightings.round_at >= at - rules.window_us) & (sightings.round_at <= at))
     runs = failing_runs(seen)
     provider_of = {target.name: target.provider for target in plan.targets}
     control = seen.members.index(plan.control) if plan.control in seen.members else None
     suspected = suspects(runs, [provider_of[name] for name in seen.members], rules, control=control)
+    live = reporting(seen, since_at=at - _silence_us(route, plan, rules))
     for region in regions:
         if region in seen.regions:
-            yield _brief(route, plan, seen, runs=runs, suspected=suspected, region=region, at=at, rules=rules)
+            yield _brief(
+                route, plan, seen, runs=runs, suspected=suspected, live=live, region=region, at=at, rules=rules
+            )
+
+
+def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
+    """How long a vantage that still reports may have nothing to report: an epoch, or two rounds where these take longer
+    than the longest epoch.
+    """
+    return max([rules.epoch_us, *(2 * target.every_us for target in members_of(route, plan))])
 
 
 def _brief(
@@ -50,13 +62,14 @@ def _brief(
     *,
     runs: Failing,
     suspected: set[int],
+    live: set[int],
     region: str,
     at: int,
     rules: Rules,
 ) -> Inputs:
     here = seen.regions.index(region)
     local = seen.where(seen.region == here)
-    watching = set(np.unique(local.vantage_id).tolist())
+    watching = live & set(np.unique(local.vantage_id).tolist())
     sound = local.where(~np.isin(local.vantage_id, list(suspected)))
     trusted = {key: run for key, run in runs.items() if key[1] not in suspected}
     members = members_of(route, plan)
@@ -72,12 +85,12 @@ def _brief(
         rules=rules,
         targets=tuple(members),
         evidence=tuple(
-            evidence_of(seen, place, here=here, every_us=intervals[place], trusted=trusted, rules=rules)
+            evidence_of(seen, place, here=here, every_us=intervals[place], trusted=trusted, live=live, rules=rules)
             for place in places
         ),
         comparisons=tuple(comparisons_of(sound, places, slot_us=intervals, at=at, rules=rules)),
-        vantages=len({vantage for _, vantage in runs}),
-        suspects=len(suspected),
+        vantages=len(live & {vantage for _, vantage in runs}),
+        suspects=len(live & suspected),
         vantages_here=len(watching),
         suspects_here=len(watching & suspected),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_collector.routing.eligibility import eligible, is_failing, why_excluded
+from isochrone_collector.routing.eligibility import eligible, is_failing, why_excluded, why_forbidden
 from isochrone_collector.routing.entries import entries_of
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.switching import (
@@ -44,8 +44,11 @@ class Decision:
 
 def decide(inputs: Inputs, before: State) -> Decision:
     """The decision. Pure."""
-    known = replace(before, newest_at=max(before.newest_at, _newest_at(inputs)), plan_version=inputs.plan_version)
-    reasons = {target.name: why_excluded(inputs, target.name) for target in inputs.targets}
+    # A state may have been stored when a clock was ahead.
+    newest_at = min(max(before.newest_at, _newest_at(inputs)), inputs.at)
+    known = replace(before, newest_at=newest_at, plan_version=inputs.plan_version)
+    names = [target.name for target in inputs.targets]
+    reasons = {name: why_excluded(inputs, name, carries=before.weights.get(name, 0.0) > 0) for name in names}
     suspicion = why_frozen(inputs)
     if suspicion:
         decision = _frozen(inputs, known, reasons, suspicion)
@@ -82,13 +85,16 @@ def is_aging(inputs: Inputs, state: State) -> bool:
 
 
 def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion: str) -> Decision:
-    """The ranking and the weights as they were, of those who are still members."""
-    order, weights = _kept(before, reasons)
+    """The ranking and the weights as they were, of those who are still members and permitted."""
+    order, weights = _kept(before, [target for target in reasons if not why_forbidden(inputs, target)])
     others = {target: reason or suspicion for target, reason in reasons.items() if target not in order}
     if not weights:
         return _unknown(inputs, before, others, f"{suspicion}, and nothing was known before: the static order holds")
     begun = before.frozen_at is None
-    state = replace(before, weights=weights, frozen_at=inputs.at if begun else before.frozen_at)
+    # After a thaw nobody jumps back to what was taken away here.
+    epoch_weights = before.epoch_weights if weights == before.weights else weights
+    frozen_at = inputs.at if begun else before.frozen_at
+    state = replace(before, weights=weights, epoch_weights=epoch_weights, frozen_at=frozen_at)
     sharing = _sharing(inputs, state, order)
     return Decision(
         route_state=RouteState.FROZEN,
@@ -101,12 +107,12 @@ def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion
 
 
 def _kept(before: State, members: Collection[str]) -> tuple[list[str], dict[str, float]]:
-    """What is left of the ranking and its weights without who is no member any more; nothing when nobody of the rest
-    carried anything.
+    """What is left of the ranking and its weights without who is not among `members`; the best of them gets all when
+    nobody of them carried anything.
     """
     order = [target for target in before.order if target in members]
     weights = whole({target: before.weights.get(target, 0.0) for target in order})
-    return (order if weights else []), weights
+    return order, weights or dict.fromkeys(order[:1], 1.0)
 
 
 def _unknown(inputs: Inputs, before: State, reasons: Mapping[str, str], sentence: str) -> Decision:

@@ -12,18 +12,34 @@ GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO
 US_PER_MS = 1000
 
 
-def why_excluded(inputs: Inputs, target: str) -> str:
-    """Why a member cannot be ranked at all; empty when it can."""
-    described, evidence = inputs.described(target), inputs.of(target)
-    residency = inputs.route.residency
+def why_forbidden(inputs: Inputs, target: str) -> str:
+    """Why the plan lets nothing be sent to a member, whatever is known of it; empty when it does."""
+    described, residency = inputs.described(target), inputs.route.residency
     if residency and not resides(described, residency):
         where = f"its endpoint is in {described.region}" if described.region else "where its endpoint is is not known"
         return f"{where}; allowed: {', '.join(residency)}"
     if described.paused:
         return "it is paused"
+    return ""
+
+
+def why_excluded(inputs: Inputs, target: str, *, carries: bool) -> str:
+    """Why a member cannot be ranked at all, forbidden or too little known; empty when it can. Who `carries` traffic
+    loses none over rounds that were not recorded: that is no fault of its own.
+    """
+    return why_forbidden(inputs, target) or _why_few(inputs, target) or ("" if carries else _why_gaps(inputs, target))
+
+
+def _why_few(inputs: Inputs, target: str) -> str:
+    evidence = inputs.of(target)
     sent = evidence.success.n if evidence.success else 0
     if evidence.n < inputs.rules.min_samples and sent < inputs.rules.min_samples:
         return f"{max(evidence.n, sent)} of {inputs.rules.min_samples} samples needed"
+    return ""
+
+
+def _why_gaps(inputs: Inputs, target: str) -> str:
+    evidence = inputs.of(target)
     if evidence.coverage is not None and evidence.coverage < inputs.rules.min_coverage:
         return f"{evidence.coverage:.0%} of its rounds were recorded; {inputs.rules.min_coverage:.0%} needed"
     return ""

@@ -2,14 +2,15 @@
 
 A vantage is suspect when at least two thirds of what it probes, of two providers at least, gave nothing but failures in
 the last probes: then it is the vantage that fails, and what it says of anybody is left out. It is not suspect while the
-plan's control target answers it.
+plan's control target answers it. What a suspect says stays left out when it stops reporting; but only vantages that
+still report are counted, so that no last word holds for the whole window.
 
 Two members are compared by slots as long as the longer of their intervals, because each target has rounds of its own.
 Of who is probed more often only the first round of a slot counts: the median of several is less skewed than one value,
 which would look like a shift.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 
@@ -25,6 +26,8 @@ from isochrone_collector.stats.quantile import quantile
 from isochrone_wire.answers import Quantile
 
 _SHARE = 0.95
+# Gaps from which the usual one is told: two that are long for another reason do not make it.
+_AROUND = 5
 _SENT = (Kind.OK, Kind.FAILED)
 
 
@@ -56,6 +59,11 @@ class Sightings:
 
 
 Failing = Mapping[tuple[int, int], int]
+
+
+def reporting(sightings: Sightings, *, since_at: int) -> set[int]:
+    """The vantages with a round of any target at `since_at` or later."""
+    return set(np.unique(sightings.vantage_id[sightings.round_at >= since_at]).tolist())
 
 
 def failing_runs(sightings: Sightings) -> dict[tuple[int, int], int]:
@@ -93,19 +101,27 @@ def _is_suspect(runs: Mapping[int, int], provider_of: Sequence[str], rules: Rule
 
 
 def evidence_of(
-    sightings: Sightings, member: int, *, here: int, every_us: int, trusted: Failing, rules: Rules
+    sightings: Sightings,
+    member: int,
+    *,
+    here: int,
+    every_us: int,
+    trusted: Failing,
+    live: Collection[int],
+    rules: Rules,
 ) -> Evidence:
     """What is known of one member in the region at place `here`; `trusted` are the runs of vantages that are no
-    suspects.
+    suspects, and only those of the `live` vantages tell who fails now.
     """
-    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member}
-    local = sightings.where((sightings.region == here) & np.isin(sightings.vantage_id, list(runs)))
+    sound = [vantage for of, vantage in trusted if of == member]
+    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member and vantage in live}
+    local = sightings.where((sightings.region == here) & np.isin(sightings.vantage_id, sound))
     own = local.where(local.member == member)
     sent = own.where(np.isin(own.kind, _SENT))
     known = ~np.isnan(own.ttft_us)
     values, limits = own.ttft_us[known & ~own.censored], own.ttft_us[known & own.censored]
     in_order = values[np.argsort(own.round_at[known & ~own.censored], kind="stable")]
-    local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist()]
+    local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist() if vantage in runs]
     return Evidence(
         target=sightings.members[member],
         n=len(values),
@@ -137,11 +153,22 @@ def _coverage(local: Sightings, own: Sightings, sent: Sightings, every_us: int) 
     """
     due = done = 0
     for vantage in np.unique(own.vantage_id).tolist():
-        first_at = int(own.round_at[own.vantage_id == vantage].min())
+        rounds_at = np.unique(own.round_at[own.vantage_id == vantage])
         last_at = int(local.round_at[local.vantage_id == vantage].max())
-        due += (last_at - first_at) // every_us + 1
+        due += _rounds_due(rounds_at) + (last_at - int(rounds_at[-1])) // every_us
         done += len(np.unique(sent.round_at[sent.vantage_id == vantage]))
     return min(done / due, 1.0) if due else None
+
+
+def _rounds_due(rounds_at: Integers) -> int:
+    """How many rounds were due from the first to the last of these. How often a member is probed may have changed in
+    between, so a gap counts for as many as it is times the usual one around it.
+    """
+    gaps = np.diff(rounds_at)
+    if not len(gaps):
+        return 1
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(gaps, _AROUND // 2, mode="edge"), _AROUND)
+    return 1 + int(np.maximum(np.rint(gaps / np.median(around, axis=1)), 1).sum())
 
 
 def _quantile(values: Reals, share: float, limits: Reals | None = None) -> Quantile | None:

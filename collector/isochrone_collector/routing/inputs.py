@@ -75,9 +75,9 @@ class Evidence:
     """What the samples of the window say of one member, as seen from the client's region.
 
     `n` counts probes with a first token, `histogram` their TTFT as bucket → count, `censored` that of the limits of
-    those that timed out. They come from `vantages` in the region. Of these, `failing_here` had nothing but failures in
-    their last probes, and of all vantages anywhere `failing_vantages` had; `fails_here` when all of the region had, for
-    twice as long. `coverage` is the share of due rounds in which something was sent.
+    those that timed out. `vantages` of the region probe it and still report. Of these, `failing_here` had nothing but
+    failures in their last probes, and of all vantages anywhere `failing_vantages` had; `fails_here` when all of the
+    region had, for twice as long. `coverage` is the share of due rounds in which something was sent.
     """
 
     target: str
@@ -121,7 +121,7 @@ class Comparison:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """Everything a decision depends on, the state before apart. `targets` describes the members; `suspects` of all
-    `vantages` fail whatever they probe, and `suspects_here` of the region's `vantages_here`.
+    `vantages` that still report fail whatever they probe, and `suspects_here` of the region's `vantages_here`.
     """
 
     at: int

@@ -8,12 +8,13 @@ import pytest
 
 from isochrone_collector.histogram import buckets_of
 from isochrone_collector.probes import Kind
+from isochrone_collector.routing.briefing import briefs
 from isochrone_collector.routing.gathering import Sightings, comparisons_of, evidence_of, failing_runs, suspects
 from isochrone_collector.routing.hedging import Law, hedge, hedged_quantile_us, law_of, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.racing import race_set
 from isochrone_wire.answers import Quantile
-from isochrone_wire.model import SECOND_US, Route, Slo
+from isochrone_wire.model import SECOND_US, Plan, Route, Slo
 from material.routeinputs import RULES, brief, described
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
@@ -41,7 +42,8 @@ def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Si
 
 def gathered(sightings: Sightings, *, suspected: frozenset[int] = frozenset()) -> Evidence:
     trusted = {key: run for key, run in failing_runs(sightings).items() if key[1] not in suspected}
-    return evidence_of(sightings, 0, here=0, every_us=EVERY_US, trusted=trusted, rules=RULES)
+    live = set(sightings.vantage_id.tolist())
+    return evidence_of(sightings, 0, here=0, every_us=EVERY_US, trusted=trusted, live=live, rules=RULES)
 
 
 def course(member: int, vantage: int, kinds: str) -> list[tuple[int, int, int, Kind, float]]:
@@ -101,6 +103,26 @@ def test_coverage_is_the_share_of_rounds_in_which_something_was_sent(kinds: str,
     assert gathered(seen(*course(0, 7, kinds))).coverage == coverage
 
 
+@pytest.mark.parametrize(
+    ("rounds", "coverage"),
+    [
+        ([*range(0, 600, 6), *range(600, 610)], 1.0),  # probed six times as often since then
+        ([*range(60), *range(60, 600, 6)], 1.0),  # probed less often since then
+        ([*range(10), *range(40, 50)], 0.4),
+        ([0, 1, 2, 5, 6, 7, 8, 9], 0.8),
+        ([0], 1.0),
+    ],
+)
+def test_coverage_goes_by_the_interval_of_its_time(rounds: list[int], coverage: float) -> None:
+    """Rounds of before a change of the interval were not due by the new one; a gap among them is a gap."""
+    assert gathered(seen(*[(0, 7, place, OK, 350.0) for place in rounds])).coverage == coverage
+
+
+def test_coverage_counts_what_is_due_since_the_last_round() -> None:
+    """A member that a vantage has nothing more of, while it has of others, loses coverage."""
+    assert gathered(seen(*course(0, 7, "+" * 5), *course(1, 7, "+" * 20))).coverage == 0.25
+
+
 def test_a_lost_vantage_costs_no_coverage() -> None:
     """Rounds are due for as long as their vantage has any, so that one that is gone does not empty the ranking."""
     assert gathered(seen(*course(0, 7, "++"), *course(0, 8, "+" * 9), *course(1, 8, "+" * 9))).coverage == 1.0
@@ -109,6 +131,48 @@ def test_a_lost_vantage_costs_no_coverage() -> None:
 def test_the_newest_sample_is_one_that_was_sent() -> None:
     """Rounds that were only planned make no table fresher."""
     assert gathered(seen(*course(0, 7, "++ss"))).newest_at == EVERY_US
+
+
+def briefed(sightings: Sightings, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
+    """The inputs of a route over a and b, of two providers, in the region "eu" after so many rounds."""
+    targets = tuple(replace(described(name), every_us=every_us) for name in "ab")
+    plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))
+    (found,) = briefs(plan.routes[0], plan, sightings, regions=["eu"], at=int(at_round * EVERY_US))
+    return found
+
+
+def test_a_round_of_the_future_is_left_out() -> None:
+    """A vantage whose clock is ahead makes no table fresher and says nothing before its time."""
+    rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++++++"))
+    found = briefed(rows, at_round=4)
+    assert [(one.n, one.newest_at) for one in found.evidence] == [(3, 2 * EVERY_US), (5, 4 * EVERY_US)]
+
+
+def test_a_vantage_that_is_gone_does_not_outvote_who_still_reports() -> None:
+    """Its samples stay, and its last word is none: who fails for the only vantage left fails, and well before the
+    window ends.
+    """
+    gone = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 20)]
+    left = [*course(0, 7, "+" * 20 + "-" * 8), *course(1, 7, "+" * 28)]
+    one, other = briefed(seen(*gone, *left), at_round=27.5).evidence
+    assert (one.n, one.vantages, one.failing_here, one.fails_here) == (60, 1, 1, True)
+    assert (other.vantages, other.fails_here) == (1, False)
+
+
+def test_suspects_that_are_gone_freeze_nothing() -> None:
+    """An epoch after their last round they are counted no more; what they said is not believed for that."""
+    suspect = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 10 + "---")]
+    rows = seen(*suspect, *course(0, 7, "+" * 30), *course(1, 7, "+" * 30))
+    during, later = briefed(rows, at_round=13), briefed(rows, at_round=19)
+    assert (during.suspects, during.vantages, during.suspects_here, during.vantages_here) == (2, 3, 2, 3)
+    assert (later.suspects, later.vantages, later.suspects_here, later.vantages_here) == (0, 1, 0, 1)
+    assert {one.success and one.success.value for one in later.evidence} == {1.0}
+
+
+def test_rounds_rarer_than_an_epoch_are_no_silence() -> None:
+    """The longest epoch is half an hour; a vantage that probes every hour still reports between its rounds."""
+    rows = replace(seen(*course(0, 7, "+--"), *course(1, 7, "+++")), round_at=np.array([0, 60, 120] * 2) * EVERY_US)
+    assert briefed(rows, at_round=170, every_us=60 * EVERY_US).vantages == 1
 
 
 def test_pairs_are_of_one_vantage_and_slot() -> None:

@@ -10,7 +10,7 @@ from isochrone_collector.routing.explaining import steps_of
 from isochrone_collector.routing.inputs import Comparison, Inputs, rules_for
 from isochrone_collector.routing.switching import State, dwell_us, epoch_of
 from isochrone_collector.routing.weights import ramped, split, without
-from isochrone_wire.model import SECOND_US, Objective, Route, Slo
+from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
 from material.routeinputs import AT, RULES, apart, brief, described, evidence
 
@@ -260,6 +260,19 @@ def test_a_first_choice_that_is_left_out_is_replaced() -> None:
     assert (gone.change, gone.state.weights, gone.state.penalty) == (ChangeKind.PLAN, {"b": 1.0}, 0.0)
 
 
+def test_lost_rounds_evict_nobody_who_carries_traffic() -> None:
+    """Too few of its rounds recorded, a member is not chosen; the first choice goes by other rules and by steps."""
+    gaps = replace(A, coverage=0.2)
+    reason = "20% of its rounds were recorded; 50% needed"
+    assert [one.reason for one in decide(brief(gaps, B), State()).excluded] == [reason]
+    found = after(7, brief(gaps, B, compared=(BETTER,)))
+    assert changes(found[:3]) == [ChangeKind.EVIDENCE, ChangeKind.EVIDENCE, ChangeKind.SOFT]
+    assert [decision.state.weights["b"] for decision in found[2:]] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert [one.reason for one in found[-1].excluded] == [reason]
+    failing = replace(gaps, failing_vantages=2, failing_here=2)
+    assert decide(brief(failing, B), CALM).change is ChangeKind.HARD
+
+
 def test_a_new_plan_is_told_once() -> None:
     """A table of the new plan is published although nothing else changed, and then no more."""
     first = decide(replace(brief(A, B), plan_version=2), CALM)
@@ -273,6 +286,43 @@ def test_a_frozen_route_forgets_who_is_no_member() -> None:
     decision = decide(replace(brief(A, B), suspects=4), shared)
     assert decision.route_state is RouteState.FROZEN
     assert decision.state.weights == {"a": pytest.approx(2 / 3, abs=1e-5), "b": pytest.approx(1 / 3, abs=1e-5)}
+
+
+@pytest.mark.parametrize(
+    ("targets", "residency", "reason"),
+    [
+        ({"a": described("a", paused=True)}, (), "it is paused"),
+        (
+            {"a": described("a", region="us"), "b": described("b", region="eu"), "c": described("c", region="eu")},
+            ("eu",),
+            "its endpoint is in us; allowed: eu",
+        ),
+    ],
+)
+def test_a_freeze_keeps_nobody_whom_the_plan_forbids(
+    targets: dict[str, Target], residency: tuple[str, ...], reason: str
+) -> None:
+    """Suspecting ourselves is no reason to send where nothing may be sent: the best of the others gets it all, and
+    too little evidence is no reason to move anything.
+    """
+    known = replace(CALM, order=("a", "c", "b"))
+    route = Route(name="r", members=(), residency=residency)
+    unsampled = evidence("c", 350, ok=1, n=1)
+    inputs = replace(brief(A, B, unsampled, targets=targets, route=route), suspects=4, plan_version=2)
+    frozen = decide(inputs, known)
+    assert frozen.route_state is RouteState.FROZEN
+    assert [(entry.target, entry.weight) for entry in frozen.entries] == [("c", 1.0), ("b", 0.0)]
+    assert [(one.target, one.reason) for one in frozen.excluded] == [("a", reason)]
+    assert frozen.change is not ChangeKind.EVIDENCE
+
+
+def test_who_was_forbidden_in_a_freeze_comes_back_by_steps() -> None:
+    """Permitted again, it gets back what it had no faster than anybody else."""
+    frozen = decide(replace(brief(A, B, targets={"a": described("a", paused=True)}), suspects=4), CALM)
+    assert frozen.state.weights == {"b": 1.0}
+    assert decide(brief(A, B), frozen.state).state.weights == {"a": 0.25, "b": 0.75}
+    within = replace(frozen.state, epoch=NOW)
+    assert decide(brief(A, B), within).state.weights == {"a": 0.25, "b": 0.75}
 
 
 def test_freezing_at_the_start_falls_back_to_the_static_order() -> None:
@@ -301,6 +351,18 @@ def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
     assert not is_news(table, again, later)
     newer = replace(later, evidence=(replace(A, newest_at=AT + 1), B))
     assert is_news(table, decide(newer, decision.state), newer)
+
+
+def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
+    """The newest sample is never from the future, whatever a state or a table says that was stored before."""
+    ahead = AT + 9 * EPOCH
+    inputs = brief(replace(A, newest_at=ahead), B)
+    decision = decide(inputs, replace(CALM, newest_at=ahead))
+    assert decision.newest_at == AT
+    table = table_of(inputs, decision, generation=1, code_version="1")
+    assert table.fresh_until_at == AT + RULES.fresh_us
+    assert not is_news(table, decision, inputs)
+    assert is_news(replace(table, fresh_until_at=ahead + RULES.fresh_us), decision, inputs)
 
 
 def test_no_rule_acts_on_old_samples() -> None:
