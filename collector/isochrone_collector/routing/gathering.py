@@ -155,20 +155,22 @@ def _coverage(local: Sightings, own: Sightings, sent: Sightings, every_us: int) 
     for vantage in np.unique(own.vantage_id).tolist():
         rounds_at = np.unique(own.round_at[own.vantage_id == vantage])
         last_at = int(local.round_at[local.vantage_id == vantage].max())
-        due += _rounds_due(rounds_at) + (last_at - int(rounds_at[-1])) // every_us
+        due += _rounds_due(rounds_at, every_us) + (last_at - int(rounds_at[-1])) // every_us
         done += len(np.unique(sent.round_at[sent.vantage_id == vantage]))
     return min(done / due, 1.0) if due else None
 
 
-def _rounds_due(rounds_at: Integers) -> int:
+def _rounds_due(rounds_at: Integers, every_us: int) -> int:
     """How many rounds were due from the first to the last of these. How often a member is probed may have changed in
-    between, so a gap counts for as many as it is times the usual one around it.
+    between, so a gap counts for as many as it is times the usual one around it, or the present interval if that is
+    longer.
     """
     gaps = np.diff(rounds_at)
     if not len(gaps):
         return 1
     around = np.lib.stride_tricks.sliding_window_view(np.pad(gaps, _AROUND // 2, mode="edge"), _AROUND)
-    return 1 + int(np.maximum(np.rint(gaps / np.median(around, axis=1)), 1).sum())
+    usual = np.maximum(np.median(around, axis=1), every_us)
+    return 1 + int(np.maximum(np.rint(gaps / usual), 1).sum())
 
 
 def _quantile(values: Reals, share: float, limits: Reals | None = None) -> Quantile | None:
