@@ -22,6 +22,11 @@ A plan document with problems is not an error but an answer: see `planfile`. A s
 `Rejection` in the receipt.
 """
 
+from collections.abc import Collection
+from typing import Self
+
+from isochrone_collector import names
+
 
 class CollectorError(Exception):
     """Anything the collector says no to; `hint` tells the operator what would help."""
@@ -64,7 +69,20 @@ class BadRequest(RequestError):  # noqa: N818  # named for the answer, as HTTP a
 
 
 class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
-    """A target, region or metric that is not there. Act: whoever asked; the message lists what is."""
+    """A target, region or route that is not there. Act: whoever asked; the message lists what is.
+
+    `known` are all names there are, sorted, and `nearest` the one that was perhaps meant.
+    """
+
+    def __init__(self, message: str, *, known: Collection[str] = (), nearest: str | None = None) -> None:
+        super().__init__(message)
+        self.known = sorted(known)
+        self.nearest = nearest
+
+    @classmethod
+    def among(cls, kind: str, name: str, known: Collection[str]) -> Self:
+        """The error of a `name` of some kind that is none of those known."""
+        return cls(names.unknown(kind, name, known), known=known, nearest=names.nearest(name, known))
 
 
 class Conflict(RequestError):  # noqa: N818  # named for the state

@@ -12,7 +12,6 @@ import structlog
 
 from isochrone_collector.bucket import Bucket
 from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
-from isochrone_collector.names import unknown
 from isochrone_collector.store import access, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.pool import Connection, Database
@@ -127,7 +126,7 @@ class Identities:
             await access.lock(connection)
             names = await _names(connection)
             if name not in names:
-                raise UnknownName(unknown("name", name, names))
+                raise UnknownName.among("name", name, names)
             revoked = await access.revoke(connection, name, revoked_at=self._clock())
         await self._changed()
         _log.info("access.revoked", name=name, revoked=revoked)
@@ -166,7 +165,7 @@ class Identities:
         known: list[CredentialRow | InvitationRow] = [*good, *invited]
         found = [(row.role, row.region) for row in known if row.name == name]
         if not found:
-            raise UnknownName(unknown("name", name, {row.name for row in known}))
+            raise UnknownName.among("name", name, {row.name for row in known})
         if role and found[-1][0] != role:
             raise Conflict(f"{name!r} is a {found[-1][0]} here, not a {role}")
         return found[-1]

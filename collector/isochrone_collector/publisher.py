@@ -15,7 +15,6 @@ from contextlib import aclosing, suppress
 from itertools import takewhile
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany, UnknownName
-from isochrone_collector.names import unknown
 from isochrone_collector.plans import Plans
 from isochrone_collector.routing import canonical
 from isochrone_collector.store import routes as store
@@ -238,9 +237,9 @@ class Publisher:
         inside = self.in_force()
         regions, routes = {table.client_region for table in inside}, {table.route for table in inside}
         if client_region and client_region not in regions:
-            raise UnknownName(unknown("client region", client_region, regions))
+            raise UnknownName.among("client region", client_region, regions)
         if route and route not in routes:
-            raise UnknownName(unknown("route", route, routes))
+            raise UnknownName.among("route", route, routes)
 
     @staticmethod
     def _now_s() -> float:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from isochrone_collector.errors import UnknownName
 from isochrone_collector.latencybudget import USES, Use, judge
-from isochrone_collector.names import unknown
 from isochrone_collector.observe.desk import Desk
 from isochrone_collector.observe.standings import field
 from isochrone_wire.answers import Selection
@@ -24,5 +23,5 @@ def _uses_of(names: Sequence[str]) -> tuple[Use, ...]:
     known = {use.name: use for use in USES}
     for name in names:
         if name not in known:
-            raise UnknownName(unknown("use", name, known))
+            raise UnknownName.among("use", name, known)
     return tuple(use for use in USES if not names or use.name in names)

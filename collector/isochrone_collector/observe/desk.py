@@ -70,7 +70,7 @@ def check_regions(names: Iterable[str], known: list[str]) -> None:
     """Raises `UnknownName` for a region that nobody ever named."""
     for name in names:
         if name not in known:
-            raise UnknownName(unknown("region", name, known))
+            raise UnknownName.among("region", name, known)
 
 
 def metric_of(name: str) -> Metric:
@@ -97,6 +97,6 @@ def _match_targets(patterns: Sequence[str], known: Sequence[str]) -> set[str] | 
     for pattern in patterns:
         found = matching(pattern, known)
         if not found:
-            raise UnknownName(unknown("target", pattern, known))
+            raise UnknownName.among("target", pattern, known)
         wanted.update(found)
     return wanted

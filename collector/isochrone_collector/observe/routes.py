@@ -3,7 +3,6 @@
 import asyncio
 
 from isochrone_collector.errors import UnknownName
-from isochrone_collector.names import unknown
 from isochrone_collector.observe.desk import Desk, check_regions, check_window
 from isochrone_collector.routing import canonical
 from isochrone_collector.routing.assembling import replayed
@@ -71,10 +70,10 @@ async def _unknown(connection: Connection, client_region: str, route: str, gener
     known = await routes.known(connection)
     regions = {region for region, _ in known}
     if client_region not in regions:
-        return UnknownName(unknown("client region", client_region, regions))
+        return UnknownName.among("client region", client_region, regions)
     inside = {name for region, name in known if region == client_region}
     if route not in inside:
-        return UnknownName(unknown("route", route, inside))
+        return UnknownName.among("route", route, inside)
     return UnknownName(
         f"there is no generation {generation} of {route!r} in {client_region!r}; "
         "it may be of another route or region, or have been let go of"
@@ -83,4 +82,4 @@ async def _unknown(connection: Connection, client_region: str, route: str, gener
 
 def _check_route(name: str, known: set[str]) -> None:
     if name not in known:
-        raise UnknownName(unknown("route", name, known))
+        raise UnknownName.among("route", name, known)

@@ -1,7 +1,7 @@
 """What went wrong, as `application/problem+json` (RFC 9457): the same errors as everywhere, with a status."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import structlog
@@ -20,7 +20,6 @@ from isochrone_collector.errors import (
     TooMany,
     UnknownName,
 )
-from isochrone_collector.names import nearest, unknown
 from isochrone_wire.model import SECOND_US
 
 MEDIA_TYPE = "application/problem+json"
@@ -45,14 +44,6 @@ STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
 _BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
 
 
-class NoSuchName(UnknownName):
-    """A region or route that is not there, with what is. Act: whoever asked."""
-
-    def __init__(self, kind: str, name: str, known: Collection[str]) -> None:
-        super().__init__(unknown(kind, name, known))
-        self.members = {"known": sorted(known)[:_SHOWN], "nearest": nearest(name, known)}
-
-
 class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
     """There is no table yet where one will be. Act: nobody; ask again in a moment."""
 
@@ -66,8 +57,7 @@ def response(error: Exception) -> Response:
         # A bug of ours: the asker learns that, and the log learns everything.
         _log.error("request.failed", exc_info=error)
         return _written(status, kind, "the collector failed to answer; its log says why")
-    members = error.members if isinstance(error, NoSuchName) else {}
-    return _written(status, kind, str(error), headers=_headers(error, status), members=members)
+    return _written(status, kind, str(error), headers=_headers(error, status), members=_members(error))
 
 
 async def handle(_request: Request, error: Exception) -> Response:
@@ -88,6 +78,12 @@ def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
         delay_us = error.delay_us if isinstance(error, TooMany) else _COME_AGAIN_US
         return {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
     return {}
+
+
+def _members(error: Exception) -> dict[str, object]:
+    if not isinstance(error, UnknownName) or not error.known:
+        return {}
+    return {"known": error.known[:_SHOWN], "nearest": error.nearest}
 
 
 def _written(

@@ -14,7 +14,7 @@ from isochrone_collector.gate import Gate
 from isochrone_collector.plans import Plans
 from isochrone_collector.publisher import Publisher
 from isochrone_collector.web import asking, conditions, guard, streaming
-from isochrone_collector.web.problems import NoSuchName, NotBuilt
+from isochrone_collector.web.problems import NotBuilt
 from isochrone_collector.web.rendering import Renderings, encoded
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.plain import rfc3339
@@ -99,16 +99,16 @@ class TableRoutes:
         )
 
     def _find(self, request: Request, route: str) -> RegionTables:
-        """What is in force there. Raises `NoSuchName`, and `NotBuilt` where a table will be."""
+        """What is in force there. Raises `UnknownName`, and `NotBuilt` where a table will be."""
         region: str = request.path_params["client_region"]
         planned = self._planned()
         if route and route not in planned:
-            raise NoSuchName("route", route, planned)
+            raise UnknownName.among("route", route, planned)
         known = {table.client_region for table in self._publisher.in_force()}
         if planned and not known:
             raise NotBuilt("no table was built yet; ask again in a moment")
         if region not in known:
-            raise NoSuchName("client region", region, known)
+            raise UnknownName.among("client region", region, known)
         try:
             return self._publisher.tables(region, route)
         except UnknownName as error:
