@@ -9,7 +9,7 @@ import pytest
 from isochrone_collector.ingest import Ingest
 from isochrone_collector.plans import Plans
 from isochrone_collector.rollup import Rollup
-from isochrone_collector.services.fleet import parcel_of
+from isochrone_collector.services.parcels import parcel_of
 from isochrone_collector.store import partitions, summaries
 from isochrone_collector.store.pool import Database
 from isochrone_collector.store.readers import Scope

@@ -38,14 +38,15 @@ _limits = attrgetter(*LIMIT_BOUNDS)
 class Parcel:
     """A push as it arrived, at `received_at` of the collector's clock.
 
-    `sheet` lays its samples out in columns. `read` makes one of them, by its place, a value; or, when this version
-    cannot read it, the sentence that says why.
+    `content` is all of it as protobuf bytes. `sheet` lays its samples out in columns. `read` makes one of them, by its
+    place, a value; or, when this version cannot read it, the sentence that says why.
     """
 
     vantage: Vantage
     epoch: int
     seq: int
     samples: int
+    content: Callable[[], bytes]
     sheet: Callable[[], Sheet]
     read: Callable[[int], Sample | str]
     vitals: Vitals

@@ -19,6 +19,7 @@ from isochrone_collector.publishing import Publishing
 from isochrone_collector.recount import Recount
 from isochrone_collector.retention import Retention
 from isochrone_collector.rollup import Rollup
+from isochrone_collector.sealer import Sealer
 from isochrone_collector.settings import Hook, Keep, Settings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.pool import Database
@@ -57,7 +58,16 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.keep.samples_us)
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
-    ingest = Ingest(database=database, plans=plans, window=window, clock=now_at, keep_us=settings.keep.samples_us)
+    sealer = Sealer(processes=True)
+    stack.push_async_callback(sealer.close)
+    ingest = Ingest(
+        database=database,
+        plans=plans,
+        window=window,
+        clock=now_at,
+        keep_us=settings.keep.samples_us,
+        sealer=sealer,
+    )
     alerts = Alerting(database=database, webhook=_webhook(settings.hook, stack), clock=now_at)
     housekeeping = _housekeeping(database, ingest, settings.keep)
     _add_watches(housekeeping, alerts, DriftWatch(database=database, plans=plans, alerting=alerts, clock=now_at))

@@ -2,9 +2,9 @@
 
 Theory of operation. What was seen of each series lately is kept in memory (`track`), about 20 kB each, so that a look
 reads only what came since the last one: the rounds of the last minutes again, because the medians of rounds move while
-probes come in, and what regions delivered late. A target that was not read yet is read once, a week back, with pauses
-in between, so that a new leader does not keep the database from others. Series are computed in a thread, some at a
-time, so that ingest goes on meanwhile.
+probes come in, and what regions delivered late. A target that was not read yet is read once, a week back. All reading
+is done in portions with rests in between (`pacing`), so that a leader does not keep the database from others. Series
+are computed in a thread, some at a time, so that ingest goes on meanwhile.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from isochrone_collector.alerting import Alerting
 from isochrone_collector.drift import LEAST_AFTER, Change
 from isochrone_collector.names import display_names
 from isochrone_collector.notice import Changed, of_change
+from isochrone_collector.pacing import Pace
 from isochrone_collector.plans import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
@@ -38,6 +39,10 @@ _LATE_US = DAY_US
 # Another collector may have led meanwhile: what is remembered is not what is known any more.
 _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
+# A fifth of the time is for reading, unless reading is behind. Targets at once, to begin with.
+_RESTS = 4.0
+_RESTS_AT_MOST_US = 2 * MINUTE_US
+_TARGETS_AT_ONCE = 8
 
 _log = structlog.get_logger()
 
@@ -80,19 +85,29 @@ class DriftWatch:
 
     async def _read_on(self, now_at: int) -> None:
         since_at = self._looked_at - _OVERLAP_US
-        targets = tuple(sorted(self._read))
+        pace = Pace(at_once=_TARGETS_AT_ONCE, rests=_RESTS, at_most_us=_RESTS_AT_MOST_US)
+        await self._read_window(Window(from_at=since_at, until_at=max(now_at - _SETTLED_US, since_at)), pace)
         async with self._database.connection() as connection:
-            new = Window(from_at=since_at, until_at=max(now_at - _SETTLED_US, since_at))
-            self._take(await drift.medians(connection, Scope(window=new, target_ids=targets)))
-            for late in await drift.late(
+            found = await drift.late(
                 connection,
                 received_at=self._looked_at - _COMMITTING_US,
                 before_at=since_at,
                 from_at=now_at - _LATE_US,
-            ):
-                old = Window(from_at=max(late.oldest_round_at, now_at - _LATE_US), until_at=since_at)
-                scope = Scope(window=old, target_ids=targets, regions=(late.region,))
+            )
+        for late in found:
+            old = Window(from_at=max(late.oldest_round_at, now_at - _LATE_US), until_at=since_at)
+            await self._read_window(old, pace, late.region)
+
+    async def _read_window(self, window: Window, pace: Pace, *regions: str) -> None:
+        """Read what is watched, of all regions where none is named."""
+        waiting = sorted(self._read)
+        while waiting:
+            some, waiting = waiting[: pace.at_once], waiting[pace.at_once :]
+            began_at = self._clock()
+            scope = Scope(window=window, target_ids=tuple(some), regions=regions or None)
+            async with self._database.connection() as connection:
                 self._take(await drift.medians(connection, scope))
+            await asyncio.sleep(pace.rest_us(self._clock() - began_at) / SECOND_US)
 
     async def _read_past(self, target_id: int) -> None:
         began_at = self._clock()

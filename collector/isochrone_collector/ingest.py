@@ -2,29 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-import numpy as np
 import structlog
 
-from isochrone_collector.admission import Parcel, admit, check_parcel
+from isochrone_collector.admission import Parcel, check_parcel
 from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, PartitionMissing
 from isochrone_collector.groups import BUSY_DELAY_US, Groups
 from isochrone_collector.plans import Plans
-from isochrone_collector.sheet import COLUMN, Sheet
+from isochrone_collector.sealer import AT_ONCE, Sealer
+from isochrone_collector.sealing import Criteria, seal
 from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, SealedBatch
-from isochrone_collector.store.pgcopy import pack
 from isochrone_collector.store.pool import Database
-from isochrone_collector.store.rows import LedgerRow, Origin
+from isochrone_collector.store.rows import LedgerRow
 from isochrone_collector.store.vantages import Sign
 from isochrone_collector.vitals import trimmed
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Receipt, Rejection, Vantage
-
-Made = TypeVar("Made")
 
 _log = structlog.get_logger()
 
@@ -63,6 +58,7 @@ class Ingest:
         window: Window,
         clock: Callable[[], int],
         keep_us: int | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
         self.window = window
         self.stored: Callable[[], None] = lambda: None
@@ -82,8 +78,8 @@ class Ingest:
         self._small: Groups[_Push, LedgerRow | None] = Groups(
             self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS
         )
-        self._turn = asyncio.Lock()
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="packing")
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._sealer = sealer or Sealer()
 
     async def push(self, parcel: Parcel) -> Receipt:
         """Store a parcel once, however often it comes.
@@ -135,52 +131,25 @@ class Ingest:
     async def _batch(self, parcel: Parcel) -> Receipt:
         groups = self._small if parcel.samples <= _SMALL_SAMPLES else self._large
         with groups.coming(parcel.samples):
-            batch = await self._work(parcel, self._seal_known)
+            batch = await self._seal(parcel, final=False)
             if batch is None:
                 # Another collector may have applied the plan that names them.
                 await self._plans.refresh_since_asked()
-                batch = await self._work(parcel, self._seal)
+                batch = await self._seal(parcel, final=True)
+        assert batch is not None
         earlier = await groups.submit(_Push(sign=_sign(parcel), batch=batch), rows=batch.stored)
         if earlier is not None:
             return self._repeated(parcel, earlier)
         return self._receipt(parcel, stored=batch.stored, rejections=_rejections(batch.rejections))
 
-    async def _work(self, parcel: Parcel, work: Callable[[Parcel], Made]) -> Made:
-        """What `work` makes of a parcel; of a large one in the other thread, one at a time, and after giving way."""
+    async def _seal(self, parcel: Parcel, *, final: bool) -> SealedBatch | None:
+        """The sealed batch, or `None` when it names targets that nobody here has heard of, unless that is `final`."""
+        criteria = Criteria(targets=self._plans.known_targets, window=self.window, final=final)
         if parcel.samples <= _SMALL_SAMPLES:
-            return work(parcel)
-        async with self._turn:
+            return seal(parcel, criteria)
+        async with self._turns:
             await self._small.idle(at_most_us=_GIVING_WAY_US)
-            return await asyncio.get_running_loop().run_in_executor(self._aside, work, parcel)
-
-    def _seal_known(self, parcel: Parcel) -> SealedBatch | None:
-        """The sealed batch, or `None` when it names targets that nobody here has heard of."""
-        sheet = parcel.sheet()
-        return self._sealed(parcel, sheet) if sheet.targets() <= self._plans.known_targets else None
-
-    def _seal(self, parcel: Parcel) -> SealedBatch:
-        return self._sealed(parcel, parcel.sheet())
-
-    def _sealed(self, parcel: Parcel, sheet: Sheet) -> SealedBatch:
-        admitted = admit(parcel, sheet, known_targets=self._plans.known_targets, window=self.window)
-        origin = Origin(
-            vantage_id=parcel.vantage.id,
-            region=parcel.vantage.region,
-            epoch=parcel.epoch,
-            seq=parcel.seq,
-            received_at=parcel.received_at,
-        )
-        late = np.array([index for index, _ in admitted.late], np.int64)
-        rounds = sheet.numbers[admitted.fresh, COLUMN["round_at"]]
-        return SealedBatch(
-            origin=origin,
-            samples=parcel.samples,
-            rows=pack(sheet, admitted.fresh, origin),
-            late_rows=pack(sheet, late, origin, [reason for _, reason in admitted.late]),
-            rejections=[(rejection.index, rejection.reason) for rejection in admitted.rejections],
-            oldest_round_at=int(rounds.min()) if len(rounds) else None,
-            newest_round_at=int(rounds.max()) if len(rounds) else None,
-        )
+            return await self._sealer.seal(parcel, criteria)
 
     async def _commit(self, pushes: Sequence[_Push]) -> list[LedgerRow | None]:
         """Store a group of pushes in one transaction; again when it failed for a reason that may be gone already."""

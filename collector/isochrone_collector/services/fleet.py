@@ -1,19 +1,15 @@
 """What agents ask, at the gRPC border."""
 
-from functools import partial
-
-from isochrone_collector.admission import Parcel
 from isochrone_collector.clock import now_at
 from isochrone_collector.gate import Gate
 from isochrone_collector.identity import Identities
 from isochrone_collector.ingest import Ingest
 from isochrone_collector.plans import Plans
-from isochrone_collector.services import sheets
 from isochrone_collector.services.answering import Context, answer
+from isochrone_collector.services.parcels import parcel_of
 from isochrone_wire import codec
-from isochrone_wire.codec import CodecError
-from isochrone_wire.model import Receipt, Sample, Vantage, Vitals
-from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, sample_pb2
+from isochrone_wire.model import Receipt, Vantage
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
@@ -52,25 +48,3 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def _pushed(self, request: fleet_pb2.PushRequest, received_at: int) -> Receipt:
         # What cannot be decoded is the asker's fault, and has to be raised where that is answered.
         return await self._ingest.push(parcel_of(request, received_at))
-
-
-def parcel_of(request: fleet_pb2.PushRequest, received_at: int) -> Parcel:
-    """A push, not yet looked at, that came at `received_at` of the collector's clock."""
-    return Parcel(
-        vantage=codec.decode(Vantage, request.vantage),
-        epoch=request.epoch,
-        seq=request.seq,
-        samples=len(request.samples),
-        sheet=partial(sheets.read, request),
-        read=lambda place: _sample(request.samples[place]),
-        vitals=codec.decode(Vitals, request.vitals),
-        received_at=received_at,
-    )
-
-
-def _sample(message: sample_pb2.Sample) -> Sample | str:
-    """The sample; or, when it says something this version cannot understand, why."""
-    try:
-        return codec.decode(Sample, message)
-    except CodecError as error:
-        return str(error)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isochrone_collector.admission import MAX_SAMPLES, Admitted, Parcel, admit, check_parcel, why_late, why_rejected
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.services.fleet import parcel_of
+from isochrone_collector.services.parcels import parcel_of
 from isochrone_collector.vitals import trimmed
 from isochrone_wire import codec
 from isochrone_wire.answers import Window

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from isochrone_collector import screening
 from isochrone_collector.admission import admit, why_late, why_rejected
 from isochrone_collector.services import sheets
-from isochrone_collector.services.fleet import parcel_of
+from isochrone_collector.services.parcels import parcel_of
 from isochrone_collector.sheet import COLUMN, LIMIT, NUMBERS, RATES, TEXTS, WORDS, Sheet
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
