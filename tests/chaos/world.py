@@ -99,7 +99,9 @@ class World:
             for program in (self.collector, *(subject.program for subject in self.subjects)):
                 program.revive()
             if not self.postgres_lock.locked():
-                await asyncio.to_thread(self.postgres.restart_if_gone)
+                # Held, or it would be started by two at once.
+                async with self.postgres_lock:
+                    await asyncio.to_thread(self.postgres.restart_if_gone)
             await asyncio.sleep(WATCH_SECONDS)
 
 
