@@ -5,6 +5,7 @@ samples are compared as they are, and that is said (`paired` is false): what bot
 """
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
@@ -54,9 +55,12 @@ def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
     differences = pairs.rows(region - baseline)
-    shifts, counts = paired_shifts(differences), differences.counts
+    # Most of either is numpy's selecting, which lets the other go on meanwhile.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        parts = beside.submit(_parts if with_network else _no_parts, pairs)
+        shifts, counts = paired_shifts(differences), differences.counts
+        network, server = parts.result()
     last = np.maximum(differences.offsets[1:] - 1, 0)
-    network, server = _parts(pairs) if with_network else (np.full(len(pairs), np.nan),) * 2
     columns = {
         "n": counts,
         "n_eff": shifts.n_eff,
@@ -90,6 +94,11 @@ def _parts(pairs: Pairs) -> tuple[Reals, Reals]:
     parts = (pairs.rows(part[known], known) for part in (network, whole - network))
     network_shift, server_shift = (paired_estimates(part) for part in parts)
     return network_shift, server_shift
+
+
+def _no_parts(pairs: Pairs) -> tuple[Reals, Reals]:
+    unknown = np.full(len(pairs), np.nan)
+    return unknown, unknown
 
 
 def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
@@ -132,5 +141,6 @@ def medians(rows: Ragged) -> Reals:
     """The median of each row; NaN of an empty one."""
     found = np.full(len(rows), np.nan)
     for places, matrix in rows.portions(cells=_CELLS):
-        found[places] = np.median(matrix, axis=1)
+        ordered, n = np.sort(matrix, axis=1), matrix.shape[1]
+        found[places] = (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.probes import Flags, Integers, Probes, Reals
-from isochrone_collector.sorting import beginnings, order_by
+from isochrone_collector.sorting import beginnings, order_by, order_within
 
 # Above any limit of a probe in microseconds, and with room to add one.
 _CENSORED = 1e13
@@ -49,8 +49,8 @@ class Panel:
 
     def targets_with_values(self) -> set[int]:
         """The ids of the targets that have any."""
-        places = np.unique(self.group // max(1, len(self.regions)))
-        return set(self.target_ids[places].tolist())
+        first = np.diff(self.group, prepend=-1) > 0
+        return set(self.target_ids[self.group[first] // max(1, len(self.regions))].tolist())
 
     def seen_from(self, region: str) -> Flags:
         """Which rows are of that region."""
@@ -83,8 +83,7 @@ def panel(probes: Probes) -> Panel:
     starts = beginnings(group[order], at[order])
     lengths = np.diff(starts, append=len(order))
     if len(starts) < len(order):
-        runs = np.repeat(np.arange(len(starts)), lengths)
-        order = order[np.lexsort((np.where(censored, value + _CENSORED, value)[order], runs))]
+        order = order[order_within(np.where(censored, value + _CENSORED, value)[order], lengths)]
     group, at, upper = group[order], at[order], starts + lengths // 2
     middle = (value[order[starts + (lengths - 1) // 2]] + value[order[upper]]) / 2
     return Panel(
@@ -102,8 +101,7 @@ def _network(network: Reals, starts: Integers, lengths: Integers) -> Reals:
     """The median of the known parts of each run; NaN of a run without any."""
     if (lengths == 1).all():
         return network
-    runs = np.repeat(np.arange(len(starts)), lengths)
-    ordered = network[np.lexsort((network, runs))]
+    ordered = network[order_within(network, lengths)]
     known = np.add.reduceat(~np.isnan(network), starts, dtype=np.int64)
     low, high = starts + np.maximum(known - 1, 0) // 2, starts + np.minimum(known // 2, lengths - 1)
     return np.where(known > 0, (ordered[low] + ordered[high]) / 2, np.nan)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isochrone_collector.probes import Integers
+from isochrone_collector.probes import Integers, Reals
 
 _LARGEST = np.iinfo(np.int64).max
 
@@ -24,3 +24,14 @@ def beginnings(group: Integers, at: Integers) -> Integers:
         return np.empty(0, dtype=np.int64)
     new = (group[1:] != group[:-1]) | (at[1:] != at[:-1])
     return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(new) + 1])
+
+
+def order_within(key: Reals, lengths: Integers) -> Integers:
+    """The order of rows, which come in runs of these lengths, by a key within each run; NaN is last. A run of a single
+    row, as most are, takes next to no time.
+    """
+    order = np.arange(len(key))
+    several = np.flatnonzero(np.repeat(lengths > 1, lengths))
+    run = np.repeat(np.arange(len(lengths)), lengths)[several]
+    order[several] = several[np.lexsort((key[several], run))]
+    return order

@@ -17,6 +17,8 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntFlag, StrEnum
+from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -118,40 +120,76 @@ class _Converter:
     optional: bool = False
 
 
-_CONVERTERS: dict[type, dict[str, _Converter]] = {}
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the values of one class travel: `read` takes all fields of `names` out of a value or a message at once. Only
+    those of `outward` and `inward` change on their way, and those of `optional` may be absent from a message.
+    """
+
+    names: tuple[str, ...]
+    read: Callable[[Any], tuple[Any, ...]]
+    outward: tuple[tuple[str, Callable[[Any], Any]], ...]
+    inward: tuple[tuple[str, Callable[[Any], Any]], ...]
+    optional: tuple[str, ...]
+
+
+_FORMS: dict[type, _Form] = {}
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _MESSAGE_OF
     """The message of a value: `Sample` gives `sample_pb2.Sample`, and so on. Raises `KeyError` for a foreign class."""
-    cls = type(value)
-    content = {}
-    for name, converter in _converters(cls).items():
-        part = getattr(value, name)
-        if part is not None:
-            content[name] = converter.out(part)
-    return _MESSAGE_OF[cls](**content)
+    return _MESSAGE_OF[type(value)](**_content(value))
 
 
 def decode(cls: type[Value], message: Message) -> Value:
     """The value of class `cls` that `message` carries. Raises `CodecError`."""
-    content: dict[str, Any] = {}
-    for name, converter in _converters(cls).items():
-        if converter.optional and not message.HasField(name):
+    form = _form(cls)
+    content = dict(zip(form.names, form.read(message), strict=True))
+    for name in form.optional:
+        if not message.HasField(name):
             content[name] = None
-            continue
-        try:
-            content[name] = converter.back(getattr(message, name))
-        except (LookupError, ValueError) as error:
-            raise CodecError(f"{message.DESCRIPTOR.name}.{name}: {error}") from error
+    for name, back in form.inward:
+        part = content[name]
+        if part is not None:
+            try:
+                content[name] = back(part)
+            except (LookupError, ValueError) as error:
+                raise CodecError(f"{message.DESCRIPTOR.name}.{name}: {error}") from error
     return cls(**content)
 
 
-def _converters(cls: Any) -> dict[str, _Converter]:  # noqa: ANN401  # a value class; mypy has no name for those
-    found = _CONVERTERS.get(cls)
+def _content(value: Any) -> dict[str, Any]:  # noqa: ANN401  # of any value class
+    """What the message of a value is made of, in which `None` is nothing. The messages within are dictionaries: of
+    those protobuf makes all at once, where messages would each be made and then copied.
+    """
+    form = _form(type(value))
+    content = dict(zip(form.names, form.read(value), strict=True))
+    for name, out in form.outward:
+        part = content[name]
+        if part is not None:
+            content[name] = out(part)
+    return content
+
+
+def _form(cls: Any) -> _Form:  # noqa: ANN401  # a value class; mypy has no name for those
+    found = _FORMS.get(cls)
     if found is None:
         hints = typing.get_type_hints(cls)
-        found = _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in fields(cls)}
+        found = _FORMS[cls] = _form_of({field.name: _converter(hints[field.name]) for field in fields(cls)})
     return found
+
+
+def _form_of(converters: Mapping[str, _Converter]) -> _Form:
+    names = tuple(converters)
+    # Of a single name attrgetter gives no tuple.
+    read = attrgetter(*names) if len(names) > 1 else lambda owner: (getattr(owner, names[0]),)
+    return _Form(
+        names=names,
+        read=read,
+        outward=tuple((name, one.out) for name, one in converters.items() if one.out is not _same),
+        inward=tuple((name, one.back) for name, one in converters.items() if one.back is not _same),
+        optional=tuple(name for name, one in converters.items() if one.optional),
+    )
 
 
 def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no narrower type
@@ -175,7 +213,7 @@ def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no n
 
 def _plain_converter(cls: type) -> _Converter:
     if is_dataclass(cls):
-        return _Converter(encode, lambda message: decode(cls, message))
+        return _Converter(_content, partial(decode, cls))
     if cls in _ENUM_OF:
         return _enum_converter(cls, _ENUM_OF[cls])
     if issubclass(cls, IntFlag):

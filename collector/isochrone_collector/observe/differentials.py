@@ -74,7 +74,11 @@ async def differentials(
             now_at=desk.clock(),
         )
         found = await _found(desk, connection, asked, explain=explain)
-    answers = await asyncio.to_thread(_answers, asked, found)
+    # Both sort all probes, and numpy lets the one do so beside the other.
+    seen, turnouts = await asyncio.gather(
+        asyncio.to_thread(panel, found.probes), asyncio.to_thread(_turnouts, asked, found)
+    )
+    answers = await asyncio.to_thread(_answers, asked, found, seen, turnouts)
     return DifferentialList(window=selection.window, differentials=answers)
 
 
@@ -93,9 +97,7 @@ async def _found(desk: Desk, connection: Connection, asked: _Asked, *, explain: 
     )
 
 
-def _answers(asked: _Asked, found: _Found) -> tuple[Differential, ...]:
-    seen = panel(found.probes)
-    turnouts = _turnouts(asked, found)
+def _answers(asked: _Asked, found: _Found, seen: Panel, turnouts: Mapping[Seen, Turnout]) -> tuple[Differential, ...]:
     regions = asked.regions or _regions_with_probes(turnouts, asked.question.targets)
     against = tuple(region for region in regions if region != asked.baseline)
     subjects = _subjects(asked, seen, against)

@@ -15,18 +15,15 @@ numpy, have `paired_shifts`, with the same results.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import isnan, isqrt
+from math import isnan
 
 import numpy as np
 
 from isochrone_collector.stats.autocorrelation import correlation_time, correlation_times, widening
-from isochrone_collector.stats.pairwise import MAX_LISTED, PairSums
+from isochrone_collector.stats.pairwise import PairSums
 from isochrone_collector.stats.ragged import Integers, Ragged, Reals
 from isochrone_collector.stats.signedrank import interval_depth, p_values
-
-# The longest row whose sums are all written down.
-_MAX_LISTED_N = isqrt(2 * MAX_LISTED) - 1
+from isochrone_collector.stats.walsh import walsh_averages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +91,7 @@ def paired_shifts(differences: Ragged, *, taus: Reals | None = None) -> Shifts:
     depths = _by_count(counts, interval_depth)
     totals = counts * (counts + 1) // 2
     known = np.where(depths > 0, depths, totals // 2 + 1)
-    walsh = _walsh_averages(differences, np.column_stack([*_middles(totals), known, totals + 1 - known]))
+    walsh = walsh_averages(differences, np.column_stack([*_middles(totals), known, totals + 1 - known]))
     estimate, wider = walsh[:, :2].mean(axis=1), widening(taus, counts / taus)
     bounded = depths > 0
     return Shifts(
@@ -110,7 +107,7 @@ def paired_estimates(differences: Ragged) -> Reals:
     """Only the estimate of each row's shift; NaN of an empty one."""
     counts = differences.counts
     totals = counts * (counts + 1) // 2
-    return np.asarray(_walsh_averages(differences, np.column_stack(_middles(totals))).mean(axis=1))
+    return np.asarray(walsh_averages(differences, np.column_stack(_middles(totals))).mean(axis=1))
 
 
 def _middles(totals: Integers) -> tuple[Integers, Integers]:
@@ -122,44 +119,3 @@ def _by_count(counts: Integers, value: Callable[[int], int | None]) -> Integers:
     """The value of each count, 0 for none."""
     distinct, places = np.unique(counts, return_inverse=True)
     return np.array([value(int(n)) or 0 for n in distinct], dtype=np.int64)[places]
-
-
-def _walsh_averages(differences: Ragged, ranks: Integers) -> Reals:
-    """For each row the Walsh averages of its ranks, from 1, the same for rows of one length; NaN of an empty one."""
-    found = np.full(ranks.shape, np.nan)
-    for places, rows in differences.portions(cells=MAX_LISTED, size=lambda n: n * (n + 1) // 2):
-        ordered, wanted = np.sort(rows, axis=1), ranks[places[0]]
-        few = ordered.shape[1] <= _MAX_LISTED_N
-        found[places] = _listed(ordered, wanted) if few else _counted(ordered[0], wanted)
-    return found
-
-
-def _listed(ordered: Reals, ranks: Integers) -> Reals:
-    i, j, below = _candidates(ordered.shape[1], int(ranks.min()), int(ranks.max()))
-    sums = ordered[:, i]
-    sums += ordered[:, j]
-    sums.partition(np.unique(ranks - 1 - below), axis=1)
-    return np.asarray(sums[:, ranks - 1 - below] / 2)
-
-
-def _counted(ordered: Reals, ranks: Integers) -> Reals:
-    sums = PairSums(a=ordered, b=ordered, from_j=np.arange(len(ordered)))
-    distinct, places = np.unique(ranks, return_inverse=True)
-    return np.array([sums.select(int(rank)) / 2 for rank in distinct])[places]
-
-
-@lru_cache(maxsize=256)
-def _candidates(n: int, first: int, last: int) -> tuple[Integers, Integers, int]:
-    """The pairs (i, j) of n ordered values whose averages may have ranks from `first` to `last`, whatever the values
-    are, and how many pairs lie below all of these.
-
-    A pair is at least as large as the pairs of values at or before its own, and at most as large as those of values at
-    or after. That leaves half of all pairs.
-    """
-    i, j = np.triu_indices(n)
-    as_small = (i + 1) * (j + 1) - i * (i + 1) // 2
-    as_large = (n - j) * (n - i) - (n - j) * (n - j - 1) // 2
-    total = len(i)
-    below = as_large > total + 1 - first
-    kept = (as_small <= last) & ~below
-    return i[kept], j[kept], int(below.sum())

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +40,11 @@ class Ragged:
         order = np.argsort(counts, kind="stable")
         lengths, starts = np.unique(counts[order], return_index=True)
         for n, places in zip(lengths.tolist(), np.split(order, starts[1:]), strict=True):
-            taken = max(1, cells // size(n)) if n else len(places)
-            for start in range(0, len(places) if n else 0, taken):
-                portion = places[start : start + taken]
-                yield portion, self.values[self.offsets[portion][:, None] + np.arange(n)]
+            if n:
+                windows, taken = sliding_window_view(self.values, n), max(1, cells // size(n))
+                for start in range(0, len(places), taken):
+                    portion = places[start : start + taken]
+                    yield portion, windows[self.offsets[portion]]
 
 
 def grouped(values: Reals, groups: Integers, *, rows: int) -> Ragged:

@@ -2,23 +2,21 @@
 
 from collections.abc import AsyncIterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from psycopg import sql
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.probes import Integers, Kind, Probes, Reals
+from isochrone_collector.probes import Kind, Probes
 from isochrone_collector.store import columns, vantages
-from isochrone_collector.store.instants import Instant
+from isochrone_collector.store.instants import POSTGRES_EPOCH_AT, Instant
 from isochrone_collector.store.pool import Connection, fetch
 from isochrone_collector.store.queries import query
 from isochrone_collector.store.rows import RecordedRow
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, day_of
 
-Number = TypeVar("Number", bound=np.generic)
 Lot = TypeVar("Lot", bound=Sized)
 
 _CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
@@ -69,7 +67,8 @@ _KINDS = {
     "throttled": sql.Literal(Kind.THROTTLED.value),
     "skipped": sql.Literal(Kind.SKIPPED.value),
 }
-# How `traits` of the statement `probes` is put together.
+# What the statement `probes` says of each, as the server sends numbers, and how its `traits` are put together.
+_PROBE = np.dtype([("traits", ">i4"), ("vantage_id", ">i8"), ("round_at", ">i8"), ("value", ">f8"), ("network", ">f8")])
 _CENSORED, _KIND_BIT, _PLACE_BIT = 1, 1, 3
 
 MAX_PROBES = 4_000_000
@@ -79,17 +78,13 @@ _PORTION = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _TargetRow:
-    """Columns of one target."""
+    """The probes of one target, each a `_PROBE`."""
 
     target_id: int
-    traits: NDArray[np.int32]
-    vantage_id: Integers
-    round_at: Integers
-    value: Reals
-    network: Reals
+    probes: bytes
 
     def __len__(self) -> int:
-        return len(self.traits)
+        return len(self.probes) // _PROBE.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,22 +152,19 @@ async def _by_days(
 
 
 def _probes(rows: Sequence[_TargetRow], regions: tuple[str, ...]) -> Probes:
-    traits = _joined([row.traits for row in rows], np.int64)
+    told = np.frombuffer(b"".join([row.probes for row in rows]), _PROBE)
+    traits = told["traits"].astype(np.int64)
     return Probes(
         regions=regions,
         target_id=np.repeat(np.array([row.target_id for row in rows], np.int64), [len(row) for row in rows]),
         region=traits >> _PLACE_BIT,
-        vantage_id=_joined([row.vantage_id for row in rows], np.int64),
-        round_at=_joined([row.round_at for row in rows], np.int64),
+        vantage_id=told["vantage_id"].astype(np.int64),
+        round_at=told["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT,
         kind=(traits >> _KIND_BIT & max(Kind)).astype(np.int8),
-        value=_joined([row.value for row in rows], np.float64),
+        value=told["value"].astype(np.float64),
         censored=(traits & _CENSORED).astype(np.bool_),
-        network=_joined([row.network for row in rows], np.float64),
+        network=told["network"].astype(np.float64),
     )
-
-
-def _joined(parts: Sequence[NDArray[Any]], kind: type[Number]) -> NDArray[Number]:
-    return np.concatenate([np.empty(0, kind), *parts], dtype=kind)
 
 
 async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
