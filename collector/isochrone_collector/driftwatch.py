@@ -10,7 +10,6 @@ are computed in a thread, some at a time, so that ingest goes on meanwhile.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-import numpy as np
 import structlog
 
 from isochrone_collector.alerting import Alerting
@@ -41,7 +40,7 @@ _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
 # A fifth of the time is for reading, unless reading is behind. Targets at once, to begin with.
 _RESTS = 4.0
-_RESTS_AT_MOST_US = 2 * MINUTE_US
+_RESTS_AT_MOST_US, _RESTS_AT_FIRST_US = 2 * MINUTE_US, 5 * MINUTE_US
 _TARGETS_AT_ONCE = 8
 
 _log = structlog.get_logger()
@@ -71,8 +70,9 @@ class DriftWatch:
         if self._read:
             await self._read_on(now_at)
         self._looked_at = now_at
+        pace = Pace(at_once=1, rests=_RESTS, at_most_us=_RESTS_AT_FIRST_US)
         for target_id in sorted(targets - self._read):
-            await self._read_past(target_id)
+            await self._read_past(target_id, pace)
         await self._seek()
         await self._record()
 
@@ -106,30 +106,26 @@ class DriftWatch:
             began_at = self._clock()
             scope = Scope(window=window, target_ids=tuple(some), regions=regions or None)
             async with self._database.connection() as connection:
-                self._take(await drift.medians(connection, scope))
+                rows = await drift.medians(connection, scope)
+            await asyncio.to_thread(self._take, rows)
             await asyncio.sleep(pace.rest_us(self._clock() - began_at) / SECOND_US)
 
-    async def _read_past(self, target_id: int) -> None:
+    async def _read_past(self, target_id: int, pace: Pace) -> None:
         began_at = self._clock()
         past = Window(from_at=began_at - KEPT_DAYS * DAY_US, until_at=began_at - _SETTLED_US)
         async with self._database.connection() as connection:
             known = await drift.known(connection, target_id, from_at=past.from_at)
             rows = await drift.medians(connection, Scope(window=past, target_ids=(target_id,)))
         self._tracks |= {key: Track(changes) for key, changes in known.items()}
-        self._take(rows)
+        await asyncio.to_thread(self._take, rows)
         self._read.add(target_id)
-        # Half of the time belongs to the others; a clock that was set is no reason to wait.
-        await asyncio.sleep(min(max(0, self._clock() - began_at), MINUTE_US) / SECOND_US)
+        await asyncio.sleep(pace.rest_us(self._clock() - began_at) / SECOND_US)
 
     def _take(self, rows: Iterable[MediansRow]) -> None:
         for row in rows:
-            rounds = np.array(row.rounds, dtype=np.int64)
             for metric in WATCHED:
                 key = SeriesKey(target_id=row.target_id, region=row.region, metric=metric)
-                # What is not known, `None`, becomes NaN.
-                values = np.array(row.values(metric), dtype=np.float64)
-                limited = np.array(row.limited(metric), dtype=np.bool_)
-                self._tracks.setdefault(key, Track()).take(rounds, values, limited)
+                self._tracks.setdefault(key, Track()).take(row.rounds, row.values(metric), row.limited(metric))
 
     async def _seek(self) -> None:
         waiting = [(key, track) for key, track in self._tracks.items() if track.has_fresh]

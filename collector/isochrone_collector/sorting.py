@@ -35,3 +35,10 @@ def order_within(key: Reals, lengths: Integers) -> Integers:
     run = np.repeat(np.arange(len(lengths)), lengths)[several]
     order[several] = several[np.lexsort((key[several], run))]
     return order
+
+
+def medians_within(values: Reals, lengths: Integers) -> Reals:
+    """The median of each run of values, none of which is empty or unknown."""
+    ordered = values[order_within(values, lengths)]
+    first = np.cumsum(lengths) - lengths
+    return np.asarray((ordered[first + (lengths - 1) // 2] + ordered[first + lengths // 2]) / 2)

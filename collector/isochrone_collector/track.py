@@ -11,6 +11,7 @@ import numpy as np
 from isochrone_collector.drift import KEPT_ROUNDS, Change, Course, changes, every_us
 from isochrone_collector.probes import Flags, Integers, Reals
 from isochrone_collector.rhythm import HOUR_US, NONE, Rhythm, rhythm_of
+from isochrone_collector.sorting import medians_within
 from isochrone_wire.model import DAY_US
 
 KEPT_DAYS = 7
@@ -92,7 +93,7 @@ class Track:
     def _note_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
         """The median of each hour; of the first only if its beginning is not forgotten, or nothing is known of it."""
         hours, first = np.unique(rounds // HOUR_US * HOUR_US, return_index=True)
-        levels = np.array([np.median(part) for part in np.split(np.log(values), first[1:])])
+        levels = medians_within(np.log(values), np.diff(first, append=len(values)))
         if not is_whole and hours[0] in self._hours:
             hours, levels = hours[1:], levels[1:]
         hours, levels = _merged(self._hours, self._levels, hours, levels)

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isochrone_collector.drift import Change
-from isochrone_collector.store import ledger
+from isochrone_collector.probes import Flags, Integers, Reals
+from isochrone_collector.store import columns, ledger
 from isochrone_collector.store.instants import Instant
 from isochrone_collector.store.ledger import DeliveredRow
 from isochrone_collector.store.pool import Connection, execute, fetch
@@ -24,26 +28,27 @@ class SeriesKey:
     metric: Metric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MediansRow:
-    """The medians of a target's rounds as seen from a region, oldest first; `None` where a metric has no value. Those
-    of TTFT that are `ttft_limited` are of probes most of which were cut off by a timeout: it was at least so long.
+    """The medians of a target's rounds as seen from a region, oldest first; NaN where a metric has no value. Those of
+    TTFT that are `ttft_limited`, which is not 0, are of probes most of which were cut off by a timeout: it was at least
+    so long.
     """
 
     target_id: int
     region: str
-    rounds: list[int]
-    ttft_us: list[float | None]
-    ttft_limited: list[bool]
-    tokens_per_second: list[float | None]
+    rounds: Integers
+    ttft_us: Reals
+    ttft_limited: NDArray[np.int32]
+    tokens_per_second: Reals
 
-    def values(self, metric: Metric) -> list[float | None]:
+    def values(self, metric: Metric) -> Reals:
         """The medians of one of the watched metrics."""
         return self.ttft_us if metric is Metric.TTFT else self.tokens_per_second
 
-    def limited(self, metric: Metric) -> list[bool]:
+    def limited(self, metric: Metric) -> Flags:
         """Which of them are timeouts' limits."""
-        return self.ttft_limited if metric is Metric.TTFT else [False] * len(self.rounds)
+        return self.ttft_limited > 0 if metric is Metric.TTFT else np.zeros(len(self.rounds), np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,7 @@ class _YesRow:
 
 async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
     """The round medians of the watched metrics, by target and region."""
-    return await fetch(connection, query("round_medians"), MediansRow, **scope.parameters())
+    return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters())
 
 
 async def late(connection: Connection, *, received_at: int, before_at: int, from_at: int) -> list[DeliveredRow]:

@@ -218,5 +218,5 @@ async def test_rounds_that_were_mostly_cut_off_are_marked(
     """A round's median is a limit where half of its probes or more were cut off before their first token."""
     await put(connection, (US, samples))
     [row] = await drift.medians(connection, scope())
-    assert row.limited(Metric.TTFT) == expected
-    assert row.limited(Metric.TOKENS_PER_SECOND) == [False]
+    assert row.limited(Metric.TTFT).tolist() == expected
+    assert row.limited(Metric.TOKENS_PER_SECOND).tolist() == [False]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isochrone_collector.sorting import order_within
+from isochrone_collector.sorting import medians_within, order_within
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ def test_rows_are_ordered_within_their_runs_alone(lengths: list[int], key: list[
     expected = np.concatenate([np.empty(0), *map(np.sort, runs)])
     assert np.array(key)[order].tolist() == pytest.approx(expected.tolist(), nan_ok=True)
     assert sorted(order.tolist()) == list(range(len(key)))
+
+
+def test_medians_within_runs_are_those_of_each_run() -> None:
+    """Of an even number of values it is the mean of the two in the middle."""
+    values, lengths = np.array([5.0, 1.0, 3.0, 2.0, 8.0, 4.0]), np.array([3, 1, 2])
+    assert medians_within(values, lengths).tolist() == [3.0, 2.0, 6.0]

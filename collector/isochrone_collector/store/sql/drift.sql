@@ -2,15 +2,15 @@
 
 -- The round medians in which changes are sought, by target and region. A probe that was cut off by a timeout took its
 -- limit at least; rounds in which half of the probes or more were cut off are marked. A round in which a metric has no
--- value is NULL there.
+-- value is NaN there.
 -- name: round_medians
 SELECT
     target_id,
     region,
     array_agg(round_at ORDER BY round_at) AS rounds,
-    array_agg(ttft_us ORDER BY round_at) AS ttft_us,
-    array_agg(ttft_limited ORDER BY round_at) AS ttft_limited,
-    array_agg(speed ORDER BY round_at) AS tokens_per_second
+    array_agg(coalesce(ttft_us, 'NaN') ORDER BY round_at) AS ttft_us,
+    array_agg(ttft_limited::integer ORDER BY round_at) AS ttft_limited,
+    array_agg(coalesce(speed, 'NaN') ORDER BY round_at) AS tokens_per_second
 FROM (
     SELECT
         target_id,
