@@ -1,7 +1,8 @@
 """Borrow a collector's service of route tables: on a real socket, with the tables that are put into it.
 
 It keeps the contract's manners: names that are not there are NOT_FOUND, and a watcher gets what came after the
-generation it names, in order. A fake observatory answers at the same address, because commands look names up there.
+generation it names, in order, or what is in force when that was never given. A fake observatory answers at the same
+address, because commands look names up there.
 """
 
 # ruff: noqa: N802, D102  # the methods are named by the .proto, which also says what they do
@@ -41,6 +42,7 @@ class FakeRoutes(RoutesServicer):
     explanation: Explanation = EXPLANATION
     breaking: list[int] = field(default_factory=list)
     asked: list[Any] = field(default_factory=list)
+    starts: int = 1
     address: str = ""
 
     def publish(self, table: RouteTable) -> None:
@@ -48,6 +50,11 @@ class FakeRoutes(RoutesServicer):
         key = (table.client_region, table.route)
         self.tables = (*(one for one in self.tables if (one.client_region, one.route) != key), table)
         self.log.append(table)
+
+    def restart(self, *tables: RouteTable) -> None:
+        """End all streams, and serve these tables alone, as if on a database that knows no others."""
+        self.tables, self.log = tables, sorted(tables, key=lambda table: table.generation)
+        self.starts += 1
 
     def GetTables(self, request: routes_pb2.GetTablesRequest, context: grpc.ServicerContext) -> Any:
         found = self._known(request.client_region, request.route, context)
@@ -67,7 +74,9 @@ class FakeRoutes(RoutesServicer):
             self._known(request.client_region, request.route, context)
         else:
             self.asked.append(request)
-        after, told = request.after_generation, 0
+        after, told, start = request.after_generation, 0, self.starts
+        if after > max((table.generation for table in self.log), default=0):
+            after = 0
         limit = self.breaking.pop(0) if self.breaking else None
         if limit == 0:
             context.abort(grpc.StatusCode.UNAVAILABLE, "away")
@@ -79,6 +88,8 @@ class FakeRoutes(RoutesServicer):
                     context.abort(grpc.StatusCode.UNAVAILABLE, "cut off")
                 yield routes_pb2.WatchTablesResponse(table=encode(table))
                 after, told = table.generation, told + 1
+            if start != self.starts:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
             time.sleep(_LOOK_SECONDS)
 
     def ExplainRoute(self, request: routes_pb2.ExplainRouteRequest, context: grpc.ServicerContext) -> Any:

@@ -1,5 +1,5 @@
 """Route tables as they change, for as long as somebody looks: across restarts of the collector no generation is lost,
-and none comes twice.
+and none comes twice. On another database they begin anew.
 """
 
 import time
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import CollectorError, RefusedError, SlowError, UnreachableError
+from isochrone_client.succession import Place, Told
 from isochrone_wire.routes import RouteTable
 
 _RETRY_SECONDS = 1.0
@@ -15,8 +16,8 @@ _AWAY = (UnreachableError, SlowError, RefusedError, CollectorError)
 
 
 class Watching:
-    """Watches the tables of regions and routes (none named: all) at one collector; `tell` hears when that goes away and
-    is back. `after` is the last generation seen before, 0 to begin with all that are in force.
+    """Watches the tables of regions and routes (none named: all) at one collector; `tell` hears when that goes away, is
+    back, or shows another database. `after` is the last generation seen before, 0 to begin with all that are in force.
     """
 
     def __init__(
@@ -31,46 +32,67 @@ class Watching:
         self._client = client
         self._client_region = client_region
         self._route = route
-        self._after = after
+        self._told = Told(generation=after)
         self._tell = tell
         self._failures = 0
+        self._has_begun = False
+        self._is_waiting = False
 
     def tables(self) -> Iterator[RouteTable]:
-        """Each table once, in the order of generations, without end.
+        """Each table once, in the order of generations, without end; where the collector never gave those that were
+        told, all that are in force there first.
 
         Raises `ClientError` where the collector is not there at the beginning, or refuses.
         """
-        begun = False
         while True:
             try:
-                for table in self._watched():
-                    begun = True
-                    yield from self._untold(table)
-                self._fail("the stream of tables ended")
+                yield from self._untold()
             except _AWAY as error:
-                if not begun:
+                if not self._has_begun:
                     raise
                 self._fail(str(error))
 
-    def _watched(self) -> Iterator[RouteTable | None]:
-        return self._client.watch_tables(self._client_region, self._route, after=self._after)
+    def _untold(self) -> Iterator[RouteTable]:
+        """What one stream brings, until it ends or is to be asked for anew."""
+        for table in self._client.watch_tables(self._client_region, self._route, after=self._told.generation):
+            self._succeed()
+            if table is None:
+                continue
+            place = self._told.place(table)
+            if place is Place.ELSEWHERE:
+                self._begin_anew(table)
+                return
+            if place is Place.LATER:
+                self._told, self._is_waiting = self._told.including(table), False
+                yield table
+            else:
+                self._wait_for_later(table)
+        self._fail("the stream of tables ended")
 
-    def _untold(self, table: RouteTable | None) -> Iterator[RouteTable]:
-        self._succeed()
-        if table is not None and table.generation > self._after:
-            self._after = table.generation
-            yield table
+    def _begin_anew(self, table: RouteTable) -> None:
+        why = f"generation {self._told.generation} was never given here"
+        if self._told.latest_built_at is not None:
+            why = f"generation {table.generation} is newer than {self._told.generation}: this is another database"
+        self._tell(f"{why}; beginning with all that are in force")
+        self._told, self._is_waiting = Told(), False
+
+    def _wait_for_later(self, table: RouteTable) -> None:
+        if not self._is_waiting:
+            at, after = table.generation, self._told.generation
+            self._tell(f"the collector is at generation {at}; waiting for those after {after}")
+        self._is_waiting = True
 
     def _fail(self, why: str) -> None:
         """A connection also ends for its age, so the first failure is taken up at once and without a word."""
         self._failures += 1
         if self._failures == 2:  # noqa: PLR2004  # the first that is told
-            since = f" after generation {self._after}" if self._after else ""
+            since = f" after generation {self._told.generation}" if self._told.generation else ""
             self._tell(f"{why}; going on{since} when it is back")
         if self._failures > 1:
             time.sleep(_RETRY_SECONDS)
 
     def _succeed(self) -> None:
         if self._failures > 1:
-            self._tell(f"the collector is back; going on after generation {self._after}")
+            self._tell(f"the collector is back; going on after generation {self._told.generation}")
         self._failures = 0
+        self._has_begun = True

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from isochrone_collector.operating import TIMEOUT_S, operator_channel, translated
-from isochrone_collector.planchange import PER_DAY
+from isochrone_collector.planchange import GONE_ROUTE, NEW_ROUTE, PER_DAY
 from isochrone_wire import codec
 from isochrone_wire.insights import Alert
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
@@ -18,6 +18,7 @@ from isochrone_wire.plain import rfc3339, to_plain
 from isochrone_wire.v1 import operations_pb2, operations_pb2_grpc
 
 WIDTH = 100
+_SIGN_OF_ROUTES = {NEW_ROUTE: "+", GONE_ROUTE: "-"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +87,21 @@ def _lines(change: PlanChange) -> Iterator[str]:
         yield f"unchanged: plan {change.version} already says this"
     else:
         yield f"plan {change.version}"
-    altered = [line for line in change.altered if not line.startswith(PER_DAY)]
-    for sign, lines in (("+", change.added), ("-", change.removed), ("~", altered)):
-        yield from (f"  {sign} {line}" for line in lines)
+    yield from (f"  + {name}" for name in change.added)
+    yield from (f"  - {name}" for name in change.removed)
+    yield from (f"  {_signed(line)}" for line in change.altered if not line.startswith(PER_DAY))
     spend = "spend unknown: no target has a price"
     if change.usd_per_day is not None:
         spend = f"at most {change.usd_per_day:.2f} USD where prices are known"
     yield f"per vantage and day: {change.requests_per_day} requests, {spend}"
     yield from (f"  {line}" for line in change.altered if line.startswith(PER_DAY))
+
+
+def _signed(line: str) -> str:
+    for beginning, sign in _SIGN_OF_ROUTES.items():
+        if line.startswith(beginning):
+            return f"{sign} route {line.removeprefix(beginning)}"
+    return f"~ {line}"
 
 
 def _folded(line: str) -> Sequence[str]:

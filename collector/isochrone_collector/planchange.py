@@ -14,6 +14,10 @@ from isochrone_wire.operations import PlanChange
 PER_DAY = "per day: "
 """How the lines of `PlanChange.altered` begin that forecast a day instead of telling what was altered."""
 
+NEW_ROUTE = "new route "
+GONE_ROUTE = "no more route "
+"""How its lines begin that tell of a route which was added or removed as a whole."""
+
 _LIMITS = ("usd_per_day", "tokens_per_day", "requests_per_day")
 # Exhausted from this share on, "all" is truer than a number.
 _ALL = 0.995
@@ -137,9 +141,9 @@ def _route_changes(before: Mapping[str, Route], after: Mapping[str, Route]) -> I
     for name in sorted(before.keys() | after.keys()):
         was, becomes = before.get(name), after.get(name)
         if becomes is None:
-            yield f"route {name}: none any more"
+            yield f"{GONE_ROUTE}{name}"
         elif was is None:
-            yield f"route {name}: {', '.join(becomes.members)}"
+            yield f"{NEW_ROUTE}{name}: {', '.join(becomes.members)}"
         elif was != becomes:
             yield f"route {name}: {', '.join(_route_differences(was, becomes))}"
 

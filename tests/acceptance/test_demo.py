@@ -3,6 +3,7 @@ that a command's help shows.
 """
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ class Show:
     """A demo that runs, and what it has said so far on stderr."""
 
     process: "subprocess.Popen[str]"
+    folder: Path
     collector: str = ""
     said: list[str] = field(default_factory=list)
     stdout: str = ""
@@ -59,24 +62,41 @@ class Show:
         raise AssertionError(f"never said {pattern!r}:\n{self.stderr}")
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
-    """A demo that has probed for a while and goes on."""
-    folder = tmp_path_factory.mktemp("demo") / "place"
-    command = [sys.executable, "-m", "isochrone_client", "demo", "--folder", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        show = Show(process=process)
+def command(folder: Path) -> list[str]:
+    """The command that starts a demo in a folder."""
+    return [sys.executable, "-m", "isochrone_client", "demo", "--folder", str(folder)]
+
+
+@contextmanager
+def shown(folder: Path) -> Iterator[Show]:
+    """A demo in a folder for the length of the block, as soon as its collector serves."""
+    with subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        show = Show(process=process, folder=folder)
         ears = threading.Thread(target=show.listen)
         ears.start()
         try:
             show.collector = show.wait_for(r"a collector at (\S+)", 90)
-            show.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(12))}) s:", 90)
             yield show
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
             ears.join(10)
     assert not folder.exists()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
+    """A demo that has probed for a while and goes on."""
+    with shown(tmp_path_factory.mktemp("demo") / "place") as show:
+        show.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(12))}) s:", 90)
+        yield show
+
+
+def processes(folder: Path) -> list[tuple[int, str]]:
+    """The process ids and command lines of all that runs in a folder."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    found = [line.split(maxsplit=1) for line in listed.splitlines() if f"{folder}/" in line]
+    return [(int(pid), words) for pid, words in found]
 
 
 def ask(running: Show, *arguments: str) -> Result:
@@ -105,6 +125,17 @@ def test_the_suggestions_are_examples(running: Show) -> None:
     assert set(SUGGESTIONS) - set(examples(endless=True)) == set()
     for line in SUGGESTIONS:
         assert line in running.stderr
+
+
+def test_a_second_demo_in_the_folder_is_refused(running: Show) -> None:
+    """Whoever starts another one in the same folder is told that one is running, and does it no harm."""
+    before = processes(running.folder)
+    assert before
+    refused = subprocess.run(command(running.folder), capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1
+    assert f"a demo is running in {running.folder}\nhint: " in refused.stderr
+    assert processes(running.folder) == before
+    assert ask(running, "leaderboard").exit_code == 0
 
 
 @pytest.mark.parametrize("line", examples())
@@ -242,5 +273,17 @@ def test_the_readme_shows_what_it_prints(demo: Show) -> None:
 
 def test_nothing_remains_running(demo: Show) -> None:
     """No process of the demo outlives it."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert [line for line in listed.splitlines() if "demo0/place" in line] == []
+    assert processes(demo.folder) == []
+
+
+def test_nothing_remains_running_when_the_collector_was_killed(demo: Show, tmp_path: Path) -> None:
+    """A collector that is killed ends the demo, which says so, and takes its PostgreSQL along."""
+    assert demo.process.poll() is not None  # so that the two do not slow each other down
+    with shown(tmp_path / "place") as show:
+        show.wait_for(r"\n· (\d+) s:", 60)
+        [collector] = [pid for pid, words in processes(show.folder) if "isochrone_collector serve" in words]
+        assert [words for _, words in processes(show.folder) if "/postgres -D" in words]
+        os.kill(collector, signal.SIGKILL)
+        assert show.process.wait(60) == 1
+        assert processes(show.folder) == []
+    assert "collector ended with exit code -9" in show.stderr

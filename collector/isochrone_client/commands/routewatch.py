@@ -35,8 +35,8 @@ def watch(*, collector: Whom, timeout_us: int, output: str, region: str, route: 
     """Show each table as it changes, until interrupted.
 
     A line per generation: when it was built, who carries how much, and what changed; json gives each table whole, one
-    per line. When the collector was away it goes on behind the last generation: none is lost, and none comes twice.
-    Ctrl-C is the ordinary end.
+    per line. When the collector was away it goes on behind the last generation: none is lost, and none comes twice; on
+    another database it begins anew, and says so. Ctrl-C is the ordinary end.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         watching = Watching(client, client_region=region, route=route, after=after, tell=terminal.remark)

@@ -4,6 +4,7 @@ region for three minutes, and the route that begins with it moves there and nowh
 """
 
 import importlib.util
+import sys
 import time
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from isochrone_client.address import DEFAULT_COLLECTOR, identity_file
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import truth
+from isochrone_client.demo.database import database_folder
 from isochrone_client.demo.moves import Moves
 from isochrone_client.demo.processes import Processes, run
+from isochrone_client.demo.program import called
 from isochrone_client.demo.scratch import scratch_folder
 from isochrone_client.demo.stage import (
     BASELINE,
@@ -40,10 +43,14 @@ _NEEDED = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "y
 def play(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
     """Run the demo for so many seconds, or until Ctrl-C, and show what came out. Raises `ClientError`."""
     _require_extras()
-    with scratch_folder(folder, keep=keep) as place, Processes(place / "logs") as processes:
+    with (
+        scratch_folder(folder, keep=keep) as place,
+        database_folder(place) as data,
+        Processes(place / "logs") as processes,
+    ):
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
         _tell(f"a simulated world of {len(world.models)} models, seen from {len(STANDS)} regions")
-        collector = _start_collector(processes, place, world)
+        collector = _start_collector(processes, data, world)
         # After the collector, which may take its time: the trouble is to come so long after the first probe.
         endpoints = _start_world(processes)
         started_at = now_at()
@@ -71,8 +78,8 @@ def _start_world(processes: Processes) -> dict[str, str]:
     return endpoints
 
 
-def _start_collector(processes: Processes, place: Path, world: World) -> str:
-    data = ("--data-dir", str(place / "collector"))
+def _start_collector(processes: Processes, folder: Path, world: World) -> str:
+    data = ("--data-dir", str(folder))
     try:
         # Where `isochrone` asks unless told otherwise, if nobody else is there.
         ready = processes.start_ready("collector", "isochrone_collector", "serve", "--listen", DEFAULT_COLLECTOR, *data)
@@ -82,7 +89,7 @@ def _start_collector(processes: Processes, place: Path, world: World) -> str:
     _tell(f"a collector at {ready['listen']} on an embedded PostgreSQL")
     if "http" in ready:
         _tell(f"its tables and questions over HTTP at {ready['http']}")
-    plan = place / "plan.yaml"
+    plan = folder.with_name("plan.yaml")
     plan.write_text(plan_document(world))
     run("isochrone_collector", "apply", str(plan), "--collector", ready["listen"], "--yes")
     return str(ready["listen"])
@@ -140,10 +147,10 @@ def _show(client: ObservatoryClient, world: World, selection: Selection) -> None
     click.echo()
     terminal.write(truth.page(truth.compared(answer, world)), "table")
     if not rows:
-        raise ClientError("nothing was measured", hint="run it longer: isochrone demo --for 60s")
+        raise ClientError("nothing was measured", hint=f"run it longer: {_called('isochrone demo --for 60s')}")
     _tell("a demo without --for runs until Ctrl-C; while one does, ask it more:")
     for line in SUGGESTIONS:
-        click.echo(f"    {line}", err=True)
+        click.echo(f"    {_called(line)}", err=True)
 
 
 def _suggest(collector: str) -> None:
@@ -151,7 +158,11 @@ def _suggest(collector: str) -> None:
     elsewhere = "" if collector == DEFAULT_COLLECTOR and not identity_file().exists() else f" --collector {collector}"
     _tell("while it runs, ask it from another terminal:")
     for line in SUGGESTIONS:
-        click.echo(f"    {line}{elsewhere}", err=True)
+        click.echo(f"    {_called(line)}{elsewhere}", err=True)
+
+
+def _called(line: str) -> str:
+    return called(line, python=Path(sys.executable), here=Path.cwd())
 
 
 def _tell(sentence: str) -> None:

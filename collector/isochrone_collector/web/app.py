@@ -1,13 +1,13 @@
 """The paths of the HTTP interface, put together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from isochrone_collector.errors import CollectorError
@@ -18,12 +18,12 @@ from isochrone_collector.publisher import Publisher
 from isochrone_collector.web import openapi, problems
 from isochrone_collector.web.guard import Guard
 from isochrone_collector.web.questions import Questions
-from isochrone_collector.web.rendering import encoded
+from isochrone_collector.web.rendering import document
 from isochrone_collector.web.tables import TableRoutes
 from isochrone_wire.plain import rfc3339
 
 _GET = ["GET"]
-_DESCRIPTION = encoded(openapi.document())
+_DESCRIPTION = document(openapi.document())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def made(sources: Sources) -> Starlette:
             "generation": sources.publisher.generation,
             "stale_since_at": None if since_at is None else rfc3339(since_at),
         }
-        return JSONResponse(told, headers={"Cache-Control": "no-store"})
+        return _momentary(told)
 
     app = Starlette(
         routes=[
@@ -82,4 +82,8 @@ async def _described(_request: Request) -> Response:
 
 async def _alive(_request: Request) -> Response:
     """Whether this process answers at all."""
-    return JSONResponse({"alive": True}, headers={"Cache-Control": "no-store"})
+    return _momentary({"alive": True})
+
+
+def _momentary(told: Mapping[str, object]) -> Response:
+    return Response(document(told), headers={"Cache-Control": "no-store"}, media_type="application/json")

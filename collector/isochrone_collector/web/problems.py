@@ -101,7 +101,7 @@ def _written(
         "detail": detail,
         **(members or {}),
     }
-    content = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
+    content = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     return Response(
         content, status_code=status, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", **(headers or {})}
     )

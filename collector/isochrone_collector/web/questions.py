@@ -6,7 +6,7 @@ from starlette.responses import Response
 from isochrone_collector.observe import differentials, routes
 from isochrone_collector.observe.desk import Desk
 from isochrone_collector.web import asking
-from isochrone_collector.web.rendering import encoded
+from isochrone_collector.web.rendering import document
 from isochrone_wire.answers import Selection
 
 DIFF = ("baseline", "against", "metric", "window", "from", "until", "target", "format")
@@ -43,4 +43,4 @@ class Questions:
 
 
 def _answered(answer: object) -> Response:
-    return Response(encoded(answer), headers={"Cache-Control": "no-cache"}, media_type="application/json")
+    return Response(document(answer), headers={"Cache-Control": "no-cache"}, media_type="application/json")

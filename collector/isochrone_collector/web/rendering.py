@@ -17,6 +17,11 @@ def encoded(value: object) -> bytes:
     return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
+def document(value: object) -> bytes:
+    """The same as a whole answer, with the end of the line, so that a shell shows one below the other."""
+    return encoded(value) + b"\n"
+
+
 class Renderings:
     """The newest encodings, by the tags of what is in them."""
 
@@ -28,7 +33,7 @@ class Renderings:
         same bytes, and headers tell the time and whether the database is away.
         """
         key = (region.client_region, *(table.etag for table in region.tables))
-        return self._once(key, lambda: encoded(_timeless(region)))
+        return self._once(key, lambda: document(_timeless(region)))
 
     def event(self, table: RouteTable) -> bytes:
         """A table as a server-sent event, whose id is the generation."""

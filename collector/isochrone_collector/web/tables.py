@@ -15,7 +15,7 @@ from isochrone_collector.plans import Plans
 from isochrone_collector.publisher import Publisher
 from isochrone_collector.web import asking, conditions, guard, streaming
 from isochrone_collector.web.problems import NotBuilt
-from isochrone_collector.web.rendering import Renderings, encoded
+from isochrone_collector.web.rendering import Renderings, document
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.plain import rfc3339
 from isochrone_wire.routes import RegionTables
@@ -59,7 +59,7 @@ class TableRoutes:
             ],
         }
         headers = {"Cache-Control": "no-cache", **self._staleness()}
-        return Response(encoded(overview), headers=headers, media_type="application/json")
+        return Response(document(overview), headers=headers, media_type="application/json")
 
     async def region(self, request: Request) -> Response:
         """The tables of a region, now or as soon as there is one after the generation that is known already."""

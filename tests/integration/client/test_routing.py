@@ -199,6 +199,41 @@ def test_watch_begins_behind_a_generation(routing: FakeRoutes) -> None:
         assert process.wait(PATIENCE) == 0
 
 
+def test_watch_begins_with_what_is_in_force_behind_a_generation_never_given(routing: FakeRoutes) -> None:
+    """As over HTTP, whoever names a generation that the collector never gave gets what is in force, and is told so."""
+    with started(routing, "routes", "watch", "--after", "9999", "--output", "json") as process:
+        lines = lines_of(process)
+        told = [json.loads(next(lines))["generation"] for _ in TABLES]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert told == sorted(table.generation for table in TABLES)
+    assert "generation 9999 was never given here; beginning with all that are in force" in said
+
+
+def test_watch_begins_anew_on_another_database(routing: FakeRoutes) -> None:
+    """A collector that is behind repeats nothing; on another database all that is in force is told, and that it is."""
+    old = [numbered(104, VOICE), numbered(105)]
+    routing.restart(*old)
+    with started(routing, "routes", "watch", "--output", "json") as process:
+        lines = lines_of(process)
+        told = [json.loads(next(lines))["generation"] for _ in old]
+        routing.restart(old[0])
+        routing.publish(numbered(106))
+        told.append(json.loads(next(lines))["generation"])
+        near, far = (now_at() + seconds * SECOND_US for seconds in (5, 15))
+        routing.restart(replace(numbered(1, VOICE), built_at=near), replace(numbered(2), built_at=far))
+        told += [json.loads(next(lines))["generation"] for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert told == [104, 105, 106, 1, 2]
+    assert "the collector is at generation 1; waiting for those after 106" in said
+    assert "generation 2 is newer than 106: this is another database; beginning with all that are in force" in said
+
+
 def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:
     """A line per generation says when, where, who carries how much and why, within 100 columns."""
     with started(routing, "routes", "watch", "--route", "voice") as process:

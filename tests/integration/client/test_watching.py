@@ -18,7 +18,8 @@ from click.testing import CliRunner, Result
 
 from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from isochrone_client.succession import CLEARLY_LATER_US
+from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 
 PLAN = """\
 baseline: us-east-2
@@ -67,10 +68,10 @@ def ask(collector: Collector, *arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
-def watch(collector: Collector) -> "subprocess.Popen[bytes]":
+def watch(collector: Collector, *more: str) -> "subprocess.Popen[bytes]":
     """`isochrone routes watch` as a process of its own, a JSON document per line."""
     return subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", "routes", "watch", "--output", "json"],
+        [sys.executable, "-m", "isochrone_client", "routes", "watch", "--output", "json", *more],
         env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -142,6 +143,42 @@ def test_watching_survives_a_crash_of_the_collector(start_collector: StartCollec
     assert told == [number for number in every if told[0] <= number <= last]
     assert "going on after generation" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_watching_goes_on_with_another_database(start_collector: StartCollector, tmp_path: Path) -> None:
+    """When the collector comes back with a fresh database, what is in force there is told, with a word."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    feeder = Feeder(collector)
+    feeder.push(collector, rounds=8)
+    high = grown(collector, feeder, 3)[-1]
+    with watch(collector) as process, ended(process):
+        coming = generations(process)
+        while next(coming) < high:
+            pass
+        collector.kill()
+        later = time.monotonic() + CLEARLY_LATER_US / SECOND_US + 1
+        fresh = start_collector(port=collector.port, data_dir=tmp_path / "fresh")
+        fresh.call.apply(PLAN)
+        time.sleep(max(0.0, later - time.monotonic()))
+        Feeder(fresh).push(fresh, rounds=8)
+        assert next(coming) < high
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert "this is another database; beginning with all that are in force" in said
+
+
+def test_watching_begins_where_the_collector_is(routed: Collector) -> None:
+    """A generation that was never given is told to be none, and what is in force comes first, as over HTTP."""
+    with watch(routed, "--after", "9999") as process, ended(process):
+        assert next(generations(process)) in stored(routed)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert "generation 9999 was never given here" in process.stderr.read().decode()
 
 
 @pytest.fixture

@@ -37,6 +37,17 @@ async def test_a_region_is_one_document(web: Web) -> None:
     assert told["tables"][0]["built_at"].endswith("Z")
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/routes", US, "/v1/routes/mars", "/v1/diff", "/v1/openapi.json", "/healthz", "/readyz", "/nowhere"]
+)
+async def test_a_document_ends_its_line(web: Web, path: str) -> None:
+    """Every JSON document, of an error too, ends with one newline, so that a shell shows the next one below it."""
+    answer = await web.get(path)
+    assert answer.content.endswith(b"}\n")
+    assert answer.content.count(b"\n") == 1
+    assert int(answer.headers["content-length"]) == len(answer.content)
+
+
 async def test_one_route_may_be_asked_for(web: Web) -> None:
     """With a route there is its table alone, under its own tag."""
     answer = await web.get(f"{US}?route=voice&format=json")

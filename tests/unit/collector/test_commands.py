@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from isochrone_collector import applying, cli, door, errors
-from isochrone_collector.planchange import PER_DAY
+from isochrone_collector.planchange import PER_DAY, compare
+from isochrone_wire.model import Plan, Route
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
 
 CHANGE = PlanChange(
@@ -32,6 +33,17 @@ def test_changes_for_a_person() -> None:
         "  - p/old",
         "  ~ p/other: every",
         "per vantage and day: 1440 requests, at most 1.23 USD where prices are known",
+    ]
+
+
+def test_routes_have_the_signs_of_targets() -> None:
+    """A route that is new, gone or different is marked as a target would be."""
+    old = Plan(version=1, baseline="us", routes=tuple(Route(name=name, members=("p/a", "p/b")) for name in "rs"))
+    new = Plan(version=2, baseline="us", routes=(Route(name="s", members=("p/a",)), Route(name="t", members=("p/a",))))
+    assert applying.as_text(compare(old, new)).splitlines()[1:-1] == [
+        "  - route r",
+        "  ~ route s: without p/b",
+        "  + route t: p/a",
     ]
 
 
