@@ -1,10 +1,11 @@
 """Watches every series for lasting changes, and tells of those it finds. Done by the collector that leads.
 
 Theory of operation. What was seen of each series lately is kept in memory (`track`), about 20 kB each, so that a look
-reads only what came since the last one: the rounds of the last minutes again, because the medians of rounds move while
-probes come in, and what regions delivered late. A target that was not read yet is read once, a week back. All reading
-is done in portions with rests in between (`pacing`), so that a leader does not keep the database from others. Series
-are computed in a thread, some at a time, so that ingest goes on meanwhile.
+reads only what came since the last one: rounds whose probes have come, slow ones too. What comes later than that the
+ledger tells, every few minutes. Targets that were not read yet are read once, a week back. All reading is done in
+portions of time, of all targets, as they lie on disk, with rests in between, so that a leader does not keep others from
+the database: whoever reads fresh rows first makes the server write their pages again. Series are computed in a thread,
+some at a time, so that ingest goes on meanwhile.
 """
 
 import asyncio
@@ -16,7 +17,6 @@ from isochrone_collector.alerting import Alerting
 from isochrone_collector.drift import LEAST_AFTER, Change
 from isochrone_collector.names import display_names
 from isochrone_collector.notice import Changed, of_change
-from isochrone_collector.pacing import Pace
 from isochrone_collector.plans import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
@@ -29,19 +29,21 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EVERY_US = 30 * SECOND_US
 
-# By then most probes of a round have ended and come in.
-_SETTLED_US = 15 * SECOND_US
-_OVERLAP_US = 5 * MINUTE_US
+# By then the probes of a round have ended and come in, but for those with a long timeout.
+_SETTLED_US = 75 * SECOND_US
+_LATE_EVERY_US = 5 * MINUTE_US
 # What was received at the same time as the last look was read may have been committed after it.
 _COMMITTING_US = MINUTE_US
 _LATE_US = DAY_US
 # Another collector may have led meanwhile: what is remembered is not what is known any more.
 _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
-# A fifth of the time is for reading, unless reading is behind. Targets at once, to begin with.
-_RESTS = 4.0
-_RESTS_AT_MOST_US, _RESTS_AT_FIRST_US = 2 * MINUTE_US, 5 * MINUTE_US
-_TARGETS_AT_ONCE = 8
+# How much time's rounds are read at once: at first, and then as much as takes the server neither long nor no time.
+_FIRST_PORTION_US, _MOST_AT_ONCE_US = 2 * SECOND_US, DAY_US
+_LITTLE_US, _MUCH_US = SECOND_US // 20, SECOND_US // 5
+# How many times as long as a portion takes nothing is read then, and how long in all before reading is behind.
+_RESTS = 4
+_RESTS_AT_MOST_US = MINUTE_US
 
 _log = structlog.get_logger()
 
@@ -60,6 +62,9 @@ class DriftWatch:
         self._tracks: dict[SeriesKey, Track] = {}
         self._read: set[int] = set()
         self._looked_at = 0
+        self._late_at = 0
+        self._portion_us = _FIRST_PORTION_US
+        self._rests_left_us = _RESTS_AT_MOST_US
         self._unrecorded: list[Found] = []
 
     async def look(self) -> None:
@@ -67,12 +72,14 @@ class DriftWatch:
         now_at = self._clock()
         targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._forget(targets, now_at=now_at)
+        self._portion_us, self._rests_left_us = _FIRST_PORTION_US, _RESTS_AT_MOST_US
         if self._read:
             await self._read_on(now_at)
+        else:
+            self._late_at = now_at
         self._looked_at = now_at
-        pace = Pace(at_once=1, rests=_RESTS, at_most_us=_RESTS_AT_FIRST_US)
-        for target_id in sorted(targets - self._read):
-            await self._read_past(target_id, pace)
+        if unread := targets - self._read:
+            await self._read_past(tuple(sorted(unread)))
         await self._seek()
         await self._record()
 
@@ -84,42 +91,54 @@ class DriftWatch:
         self._tracks = {key: track for key, track in self._tracks.items() if key.target_id in self._read}
 
     async def _read_on(self, now_at: int) -> None:
-        since_at = self._looked_at - _OVERLAP_US
-        pace = Pace(at_once=_TARGETS_AT_ONCE, rests=_RESTS, at_most_us=_RESTS_AT_MOST_US)
-        await self._read_window(Window(from_at=since_at, until_at=max(now_at - _SETTLED_US, since_at)), pace)
+        new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
+        await self._read_window(new, tuple(sorted(self._read)))
+        if now_at - self._late_at >= _LATE_EVERY_US:
+            await self._read_late(now_at)
+
+    async def _read_late(self, now_at: int) -> None:
+        rounds = Window(from_at=now_at - _LATE_US, until_at=now_at - _SETTLED_US)
+        received_at = self._late_at - _COMMITTING_US
         async with self._database.connection() as connection:
-            found = await drift.late(
-                connection,
-                received_at=self._looked_at - _COMMITTING_US,
-                before_at=since_at,
-                from_at=now_at - _LATE_US,
-            )
+            found = await drift.late(connection, received_at=received_at, usual_us=_SETTLED_US, rounds=rounds)
         for late in found:
-            old = Window(from_at=max(late.oldest_round_at, now_at - _LATE_US), until_at=since_at)
-            await self._read_window(old, pace, late.region)
+            from_at = max(late.oldest_round_at, rounds.from_at)
+            if from_at < rounds.until_at:
+                window = Window(from_at=from_at, until_at=rounds.until_at)
+                await self._read_window(window, tuple(sorted(self._read)), late.region)
+        self._late_at = now_at
 
-    async def _read_window(self, window: Window, pace: Pace, *regions: str) -> None:
-        """Read what is watched, of all regions where none is named."""
-        waiting = sorted(self._read)
-        while waiting:
-            some, waiting = waiting[: pace.at_once], waiting[pace.at_once :]
+    async def _read_window(self, window: Window, targets: tuple[int, ...], *regions: str) -> None:
+        """Read rounds of some targets, from all regions where none is named, a portion at a time, oldest first."""
+        from_at = window.from_at
+        while from_at < window.until_at:
             began_at = self._clock()
-            scope = Scope(window=window, target_ids=tuple(some), regions=regions or None)
+            until_at = min(from_at + self._portion_us, window.until_at)
+            part = Window(from_at=from_at, until_at=until_at)
             async with self._database.connection() as connection:
-                rows = await drift.medians(connection, scope)
+                rows = await drift.medians(connection, Scope(window=part, target_ids=targets, regions=regions or None))
             await asyncio.to_thread(self._take, rows)
-            await asyncio.sleep(pace.rest_us(self._clock() - began_at) / SECOND_US)
+            await self._rest(until_at - from_at, self._clock() - began_at)
+            from_at = until_at
 
-    async def _read_past(self, target_id: int, pace: Pace) -> None:
-        began_at = self._clock()
-        past = Window(from_at=began_at - KEPT_DAYS * DAY_US, until_at=began_at - _SETTLED_US)
+    async def _rest(self, portion_us: int, took_us: int) -> None:
+        """Leave the database to others after a portion; the next one is smaller when it took long."""
+        if took_us > _MUCH_US:
+            self._portion_us = max(portion_us * _MUCH_US // took_us, SECOND_US)
+        elif took_us < _LITTLE_US:
+            self._portion_us = min(self._portion_us * 2, _MOST_AT_ONCE_US)
+        # A clock that was set is no reason to rest.
+        rest_us = min(_RESTS * max(0, took_us), self._rests_left_us)
+        self._rests_left_us -= rest_us
+        await asyncio.sleep(rest_us / SECOND_US)
+
+    async def _read_past(self, targets: tuple[int, ...]) -> None:
+        until_at = self._looked_at - _SETTLED_US
         async with self._database.connection() as connection:
-            known = await drift.known(connection, target_id, from_at=past.from_at)
-            rows = await drift.medians(connection, Scope(window=past, target_ids=(target_id,)))
+            known = await drift.known(connection, targets, from_at=until_at - KEPT_DAYS * DAY_US)
         self._tracks |= {key: Track(changes) for key, changes in known.items()}
-        await asyncio.to_thread(self._take, rows)
-        self._read.add(target_id)
-        await asyncio.sleep(pace.rest_us(self._clock() - began_at) / SECOND_US)
+        await self._read_window(Window(from_at=until_at - KEPT_DAYS * DAY_US, until_at=until_at), targets)
+        self._read.update(targets)
 
     def _take(self, rows: Iterable[MediansRow]) -> None:
         for row in rows:

@@ -1,8 +1,10 @@
 """What the ingest bench sends: samples as agents make them, sealed into batches, as request bytes and as table rows."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from isochrone_collector.store.rows import Origin, Row, sample_row
 from isochrone_wire import codec
@@ -20,25 +22,59 @@ from isochrone_wire.model import (
 
 BATCH_SAMPLES = 500
 BODIES = 20
+_INSTANT = 8
 FAILED_SHARE, LIMITED_SHARE = 0.08, 0.5
-# What is delivered is of the last minutes, except after an outage.
-ROUNDS = 5
+# What is delivered is of the last minute, except after an outage; each target has its own phase in it.
+EVERY_US = MINUTE_US
 VITALS = Vitals(agent_version="bench", plan_version=1, next_heartbeat_us=30_000_000, finished=1)
 
 
 def bodies(targets: Sequence[int], *, now_at: int, seed: int, samples: int = BATCH_SAMPLES) -> list[tuple[Sample, ...]]:
-    """Different lists of samples; a batch is one of them under a number of its own."""
+    """Different lists of samples, one for each part of the minute: of the targets whose rounds begin in it."""
     chance = random.Random(seed)
-    return [tuple(_sample(chance, chance.choice(targets), now_at) for _ in range(samples)) for _ in range(BODIES)]
+    phased = sorted(targets, key=lambda target_id: target_id % EVERY_US)
+    parts = [
+        phased[part * len(phased) // BODIES : (part + 1) * len(phased) // BODIES] or phased for part in range(BODIES)
+    ]
+    return [tuple(_sample(chance, chance.choice(part), now_at) for _ in range(samples)) for part in parts]
 
 
-def request_body(samples: Sequence[Sample]) -> bytes:
-    """The part of a push that does not depend on its number. Protobuf messages add up when they are put together."""
-    return bytes(
-        codec.encode(
-            Batch(vantage=Vantage(name="", region=""), epoch=0, seq=0, samples=tuple(samples))
-        ).SerializeToString()
-    )
+def due(now_at: int) -> int:
+    """Which of the lists an agent that keeps up delivers at an instant."""
+    return now_at % EVERY_US * BODIES // EVERY_US
+
+
+def later_us(made_at: int, now_at: int) -> int:
+    """By how much to move samples that were made at one instant to be of the rounds of another: whole minutes."""
+    return (now_at // EVERY_US - made_at // EVERY_US) * EVERY_US
+
+
+class Body:
+    """The part of a push that does not depend on its number. Protobuf messages add up when they are put together.
+
+    The instants of its samples, which travel as eight bytes each, can be moved.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        batch = Batch(vantage=Vantage(name="", region=""), epoch=0, seq=0, samples=tuple(samples))
+        content = codec.encode(batch).SerializeToString()
+        self._content = np.frombuffer(content, np.uint8).copy()
+        self._instants = np.array([at for sample in samples for at in (sample.round_at, sample.dispatched_at)])
+        self._places = np.fromiter(_places(content, self._instants.tolist()), np.int64)[:, None] + np.arange(_INSTANT)
+
+    def moved(self, by_us: int) -> bytes:
+        """The bytes, with every instant so many microseconds later."""
+        self._content[self._places] = (self._instants + by_us).astype("<i8").view(np.uint8).reshape(-1, _INSTANT)
+        return self._content.tobytes()
+
+
+def _places(content: bytes, instants: Sequence[int]) -> Iterator[int]:
+    """Where each of these numbers is, in their order."""
+    place = 0
+    for at in instants:
+        place = content.index(at.to_bytes(_INSTANT, "little"), place)
+        yield place
+        place += _INSTANT
 
 
 def request_head(vantage: Vantage, *, epoch: int, seq: int) -> bytes:
@@ -46,13 +82,17 @@ def request_head(vantage: Vantage, *, epoch: int, seq: int) -> bytes:
     return bytes(codec.encode(Batch(vantage=vantage, epoch=epoch, seq=seq, vitals=VITALS)).SerializeToString())
 
 
-def rows(samples: Sequence[Sample], origin: Origin, seq: int) -> list[Row]:
-    """The same samples as rows of `sample`, in the order of its columns."""
-    return [sample_row(sample, index, replace(origin, seq=seq)) for index, sample in enumerate(samples)]
+def rows(samples: Sequence[Sample], origin: Origin, seq: int, *, by_us: int = 0) -> list[Row]:
+    """The same samples as rows of `sample`, in the order of its columns, every instant so many microseconds later."""
+    return [sample_row(_moved(sample, by_us), index, replace(origin, seq=seq)) for index, sample in enumerate(samples)]
+
+
+def _moved(sample: Sample, by_us: int) -> Sample:
+    return replace(sample, round_at=sample.round_at + by_us, dispatched_at=sample.dispatched_at + by_us)
 
 
 def _sample(chance: random.Random, target_id: int, now_at: int) -> Sample:
-    round_at = now_at - chance.randrange(ROUNDS) * MINUTE_US
+    round_at = now_at // EVERY_US * EVERY_US + target_id % EVERY_US
     rtt_us = chance.randrange(1_000, 250_000)
     common = Sample(
         target_id=target_id,

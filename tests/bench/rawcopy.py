@@ -13,7 +13,7 @@ from isochrone_collector.store import instants
 from isochrone_collector.store.rows import COLUMNS, Origin
 
 VANTAGE_ID = 1
-LOG_FILES = 128
+LOG_FILES = 256
 
 
 class RawCopy:
@@ -26,6 +26,7 @@ class RawCopy:
             if self._connection.execute(f"SHOW {name}").fetchone() != ("on",):
                 raise SystemExit(f"{name} is not on, so nothing here would be comparable")
         now_at = time.time_ns() // 1000
+        self._made_at = now_at
         self._bodies = parcels.bodies(targets, now_at=now_at, seed=99)
         self._origin = Origin(vantage_id=VANTAGE_ID, region="us-east-2", epoch=1, seq=0, received_at=now_at)
         self._seq = 0
@@ -58,7 +59,9 @@ class RawCopy:
         spent = 0.0
         for _ in range(batches):
             self._seq += 1
-            prepared = parcels.rows(self._bodies[self._seq % parcels.BODIES], self._origin, self._seq)
+            now_at = time.time_ns() // 1000
+            samples, by_us = self._bodies[parcels.due(now_at)], parcels.later_us(self._made_at, now_at)
+            prepared = parcels.rows(samples, self._origin, self._seq, by_us=by_us)
             begun = time.monotonic()
             with self._connection.cursor() as cursor, cursor.copy(self._statement) as copy:
                 copy.set_types(list(COLUMNS.values()))

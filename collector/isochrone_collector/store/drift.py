@@ -1,5 +1,6 @@
 """Round medians to seek changes in, and the changes found."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,22 +93,23 @@ class _YesRow:
 
 async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
     """The round medians of the watched metrics, by target and region."""
-    return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters())
+    async with connection.transaction():
+        await execute(connection, query("gather_rounds"))
+        return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters())
 
 
-async def late(connection: Connection, *, received_at: int, before_at: int, from_at: int) -> list[DeliveredRow]:
-    """Regions with deliveries since `received_at` of rounds before `before_at`, of those that end after `from_at`; a
-    region may be there twice.
+async def late(connection: Connection, *, received_at: int, usual_us: int, rounds: Window) -> list[DeliveredRow]:
+    """Regions with deliveries since `received_at` of rounds of a window that were older than usual by then, in
+    microseconds; a region may be there twice.
     """
-    told = {"received_at": Instant(received_at), "before_at": Instant(before_at), "from_at": Instant(from_at)}
+    told = {"received_at": Instant(received_at), "usual_us": usual_us, "from_at": Instant(rounds.from_at)}
     known = await fetch(connection, query("late_deliveries"), DeliveredRow, **told)
-    rounds = Window(from_at=from_at, until_at=before_at)
     return known + await ledger.deliveries(connection, received_at=received_at, rounds=rounds)
 
 
-async def known(connection: Connection, target_id: int, *, from_at: int) -> dict[SeriesKey, list[int]]:
-    """When each series of a target changed since an instant."""
-    told = {"target_ids": [target_id], "from_at": Instant(from_at)}
+async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
+    """When each series of some targets changed since an instant."""
+    told = {"target_ids": list(target_ids), "from_at": Instant(from_at)}
     found: dict[SeriesKey, list[int]] = {}
     for row in await fetch(connection, query("changes_since"), _KnownRow, **told):
         key = SeriesKey(target_id=row.target_id, region=row.region, metric=Metric(row.metric))

@@ -47,8 +47,10 @@ _SETTINGS = {
     "synchronous_commit": "on",
     "max_connections": "50",
     "shared_buffers": "128MB",
-    "wal_compression": "on",
-    "max_wal_size": "2GB",
+    # The wheel has pglz only, at 0.3 ms a page; whoever reads fresh rows first writes each of their pages to the log.
+    "wal_compression": "off",
+    "wal_buffers": "16MB",
+    "max_wal_size": "4GB",
     "timezone": "UTC",
     "log_timezone": "UTC",
 }

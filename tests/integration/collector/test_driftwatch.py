@@ -79,11 +79,23 @@ def a_past(collector: Collector) -> Past:
 
 
 @dataclass(slots=True)
+class Later:
+    """The wall clock, some microseconds later."""
+
+    by_us: int = 0
+
+    def __call__(self) -> int:
+        """The instant it shows."""
+        return now_at() + self.by_us
+
+
+@dataclass(slots=True)
 class Watch:
     """A watch of the test's own beside the collector's, on a database whose collector is not serving any more."""
 
     database: Database
     drift: DriftWatch
+    clock: Later
 
 
 @pytest.fixture
@@ -94,7 +106,9 @@ async def watch(database_url: str) -> AsyncIterator[Watch]:
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
     alerting = Alerting(database=database, webhook=None, clock=now_at)
-    yield Watch(database, DriftWatch(database=database, plans=plans, alerting=alerting, clock=now_at))
+    clock = Later()
+    drift = DriftWatch(database=database, plans=plans, alerting=alerting, clock=clock)
+    yield Watch(database, drift, clock)
     await database.close()
 
 
@@ -134,6 +148,7 @@ async def test_each_look_reads_on(start_collector: StartCollector, watch: Watch)
     assert past.found().events == ()
     # From here on these rounds are older than what a look reads again: the ledger tells that they were delivered.
     past.push(*range(CHANGED - 40, ROUNDS))
+    watch.clock.by_us = 6 * MINUTE_US
     await watch.drift.look()
     before = past.found().events
     assert [event.target for event in before] == ["sim/b"]

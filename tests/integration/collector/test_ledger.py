@@ -11,6 +11,7 @@ from isochrone_collector.ingest import Ingest
 from isochrone_collector.recount import Recount
 from isochrone_collector.store import drift, vantages
 from isochrone_collector.store.rows import VantageStateRow
+from isochrone_wire.answers import Window
 from isochrone_wire.conservation import Account
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
 
@@ -140,15 +141,15 @@ async def test_what_an_earlier_version_stored_counts(insides: Insides, database_
 async def test_late_rounds_of_an_earlier_version_are_known(insides: Insides, database_url: str) -> None:
     """Whoever asks which regions old rounds were delivered to is told of batches too whose rounds are not recorded."""
     await insides.begin(DAY_AT)
-    asked = {"received_at": DAY_AT, "before_at": DAY_AT - HOUR_US, "from_at": DAY_AT - DAY_US}
+    rounds = Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT - HOUR_US)
     await insides.push(US, [insides.sample(DAY_AT - hours * HOUR_US) for hours in (0, 3, 2, 40)])
     await insides.push(SG, [insides.sample(DAY_AT)])
     for forget in ("UPDATE ingest_batch SET received_at = received_at", _FORGET_ROUNDS):
         with psycopg.connect(database_url) as connection:
             connection.execute(forget)
         async with insides.database.connection() as connected:
-            (told,) = await drift.late(connected, **asked)
-            assert await drift.late(connected, **(asked | {"received_at": DAY_AT + 1})) == []
+            (told,) = await drift.late(connected, received_at=DAY_AT, usual_us=HOUR_US, rounds=rounds)
+            assert await drift.late(connected, received_at=DAY_AT + 1, usual_us=HOUR_US, rounds=rounds) == []
         assert told.region == "us"
         assert told.oldest_round_at == DAY_AT - (3 if forget == _FORGET_ROUNDS else 40) * HOUR_US
 

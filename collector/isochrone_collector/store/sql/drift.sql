@@ -1,5 +1,16 @@
 -- Lasting changes: what they are sought in, and where they are kept.
 
+-- How a transaction is set up that gathers many rounds: no plan is compiled first, what is sorted is sorted in memory,
+-- and pages are read in their order and not in that of targets, each of which has rows in all of them. Of a day that is
+-- filling up the server believes that it has few rows, and would read each page once for every target.
+-- name: gather_rounds
+SELECT
+    set_config('jit', 'off', true),
+    set_config('enable_indexscan', 'off', true),
+    CASE
+        WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', true)
+    END
+
 -- The round medians in which changes are sought, by target and region. A probe that was cut off by a timeout took its
 -- limit at least; rounds in which half of the probes or more were cut off are marked. A round in which a metric has no
 -- value is NaN there.
@@ -37,13 +48,13 @@ FROM (
 WHERE ttft_us IS NOT NULL OR speed IS NOT NULL
 GROUP BY target_id, region
 
--- Regions to which rounds from before an instant were delivered lately, and the oldest of these rounds.
+-- Regions to which rounds were delivered lately that were older by then than usual, and the oldest of these rounds.
 -- name: late_deliveries
 SELECT vantage.region AS region, min(ingest_batch.oldest_round_at) AS oldest_round_at
 FROM ingest_batch
 JOIN vantage ON vantage.id = ingest_batch.vantage_id
 WHERE ingest_batch.received_at >= %(received_at)s
-    AND ingest_batch.oldest_round_at < %(before_at)s
+    AND ingest_batch.received_at > ingest_batch.oldest_round_at + %(usual_us)s * interval '1 microsecond'
     AND ingest_batch.newest_round_at >= %(from_at)s
 GROUP BY vantage.region
 
