@@ -18,6 +18,7 @@ from isochrone_collector.drift import LEAST_AFTER, Change
 from isochrone_collector.names import display_names
 from isochrone_collector.notice import Changed, of_change
 from isochrone_collector.plans import Plans
+from isochrone_collector.rhythm import HOUR_US
 from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store.drift import WATCHED, MediansRow, SeriesKey
@@ -31,6 +32,8 @@ EVERY_US = 30 * SECOND_US
 
 # By then the probes of a round have ended and come in, but for those with a long timeout.
 _SETTLED_US = 75 * SECOND_US
+# What took longer to come may have been committed after its rounds were read: a commit may wait, and clocks differ.
+_IN_TIME_US = _SETTLED_US - 30 * SECOND_US
 _LATE_EVERY_US = 5 * MINUTE_US
 # What was received at the same time as the last look was read may have been committed after it.
 _COMMITTING_US = MINUTE_US
@@ -38,9 +41,10 @@ _LATE_US = DAY_US
 # Another collector may have led meanwhile: what is remembered is not what is known any more.
 _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
-# How much time's rounds are read at once: at first, and then as much as takes the server neither long nor no time.
-_FIRST_PORTION_US, _MOST_AT_ONCE_US = 2 * SECOND_US, DAY_US
-_LITTLE_US, _MUCH_US = SECOND_US // 20, SECOND_US // 5
+# How much time's rounds are read at once: the least of what is new and of what is old, which is taken by whole hours,
+# and then as much as does not take the server long.
+_LEAST_US, _LEAST_OF_OLD_US, _MOST_AT_ONCE_US = SECOND_US, HOUR_US, DAY_US
+_LITTLE_US, _MUCH_US = SECOND_US // 10, SECOND_US // 5
 # How many times as long as a portion takes nothing is read then, and how long in all before reading is behind.
 _RESTS = 4
 _RESTS_AT_MOST_US = MINUTE_US
@@ -62,8 +66,8 @@ class DriftWatch:
         self._tracks: dict[SeriesKey, Track] = {}
         self._read: set[int] = set()
         self._looked_at = 0
+        self._ended_at = 0
         self._late_at = 0
-        self._portion_us = _FIRST_PORTION_US
         self._rests_left_us = _RESTS_AT_MOST_US
         self._unrecorded: list[Found] = []
 
@@ -72,7 +76,7 @@ class DriftWatch:
         now_at = self._clock()
         targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._forget(targets, now_at=now_at)
-        self._portion_us, self._rests_left_us = _FIRST_PORTION_US, _RESTS_AT_MOST_US
+        self._rests_left_us = _RESTS_AT_MOST_US
         if self._read:
             await self._read_on(now_at)
         else:
@@ -82,17 +86,18 @@ class DriftWatch:
             await self._read_past(tuple(sorted(unread)))
         await self._seek()
         await self._record()
+        self._ended_at = self._clock()
 
     def _forget(self, targets: Collection[int], *, now_at: int) -> None:
         """Forget what is not measured any more, and everything after others may have watched instead."""
-        if not 0 <= now_at - self._looked_at <= _STALE_US:
+        if now_at < self._looked_at or now_at - self._ended_at > _STALE_US:
             targets = ()
         self._read.intersection_update(targets)
         self._tracks = {key: track for key, track in self._tracks.items() if key.target_id in self._read}
 
     async def _read_on(self, now_at: int) -> None:
         new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
-        await self._read_window(new, tuple(sorted(self._read)))
+        await self._read_window(new, tuple(sorted(self._read)), least_us=_LEAST_US)
         if now_at - self._late_at >= _LATE_EVERY_US:
             await self._read_late(now_at)
 
@@ -100,33 +105,32 @@ class DriftWatch:
         rounds = Window(from_at=now_at - _LATE_US, until_at=now_at - _SETTLED_US)
         received_at = self._late_at - _COMMITTING_US
         async with self._database.connection() as connection:
-            found = await drift.late(connection, received_at=received_at, usual_us=_SETTLED_US, rounds=rounds)
+            found = await drift.late(connection, received_at=received_at, usual_us=_IN_TIME_US, rounds=rounds)
         for late in found:
             from_at = max(late.oldest_round_at, rounds.from_at)
             if from_at < rounds.until_at:
-                window = Window(from_at=from_at, until_at=rounds.until_at)
-                await self._read_window(window, tuple(sorted(self._read)), late.region)
+                window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=rounds.until_at)
+                targets = tuple(sorted(self._read))
+                await self._read_window(window, targets, least_us=_LEAST_OF_OLD_US, regions=(late.region,))
         self._late_at = now_at
 
-    async def _read_window(self, window: Window, targets: tuple[int, ...], *regions: str) -> None:
-        """Read rounds of some targets, from all regions where none is named, a portion at a time, oldest first."""
-        from_at = window.from_at
+    async def _read_window(
+        self, window: Window, targets: tuple[int, ...], *, least_us: int, regions: tuple[str, ...] | None = None
+    ) -> None:
+        """Read rounds of some targets, a portion of `least_us` or more at a time, oldest first."""
+        from_at, portion_us = window.from_at, least_us
         while from_at < window.until_at:
+            part = Window(from_at=from_at, until_at=min(from_at + portion_us, window.until_at))
             began_at = self._clock()
-            until_at = min(from_at + self._portion_us, window.until_at)
-            part = Window(from_at=from_at, until_at=until_at)
             async with self._database.connection() as connection:
-                rows = await drift.medians(connection, Scope(window=part, target_ids=targets, regions=regions or None))
+                rows = await drift.medians(connection, Scope(window=part, target_ids=targets, regions=regions))
+            took_us = self._clock() - began_at
             await asyncio.to_thread(self._take, rows)
-            await self._rest(until_at - from_at, self._clock() - began_at)
-            from_at = until_at
+            await self._rest(took_us)
+            from_at, portion_us = part.until_at, _next_portion(portion_us, took_us, least_us=least_us)
 
-    async def _rest(self, portion_us: int, took_us: int) -> None:
-        """Leave the database to others after a portion; the next one is smaller when it took long."""
-        if took_us > _MUCH_US:
-            self._portion_us = max(portion_us * _MUCH_US // took_us, SECOND_US)
-        elif took_us < _LITTLE_US:
-            self._portion_us = min(self._portion_us * 2, _MOST_AT_ONCE_US)
+    async def _rest(self, took_us: int) -> None:
+        """Leave the database to others after a portion."""
         # A clock that was set is no reason to rest.
         rest_us = min(_RESTS * max(0, took_us), self._rests_left_us)
         self._rests_left_us -= rest_us
@@ -134,10 +138,11 @@ class DriftWatch:
 
     async def _read_past(self, targets: tuple[int, ...]) -> None:
         until_at = self._looked_at - _SETTLED_US
+        from_at = (until_at - KEPT_DAYS * DAY_US) // HOUR_US * HOUR_US
         async with self._database.connection() as connection:
-            known = await drift.known(connection, targets, from_at=until_at - KEPT_DAYS * DAY_US)
+            known = await drift.known(connection, targets, from_at=from_at)
         self._tracks |= {key: Track(changes) for key, changes in known.items()}
-        await self._read_window(Window(from_at=until_at - KEPT_DAYS * DAY_US, until_at=until_at), targets)
+        await self._read_window(Window(from_at=from_at, until_at=until_at), targets, least_us=_LEAST_OF_OLD_US)
         self._read.update(targets)
 
     def _take(self, rows: Iterable[MediansRow]) -> None:
@@ -182,6 +187,13 @@ class DriftWatch:
                 after=round(change.after, 3),
                 p_value=change.p_value,
             )
+
+
+def _next_portion(portion_us: int, took_us: int, *, least_us: int) -> int:
+    """More after what took the server little, and less after what took it long."""
+    if took_us > _MUCH_US:
+        return max(portion_us * _MUCH_US // took_us // least_us * least_us, least_us)
+    return min(portion_us * 2, _MOST_AT_ONCE_US) if took_us < _LITTLE_US else portion_us
 
 
 def _changes_of(tracks: Sequence[tuple[SeriesKey, Track]]) -> list[Found]:

@@ -34,6 +34,7 @@ _MODULE = "isochrone_collector.sealworker"
 # Several sealed batches fit, so that neither side waits for the other's reading.
 _SOCKET_BYTES = 4 << 20
 _STARTED_WITHIN_S = 30.0
+_ANSWERED_WITHIN_S = 10.0
 _AGAIN_AFTER_S = 10.0
 _ENDED_WITHIN_S = 5.0
 
@@ -81,6 +82,11 @@ class Worker:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has enough to do: parcels whose askers went away are sealed all the same."""
+        return len(self._asked) >= AT_ONCE
+
     async def seal(self, parcel: Parcel, criteria: Criteria) -> SealedBatch | None:
         """`sealing.seal`, elsewhere. Raises `NotSealed`, and `WorkerLost` for good."""
         if self._reading.done():
@@ -89,15 +95,23 @@ class Worker:
         answer: asyncio.Future[SealedBatch | None] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
         self._writer.write(len(asked).to_bytes(LENGTH_BYTES, "big") + asked)
-        return await answer
+        try:
+            async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                return await answer
+        except TimeoutError:
+            # Stopped, or so slow that it keeps parcels from whoever could seal them.
+            self._process.kill()
+            raise WorkerLost("the process that seals does not answer") from None
 
     async def close(self) -> None:
         """Let it end, and wait until it has."""
         self._writer.close()
         self._reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reading
-        await asyncio.to_thread(self._end)
+        try:
+            with suppress(asyncio.CancelledError):
+                await self._reading
+        finally:
+            await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
         try:
@@ -110,9 +124,8 @@ class Worker:
         try:
             while True:
                 self._answered(await _frame(self._reader))
-        except (EOFError, OSError):
-            # The end, which whoever still waits is told.
-            pass
+        except (EOFError, OSError) as error:
+            _log.debug("sealer.ended", pid=self.pid, reason=str(error))
         finally:
             for answer in self._asked:
                 if not answer.done():
@@ -123,10 +136,10 @@ class Worker:
         # Whoever asked may have gone meanwhile.
         if answer.done():
             return
-        if content:
+        try:
             answer.set_result(pickle.loads(content))  # noqa: S301  # from our own child, of our own version
-        else:
-            answer.set_exception(NotSealed("the process that seals met an error"))
+        except Exception as error:  # noqa: BLE001  # an empty answer among them: whoever asked has to know
+            answer.set_exception(NotSealed(f"the process that seals did not: {error}"))
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
@@ -169,7 +182,7 @@ class Sealer:
         """`sealing.seal`, without keeping the event loop."""
         if self._worker is None:
             self._start()
-        else:
+        elif not self._worker.is_full:
             try:
                 return await self._worker.seal(parcel, criteria)
             except WorkerLost as error:

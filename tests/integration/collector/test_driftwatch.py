@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from fix_collector import Caller, Collector, StartCollector
+from fix_insides import DAY_AT, Insides
 from fix_webhook import SECRET, Receiver
 from isochrone_collector import signature
 from isochrone_collector.alerting import Alerting
 from isochrone_collector.clock import now_at
 from isochrone_collector.driftwatch import DriftWatch
 from isochrone_collector.plans import Plans
+from isochrone_collector.store.drift import SeriesKey
 from isochrone_collector.store.pool import Database
+from isochrone_collector.track import Track
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import DriftList
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
@@ -171,3 +174,28 @@ async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: W
     await watch.drift.look()
     found = past.found()
     assert (found.events, found.watched, found.too_short) == ((), 0, 4)
+
+
+async def test_what_is_committed_after_a_look_is_read_all_the_same(insides: Insides) -> None:
+    """A batch that came in time but whose commit took longer than the look is read with what is late."""
+    await insides.begin(DAY_AT)
+    alerting = Alerting(database=insides.database, webhook=None, clock=insides.clock)
+    watch = DriftWatch(database=insides.database, plans=insides.plans, alerting=alerting, clock=insides.clock)
+    await watch.look()
+    await insides.push(US, [insides.sample(DAY_AT + SECOND_US)])
+    insides.clock.at = DAY_AT + 2 * MINUTE_US
+    await watch.look()
+    assert watch_of(watch, insides).rounds.tolist() == [DAY_AT + SECOND_US]
+    # Received 74 s after its round, and not there yet when a look reads that round.
+    insides.clock.at = DAY_AT + 2 * MINUTE_US + 77 * SECOND_US
+    await watch.look()
+    insides.clock.at = DAY_AT + 2 * MINUTE_US + 74 * SECOND_US
+    await insides.push(US, [insides.sample(DAY_AT + 2 * MINUTE_US)])
+    insides.clock.at = DAY_AT + 9 * MINUTE_US
+    await watch.look()
+    assert watch_of(watch, insides).rounds.tolist() == [DAY_AT + SECOND_US, DAY_AT + 2 * MINUTE_US]
+
+
+def watch_of(watch: DriftWatch, insides: Insides) -> Track:
+    """What a watch remembers of the one target's TTFT."""
+    return watch._tracks[SeriesKey(target_id=insides.target_id, region=US.region, metric=Metric.TTFT)]

@@ -6,11 +6,13 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from isochrone_collector import sealer as sealer_module
 from isochrone_collector.admission import Parcel
 from isochrone_collector.sealer import Sealer
 from isochrone_collector.sealing import Criteria, seal
@@ -120,6 +122,30 @@ async def test_a_killed_process_costs_nothing_but_time(sealer: Sealer) -> None:
     assert not is_running(pid)
     assert sealer.pid != pid
     assert await sealer.seal(a_parcel(), CRITERIA) == seal(a_parcel(), CRITERIA)
+
+
+async def test_a_process_that_says_nothing_is_given_up(sealer: Sealer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped, it holds nobody up for longer than some seconds: a thread seals what it had, and it is gone."""
+    monkeypatch.setattr(sealer_module, "_ANSWERED_WITHIN_S", 0.5)
+    pid = sealer.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    asked = [sealer.seal(a_parcel(seq), CRITERIA) for seq in range(1, 6)]
+    assert await asyncio.gather(*asked) == [seal(a_parcel(seq), CRITERIA) for seq in range(1, 6)]
+    assert not is_running(pid)
+
+
+async def test_parcels_whose_askers_left_do_not_pile_up(sealer: Sealer) -> None:
+    """What a stopped process still has is not added to: whoever comes next is served by the thread."""
+    pid = sealer.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    for seq in range(1, 4):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await sealer.seal(a_parcel(seq), CRITERIA)
+    assert await sealer.seal(a_parcel(9), CRITERIA) == seal(a_parcel(9), CRITERIA)
+    os.kill(pid, signal.SIGCONT)
 
 
 async def test_what_the_process_cannot_do_the_thread_does(sealer: Sealer) -> None:
