@@ -265,7 +265,7 @@ async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(20):
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(60):
             yield routes_pb2_grpc.RoutesStub(channel)
     finally:
         await server.stop(0)
