@@ -43,7 +43,7 @@ _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
 # How much time's rounds are read at once: the least of what is new and of what is old, which is taken by whole hours,
 # and then as much as does not take the server long.
-_LEAST_US, _LEAST_OF_OLD_US, _MOST_AT_ONCE_US = SECOND_US, HOUR_US, DAY_US
+_LEAST_US, _LEAST_OF_OLD_US, _MOST_AT_ONCE_US = SECOND_US // 4, HOUR_US, DAY_US
 _LITTLE_US, _MUCH_US = SECOND_US // 10, SECOND_US // 5
 # How many times as long as a portion takes nothing is read then, and how long in all before reading is behind.
 _RESTS = 4
