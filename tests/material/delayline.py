@@ -18,6 +18,7 @@ import select
 import struct
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 CLONE_NEWNET = 0x40000000
@@ -78,7 +79,9 @@ class Cable:
         """Whatever is due."""
         while self.under_way and self.under_way[0][0] <= time.monotonic_ns():
             _, _, end, packet = heapq.heappop(self.under_way)
-            os.write(end, packet)
+            # An end that is not up yet takes nothing.
+            with suppress(OSError):
+                os.write(end, packet)
 
     def obey(self, order: str) -> bool:
         """One order; False at the end of orders."""
