@@ -127,7 +127,8 @@ class Worker:
         except (EOFError, OSError) as error:
             _log.debug("sealer.ended", pid=self.pid, reason=str(error))
         finally:
-            for answer in self._asked:
+            while self._asked:
+                answer = self._asked.popleft()
                 if not answer.done():
                     answer.set_exception(WorkerLost("the process that seals is gone"))
 

@@ -148,6 +148,22 @@ async def test_parcels_whose_askers_left_do_not_pile_up(sealer: Sealer) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
+async def test_a_process_that_nobody_waits_for_is_missed_too(sealer: Sealer) -> None:
+    """Killed while all it had was of askers who left: whoever comes next finds that out, so that another is started."""
+    pid = sealer.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    for seq in range(1, 3):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await sealer.seal(a_parcel(seq), CRITERIA)
+    os.kill(pid, signal.SIGKILL)
+    await until_gone(pid)
+    await asyncio.sleep(0.1)
+    assert await sealer.seal(a_parcel(9), CRITERIA) == seal(a_parcel(9), CRITERIA)
+    assert sealer.pid != pid
+
+
 async def test_what_the_process_cannot_do_the_thread_does(sealer: Sealer) -> None:
     """Bytes that the process cannot read are no reason to lose a parcel."""
     broken = replace(a_parcel(), content=lambda: b"\xff\xff")
