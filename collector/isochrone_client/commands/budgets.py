@@ -5,10 +5,8 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import budgets as budget_pages
-from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
 _EXAMPLES = ("isochrone budgets --region us-east-2 --window 24h", "isochrone budgets --use voice --use code")
@@ -22,18 +20,13 @@ _EXAMPLES = ("isochrone budgets --region us-east-2 --window 24h", "isochrone bud
     metavar="USE",
     help="Only this use: edge, translation, voice, code, chat, web, inline, step, agent. Can be given several times.",
 )
-@options.regions
-@options.targets
-@options.window
-@options.reading
+@options.selecting
 def budgets(
     *,
     collector: Whom,
     timeout_us: int,
     output: str,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
+    selection: Selection,
     uses: tuple[str, ...],
 ) -> None:
     """Show which targets are fast enough for which use, per region.
@@ -42,7 +35,6 @@ def budgets(
     yes when all of it is within, no when all of it is beyond, maybe between; under 59 samples nobody knows. Timeouts
     count as too slow. With one --use the percentiles are shown.
     """
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_latency_budgets(selection, uses=uses)
     terminal.write(budget_pages.page(answer), output)

@@ -5,34 +5,26 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.formats import between
 from isochrone_client.pages import drift as drift_pages
-from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
 
 @click.command("drift", epilog=options.example("isochrone drift --window 7d"))
-@options.regions
-@options.targets
-@options.window
-@options.reading
+@options.selecting
 def drift(
     *,
     collector: Whom,
     timeout_us: int,
     output: str,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
+    selection: Selection,
 ) -> None:
     """Show lasting changes of TTFT and speed, the newest first.
 
     A change is a new level that six rounds or more keep to and that the hour of the day does not explain; single slow
     answers and bursts of three are none. Back to normal is another change.
     """
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.list_drift(selection)
     terminal.write(drift_pages.page(answer), output)

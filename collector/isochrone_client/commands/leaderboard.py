@@ -5,10 +5,8 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import leaderboard as leaderboards
-from isochrone_client.window import parse_window
 from isochrone_wire.answers import Order, Selection
 
 _EXAMPLES = (
@@ -26,18 +24,13 @@ _EXAMPLES = (
     show_default=True,
     help="What to rank by: the median of a metric, the price, success, or what a dollar gives.",
 )
-@options.regions
-@options.targets
-@options.window
-@options.reading
+@options.selecting
 def leaderboard(
     *,
     collector: Whom,
     timeout_us: int,
     output: str,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
+    selection: Selection,
     order: str,
 ) -> None:
     """Rank targets by latency, speed, price or success, per region.
@@ -45,7 +38,6 @@ def leaderboard(
     A percentile is only said with its 95 % interval, which takes 6 samples for a median and 59 for a p95; a target
     without one ranks behind those that have one. Long windows are answered from summaries, within 1 %.
     """
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_leaderboard(selection, order=Order(order))
     terminal.write(leaderboards.page(answer), output)

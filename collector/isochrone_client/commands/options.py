@@ -8,7 +8,10 @@ from typing import Any, TypeVar, cast
 import click
 
 from isochrone_client.address import DEFAULT_COLLECTOR, whom
+from isochrone_client.clock import now_at
 from isochrone_client.render import OUTPUTS
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Selection
 from isochrone_wire.model import SECOND_US
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -94,3 +97,14 @@ def asking(function: Function) -> Function:
 def reading(function: Function) -> Function:
     """The options of every reading command: those of `asking`, and `output`."""
     return asking(_output(function))
+
+
+def selecting(function: Function) -> Function:
+    """The options of `reading`, and those that choose samples, as a `selection` up to now."""
+
+    @functools.wraps(function)
+    def told(*, window: str, regions: tuple[str, ...], targets: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
+        chosen = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
+        return function(selection=chosen, **more)
+
+    return regions(targets(window(reading(cast(Function, told)))))

@@ -5,10 +5,8 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import simulations
-from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
 _STATIC = "static"
@@ -24,18 +22,13 @@ _EXAMPLE = "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy
     help="static, static:TARGET, nearest, routed, race:K or fallback:MS. Can be given several times; "
     "without a static one, static is put first.  [default: static, nearest, routed, race:2 and fallback:200]",
 )
-@options.regions
-@options.targets
-@options.window
-@options.reading
+@options.selecting
 def simulate(
     *,
     collector: Whom,
     timeout_us: int,
     output: str,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
+    selection: Selection,
     policies: tuple[str, ...],
 ) -> None:
     """Play the recorded rounds again as if each request had gone by another policy.
@@ -50,7 +43,6 @@ def simulate(
     race:K         the K best so far at once; the first token wins
     fallback:MS    the best so far, and the second too when no token has come after MS milliseconds
     """
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.simulate(selection, policies=_with_reference(policies))
     terminal.write(simulations.page(answer), output)

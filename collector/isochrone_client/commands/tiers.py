@@ -5,33 +5,25 @@ import click
 from isochrone_client import terminal
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import tiers as tier_pages
-from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
 
 @click.command("tiers", epilog=options.example("isochrone tiers --region us-east-2"))
-@options.regions
-@options.targets
-@options.window
-@options.reading
+@options.selecting
 def tiers(
     *,
     collector: Whom,
     timeout_us: int,
     output: str,
-    window: str,
-    regions: tuple[str, ...],
-    targets: tuple[str, ...],
+    selection: Selection,
 ) -> None:
     """Rank targets by median TTFT within their price tier.
 
     Tiers are by US dollars per million output tokens: free, nearly free (below 0.15), sweet spot (0.15 to 0.30),
     quality first (0.30 to 0.80), premium (from 0.80 on), and unpriced where the plan states no price.
     """
-    selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_tiers(selection)
     terminal.write(tier_pages.page(answer), output)
