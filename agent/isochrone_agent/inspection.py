@@ -136,8 +136,14 @@ def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
             for row in shares.fetchall()
         ),
         quarantine=tuple(Quarantined(id=row[0], recorded_at=row[1], reason=row[2], body=row[3]) for row in lying),
-        damaged_files=tuple(sorted(f for f in path.parent.glob(f"{path.name}.damaged-*") if f.suffix != "-wal")),
+        damaged_files=_damaged_files(path),
     )
+
+
+def _damaged_files(path: Path) -> tuple[Path, ...]:
+    # Their logs lie beside them, and so does a log that was only cut.
+    kept = path.parent.glob(f"{path.name}.damaged-*")
+    return tuple(sorted(file for file in kept if not file.name.endswith("-wal")))
 
 
 def _problems(check: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> list[str]:

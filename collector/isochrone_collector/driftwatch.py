@@ -3,13 +3,14 @@
 Theory of operation. What was seen of each series lately is kept in memory (`track`), about 20 kB each, so that a look
 reads only what came since the last one: rounds whose probes have come, slow ones too. What comes later than that the
 ledger tells, every few minutes. Targets that were not read yet are read once, a week back. All reading is done in
-portions of time, of all targets, as they lie on disk, with rests in between, so that a leader does not keep others from
-the database: whoever reads fresh rows first makes the server write their pages again. Series are computed in a thread,
-some at a time, so that ingest goes on meanwhile.
+portions of time, of all targets: each page has rows of some seconds, and is read once. The server rests while it reads,
+so that a leader does not keep others from the database: whoever reads fresh rows first makes it write their pages
+again. Series are computed in a thread, some at a time, so that ingest goes on meanwhile.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -41,15 +42,33 @@ _LATE_US = DAY_US
 # Another collector may have led meanwhile: what is remembered is not what is known any more.
 _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
-# How much time's rounds are read at once: the least of what is new and of what is old, which is taken by whole hours,
-# and then as much as does not take the server long.
-_LEAST_US, _LEAST_OF_OLD_US, _MOST_AT_ONCE_US = SECOND_US // 4, HOUR_US, DAY_US
-_LITTLE_US, _MUCH_US = SECOND_US // 10, SECOND_US // 5
-# How many times as long as a portion takes nothing is read then, and how long in all before reading is behind.
-_RESTS = 4
-_RESTS_AT_MOST_US = MINUTE_US
+# How long the server rests after some rows, unless so much is new that reading would fall behind.
+_REST_US = SECOND_US // 200
+_BEHIND_US = 3 * EVERY_US
+# A portion that took less than a little is followed by a larger one, after much by a smaller one.
+_LITTLE_US, _MUCH_US = SECOND_US // 2, 2 * SECOND_US
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Portions:
+    """How much time's rounds are read at once, in microseconds: the least, or a multiple of it up to the most."""
+
+    least_us: int
+    most_us: int
+
+    def after(self, portion_us: int, took_us: int) -> int:
+        """More after what took the server little, and less after what took it long."""
+        if took_us > _MUCH_US:
+            return max(portion_us * _MUCH_US // took_us // self.least_us * self.least_us, self.least_us)
+        return min(portion_us * 2, self.most_us) if took_us < _LITTLE_US else portion_us
+
+
+# Less than this would read the same pages again and again; more, and a flood would not fit the server's memory.
+_NEW = _Portions(least_us=3 * SECOND_US, most_us=3 * SECOND_US)
+# What is old is taken by whole hours, because tracks remember the medians of those.
+_OLD = _Portions(least_us=HOUR_US, most_us=DAY_US)
 
 Found = tuple[SeriesKey, Change, int]
 """A change of a series, and how far apart (microseconds) two that are the same may begin."""
@@ -68,7 +87,6 @@ class DriftWatch:
         self._looked_at = 0
         self._ended_at = 0
         self._late_at = 0
-        self._rests_left_us = _RESTS_AT_MOST_US
         self._unrecorded: list[Found] = []
 
     async def look(self) -> None:
@@ -76,7 +94,6 @@ class DriftWatch:
         now_at = self._clock()
         targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._forget(targets, now_at=now_at)
-        self._rests_left_us = _RESTS_AT_MOST_US
         if self._read:
             await self._read_on(now_at)
         else:
@@ -97,7 +114,8 @@ class DriftWatch:
 
     async def _read_on(self, now_at: int) -> None:
         new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
-        await self._read_window(new, tuple(sorted(self._read)), least_us=_LEAST_US)
+        rest_us = _REST_US if now_at - self._looked_at <= _BEHIND_US else 0
+        await self._read_window(new, tuple(sorted(self._read)), portions=_NEW, rest_us=rest_us)
         if now_at - self._late_at >= _LATE_EVERY_US:
             await self._read_late(now_at)
 
@@ -111,30 +129,29 @@ class DriftWatch:
             if from_at < rounds.until_at:
                 window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=rounds.until_at)
                 targets = tuple(sorted(self._read))
-                await self._read_window(window, targets, least_us=_LEAST_OF_OLD_US, regions=(late.region,))
+                await self._read_window(window, targets, portions=_OLD, regions=(late.region,))
         self._late_at = now_at
 
     async def _read_window(
-        self, window: Window, targets: tuple[int, ...], *, least_us: int, regions: tuple[str, ...] | None = None
+        self,
+        window: Window,
+        targets: tuple[int, ...],
+        *,
+        portions: _Portions,
+        rest_us: int = _REST_US,
+        regions: tuple[str, ...] | None = None,
     ) -> None:
-        """Read rounds of some targets, a portion of `least_us` or more at a time, oldest first."""
-        from_at, portion_us = window.from_at, least_us
+        """Read rounds of some targets, a portion at a time, oldest first."""
+        from_at, portion_us = window.from_at, portions.least_us
         while from_at < window.until_at:
             part = Window(from_at=from_at, until_at=min(from_at + portion_us, window.until_at))
             began_at = self._clock()
             async with self._database.connection() as connection:
-                rows = await drift.medians(connection, Scope(window=part, target_ids=targets, regions=regions))
+                scope = Scope(window=part, target_ids=targets, regions=regions)
+                rows = await drift.medians(connection, scope, rest_us=rest_us)
             took_us = self._clock() - began_at
             await asyncio.to_thread(self._take, rows)
-            await self._rest(took_us)
-            from_at, portion_us = part.until_at, _next_portion(portion_us, took_us, least_us=least_us)
-
-    async def _rest(self, took_us: int) -> None:
-        """Leave the database to others after a portion."""
-        # A clock that was set is no reason to rest.
-        rest_us = min(_RESTS * max(0, took_us), self._rests_left_us)
-        self._rests_left_us -= rest_us
-        await asyncio.sleep(rest_us / SECOND_US)
+            from_at, portion_us = part.until_at, portions.after(portion_us, took_us)
 
     async def _read_past(self, targets: tuple[int, ...]) -> None:
         until_at = self._looked_at - _SETTLED_US
@@ -142,7 +159,7 @@ class DriftWatch:
         async with self._database.connection() as connection:
             known = await drift.known(connection, targets, from_at=from_at)
         self._tracks |= {key: Track(changes) for key, changes in known.items()}
-        await self._read_window(Window(from_at=from_at, until_at=until_at), targets, least_us=_LEAST_OF_OLD_US)
+        await self._read_window(Window(from_at=from_at, until_at=until_at), targets, portions=_OLD)
         self._read.update(targets)
 
     def _take(self, rows: Iterable[MediansRow]) -> None:
@@ -187,13 +204,6 @@ class DriftWatch:
                 after=round(change.after, 3),
                 p_value=change.p_value,
             )
-
-
-def _next_portion(portion_us: int, took_us: int, *, least_us: int) -> int:
-    """More after what took the server little, and less after what took it long."""
-    if took_us > _MUCH_US:
-        return max(portion_us * _MUCH_US // took_us // least_us * least_us, least_us)
-    return min(portion_us * 2, _MOST_AT_ONCE_US) if took_us < _LITTLE_US else portion_us
 
 
 def _changes_of(tracks: Sequence[tuple[SeriesKey, Track]]) -> list[Found]:

@@ -15,9 +15,13 @@ from isochrone_collector.store.pool import Connection, execute, fetch
 from isochrone_collector.store.queries import query
 from isochrone_collector.store.readers import Scope
 from isochrone_wire.answers import Metric, Window
+from isochrone_wire.model import SECOND_US
 
 WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
 """The metrics whose changes are sought."""
+
+# A few hundred pages, some milliseconds, when they were written side by side.
+_ROWS_BETWEEN_RESTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -91,11 +95,14 @@ class _YesRow:
     yes: bool
 
 
-async def medians(connection: Connection, scope: Scope) -> list[MediansRow]:
-    """The round medians of the watched metrics, by target and region."""
+async def medians(connection: Connection, scope: Scope, *, rest_us: int = 0) -> list[MediansRow]:
+    """The round medians of the watched metrics, by target and region. While it reads, the server rests for `rest_us`
+    (microseconds) after every thousand rows or so.
+    """
+    rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS if rest_us else 0.0, "rest_s": rest_us / SECOND_US}
     async with connection.transaction():
         await execute(connection, query("gather_rounds"))
-        return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters())
+        return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters(), **rests)
 
 
 async def late(connection: Connection, *, received_at: int, usual_us: int, rounds: Window) -> list[DeliveredRow]:

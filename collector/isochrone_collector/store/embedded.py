@@ -51,6 +51,8 @@ _SETTINGS = {
     "wal_compression": "off",
     "wal_buffers": "16MB",
     "max_wal_size": "4GB",
+    # Else the kernel writes what came in half a minute all at once, while commits wait for the disk.
+    "backend_flush_after": "1MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
 }

@@ -47,7 +47,8 @@ while True:
 
 def test_what_was_committed_is_there(tmp_path: Path) -> None:
     """After every kill the spool opens without salvage, the account holds, and it knows every sample it promised to
-    keep: at most the one being written when the kill came is more than was told.
+    keep: at most the one being written when the kill came is more than was told. Of a log that ends in a half-written
+    frame a copy may be kept, because a bad disk would look the same.
     """
     path = tmp_path / "spool.sqlite3"
     chance = Random(7)
@@ -65,7 +66,7 @@ def test_what_was_committed_is_there(tmp_path: Path) -> None:
         assert told_kept <= account.finished <= told_kept + KILLS
         assert told_stored <= account.stored <= told_storing
     assert told_kept > KILLS
-    assert not list(tmp_path.glob("*damaged*"))
+    assert [kept.name for kept in tmp_path.glob("*damaged*") if not kept.name.endswith("-wal")] == []
 
 
 def _until_killed(path: Path, number: int, seconds: float) -> list[list[str]]:
@@ -140,7 +141,8 @@ def test_a_garbled_log_is_no_silent_loss(
     spool = Spool(path)
     kept = spool.account()
     assert (kept.finished, kept.holds) == (9, True)
-    assert list(tmp_path.glob("spool.sqlite3.damaged-*-wal"))
+    [kept_log] = tmp_path.glob("spool.sqlite3.damaged-*-wal")
+    assert inspection.inspect_spool(path).damaged_files == (Path(str(kept_log).removesuffix("-wal")),)
     for number in (101, 102):
         spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
     rounds = _rounds(spool, seen)
@@ -172,6 +174,7 @@ def test_the_last_transaction_garbled_is_said(left_behind: tuple[Path, set[tuple
     spool = Spool(path)
     assert (spool.account().finished, spool.account().holds) == (8, True)
     assert [file.name.endswith("-wal") for file in tmp_path.glob("*damaged*")] == [True]
+    assert inspection.inspect_spool(path).damaged_files == ()
 
 
 def test_the_log_is_read_as_sqlite_reads_it(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:

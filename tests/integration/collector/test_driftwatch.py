@@ -1,5 +1,6 @@
 """Lasting changes found in what was pushed: read, found once, recorded, told, and listed."""
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -14,8 +15,10 @@ from isochrone_collector.alerting import Alerting
 from isochrone_collector.clock import now_at
 from isochrone_collector.driftwatch import DriftWatch
 from isochrone_collector.plans import Plans
-from isochrone_collector.store.drift import SeriesKey
-from isochrone_collector.store.pool import Database
+from isochrone_collector.store import drift
+from isochrone_collector.store.drift import MediansRow, SeriesKey
+from isochrone_collector.store.pool import Connection, Database
+from isochrone_collector.store.readers import Scope
 from isochrone_collector.track import Track
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import DriftList
@@ -110,8 +113,7 @@ async def watch(database_url: str) -> AsyncIterator[Watch]:
     await plans.refresh()
     alerting = Alerting(database=database, webhook=None, clock=now_at)
     clock = Later()
-    drift = DriftWatch(database=database, plans=plans, alerting=alerting, clock=clock)
-    yield Watch(database, drift, clock)
+    yield Watch(database, DriftWatch(database=database, plans=plans, alerting=alerting, clock=clock), clock)
     await database.close()
 
 
@@ -194,6 +196,45 @@ async def test_what_is_committed_after_a_look_is_read_all_the_same(insides: Insi
     insides.clock.at = DAY_AT + 9 * MINUTE_US
     await watch.look()
     assert watch_of(watch, insides).rounds.tolist() == [DAY_AT + SECOND_US, DAY_AT + 2 * MINUTE_US]
+
+
+async def test_the_server_rests_while_rounds_are_read(insides: Insides) -> None:
+    """A leader that reads many rows leaves the server to others every thousand of them, and reads the same."""
+    await insides.begin(DAY_AT)
+    for nth in range(8):
+        await insides.push(US, [insides.sample(DAY_AT + nth * SECOND_US, ttft_us) for ttft_us in range(1_000, 2_000)])
+    scope = insides.scope(Window(from_at=DAY_AT, until_at=DAY_AT + MINUTE_US))
+    async with insides.database.connection() as connection:
+        [at_once] = await drift.medians(connection, scope)
+        began_at = time.monotonic()
+        [rested] = await drift.medians(connection, scope, rest_us=SECOND_US // 2)
+    # Eight rests are to be expected; that chance gives none of 8 000 rows one happens once in 3 000 runs.
+    assert time.monotonic() - began_at > 0.4
+    assert rested.ttft_us.tolist() == at_once.ttft_us.tolist() == [1_499.5] * 8
+
+
+@pytest.mark.parametrize(("pause_us", "rests"), [(30 * SECOND_US, True), (10 * MINUTE_US - 1, False)])
+async def test_a_watch_that_is_behind_does_not_rest(
+    insides: Insides, monkeypatch: pytest.MonkeyPatch, pause_us: int, *, rests: bool
+) -> None:
+    """What came since the last look is read with rests as long as looks come often, and without when they do not."""
+    rested = list[bool]()
+
+    async def medians(connection: Connection, scope: Scope, *, rest_us: int) -> list[MediansRow]:
+        rested.append(rest_us > 0)
+        return await read(connection, scope, rest_us=rest_us)
+
+    read = drift.medians
+    monkeypatch.setattr(drift, "medians", medians)
+    await insides.begin(DAY_AT)
+    alerting = Alerting(database=insides.database, webhook=None, clock=insides.clock)
+    watch = DriftWatch(database=insides.database, plans=insides.plans, alerting=alerting, clock=insides.clock)
+    await watch.look()
+    rested.clear()
+    insides.clock.at += pause_us
+    await watch.look()
+    # Beyond five minutes what came late is read too, if anything did; here nothing.
+    assert rested == [rests] * -(-pause_us // (3 * SECOND_US))
 
 
 def watch_of(watch: DriftWatch, insides: Insides) -> Track:
