@@ -67,7 +67,7 @@ class Insides:
         self._seq += 1
         told: dict[str, Any] = {"epoch": 1, "seq": self._seq, "samples": tuple(samples)} | more
         batch = Batch(vantage=vantage, **told)
-        receipt = await self.ingest.push(parcel_of(codec.encode(batch), self.clock.at))
+        receipt = await self.ingest.push(parcel_of(codec.encode(batch).SerializeToString(), self.clock.at))
         assert receipt.rejections == ()
         return receipt
 

@@ -46,7 +46,7 @@ class Parcel:
     epoch: int
     seq: int
     samples: int
-    content: Callable[[], bytes]
+    content: bytes
     sheet: Callable[[], Sheet]
     read: Callable[[int], Sample | str]
     vitals: Vitals

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from isochrone_collector.admission import Parcel, check_parcel
+from isochrone_collector.courtesy import Courtesy
 from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, PartitionMissing
 from isochrone_collector.groups import BUSY_DELAY_US, Groups
 from isochrone_collector.plans import Plans
@@ -78,6 +79,7 @@ class Ingest:
         self._small: Groups[_Push, LedgerRow | None] = Groups(
             self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS
         )
+        self._courtesy = Courtesy()
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._sealer = sealer or Sealer()
 
@@ -129,7 +131,13 @@ class Ingest:
         return self._receipt(parcel)
 
     async def _batch(self, parcel: Parcel) -> Receipt:
-        groups = self._small if parcel.samples <= _SMALL_SAMPLES else self._large
+        if parcel.samples <= _SMALL_SAMPLES:
+            self._courtesy.small_came()
+            return await self._stored(parcel, self._small)
+        async with self._courtesy.large():
+            return await self._stored(parcel, self._large)
+
+    async def _stored(self, parcel: Parcel, groups: Groups[_Push, LedgerRow | None]) -> Receipt:
         with groups.coming(parcel.samples):
             batch = await self._seal(parcel, final=False)
             if batch is None:

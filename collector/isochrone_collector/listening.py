@@ -7,7 +7,7 @@ from grpc_reflection.v1alpha import reflection
 from isochrone_collector.assembly import Parts
 from isochrone_collector.clock import now_at
 from isochrone_collector.errors import StartError
-from isochrone_collector.services.fleet import FleetService
+from isochrone_collector.services.fleet import FleetService, add_to_server
 from isochrone_collector.services.guard import Guard
 from isochrone_collector.services.meter import Meter
 from isochrone_collector.services.observatory import ObservatoryService
@@ -18,7 +18,6 @@ from isochrone_wire.address import Address
 from isochrone_wire.habits import SERVER_OPTIONS
 from isochrone_wire.v1 import (
     fleet_pb2,
-    fleet_pb2_grpc,
     observatory_pb2,
     observatory_pb2_grpc,
     operations_pb2,
@@ -34,7 +33,7 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
     health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
     fleet = FleetService(ingest=parts.ingest, plans=parts.plans, identities=parts.identities, gate=parts.gate)
-    fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
+    add_to_server(fleet, server)
     operations = OperationsService(plans=parts.plans, identities=parts.identities, alerting=parts.alerts)
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     readers = ObservatoryService(parts.desk)

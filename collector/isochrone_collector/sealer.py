@@ -91,7 +91,7 @@ class Worker:
         """`sealing.seal`, elsewhere. Raises `NotSealed`, and `WorkerLost` for good."""
         if self._reading.done():
             raise WorkerLost("the process that seals is gone")
-        asked = pickle.dumps((parcel.content(), parcel.received_at, criteria))
+        asked = pickle.dumps((parcel.content, parcel.received_at, criteria))
         answer: asyncio.Future[SealedBatch | None] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
         self._writer.write(len(asked).to_bytes(LENGTH_BYTES, "big") + asked)

@@ -14,7 +14,6 @@ from isochrone_collector.sealer import LENGTH_BYTES
 from isochrone_collector.sealing import seal
 from isochrone_collector.services.parcels import parcel_of
 from isochrone_wire import __version__
-from isochrone_wire.v1 import fleet_pb2
 
 
 def main(number: int) -> None:
@@ -32,7 +31,7 @@ def _sealed(asked: bytes) -> bytes:
     """The answer; empty when there is none, for then the collector does it itself and meets the error."""
     try:
         content, received_at, criteria = pickle.loads(asked)  # noqa: S301  # from our own parent
-        parcel = parcel_of(fleet_pb2.PushRequest.FromString(content), received_at)
+        parcel = parcel_of(content, received_at)
         return pickle.dumps(seal(parcel, criteria))
     except Exception:  # noqa: BLE001  # see above
         return b""

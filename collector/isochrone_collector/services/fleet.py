@@ -1,12 +1,14 @@
 """What agents ask, at the gRPC border."""
 
+import grpc
+
 from isochrone_collector.clock import now_at
-from isochrone_collector.gate import Gate
+from isochrone_collector.gate import Gate, Metadata
 from isochrone_collector.identity import Identities
 from isochrone_collector.ingest import Ingest
 from isochrone_collector.plans import Plans
 from isochrone_collector.services.answering import Context, answer
-from isochrone_collector.services.parcels import parcel_of
+from isochrone_collector.services.parcels import Letter
 from isochrone_wire import codec
 from isochrone_wire.model import Receipt, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -36,15 +38,26 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         plan = self._plans.fetch(request.if_version if request.HasField("if_version") else None)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
-    async def Push(  # noqa: N802  # the name in the .proto
-        self, request: fleet_pb2.PushRequest, context: Context
+    async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto
+        self, request: Letter, context: Context
     ) -> fleet_pb2.PushResponse:
-        """One batch; the reply means that it is committed."""
-        received_at = now_at()
-        await answer(context, self._gate.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage)))
-        receipt = await answer(context, self._pushed(request, received_at))
+        """One batch, as it came; the reply means that it is committed."""
+        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), now_at()))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
-    async def _pushed(self, request: fleet_pb2.PushRequest, received_at: int) -> Receipt:
-        # What cannot be decoded is the asker's fault, and has to be raised where that is answered.
-        return await self._ingest.push(parcel_of(request, received_at))
+    async def _pushed(self, letter: Letter, metadata: Metadata, received_at: int) -> Receipt:
+        # What cannot be read is the asker's fault, and has to be raised where that is answered.
+        parcel = letter.parcel(received_at)
+        await self._gate.bind(metadata, parcel.vantage)
+        return await self._ingest.push(parcel)
+
+
+def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
+    """Serve it. Pushes are handed over as letters, because their samples are read elsewhere."""
+    push: grpc.RpcMethodHandler[Letter, fleet_pb2.PushResponse] = grpc.unary_unary_rpc_method_handler(
+        fleet.Push, request_deserializer=Letter, response_serializer=fleet_pb2.PushResponse.SerializeToString
+    )
+    name = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"].full_name
+    # Of two handlers for one method the first is asked.
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"Push": push}),))
+    fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)

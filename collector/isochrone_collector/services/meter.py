@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 
 from isochrone_collector.services.answering import Context
+from isochrone_collector.services.parcels import Letter
 from isochrone_collector.tally import Tally
 from isochrone_wire.v1 import fleet_pb2
 
@@ -57,10 +58,10 @@ class Meter(grpc.aio.ServerInterceptor):
         return counted
 
     def _receipt(self, request: object, response: object) -> None:
-        assert isinstance(request, fleet_pb2.PushRequest)
+        assert isinstance(request, Letter)
         assert isinstance(response, fleet_pb2.PushResponse)
         self._tally.receipt(
-            request.vantage.name,
+            request.envelope.vantage.name,
             stored=response.stored,
             duplicate=response.duplicate,
             reasons=[rejection.reason for rejection in response.rejections],

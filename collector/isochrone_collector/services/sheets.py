@@ -49,12 +49,12 @@ _plain = attrgetter(*_PLAIN)
 Number = TypeVar("Number", np.int64, np.float64)
 
 
-def read(request: fleet_pb2.PushRequest) -> Sheet:
-    """The samples of a request. Nothing in them is refused here."""
+def read(request: fleet_pb2.PushRequest, content: bytes) -> Sheet:
+    """The samples of a request that came as `content`. Nothing in them is refused here."""
     samples = list(request.samples)
     columns: list[Sequence[Any]] = list(zip(*map(_plain, samples), strict=True)) or [()] * len(_PLAIN)
     told = dict(zip(_PLAIN, columns, strict=True))
-    numbers, present = scatter(_project(request), _keys(), _array(told, INSTANTS, np.int64))
+    numbers, present = scatter(_project(content), _keys(), _array(told, INSTANTS, np.int64))
     present[:, COLUMN["token_source"]] = numbers[:, COLUMN["token_source"]] != sample_pb2.TOKEN_SOURCE_UNSPECIFIED
     for name in WORDS:
         numbers[:, COLUMN[name]] = _words(name, numbers[:, COLUMN[name]])
@@ -102,8 +102,8 @@ def _places(name: str) -> Numbers:
     return places
 
 
-def _project(request: fleet_pb2.PushRequest) -> bytes:
-    projected = _projection().FromString(request.SerializeToString())
+def _project(content: bytes) -> bytes:
+    projected = _projection().FromString(content)
     projected.DiscardUnknownFields()
     return projected.SerializeToString()
 

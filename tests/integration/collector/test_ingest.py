@@ -379,3 +379,17 @@ def test_a_database_that_goes_away_is_a_passing_matter(collector: Collector) -> 
     rows(collector, cut + " AND datname = current_database()")
     assert collector.call.push(replace(batch, seq=2)).stored == 1
     assert collector.call.push(batch).duplicate == 1
+
+
+@pytest.mark.parametrize("samples", [0, 1, 300])
+def test_bytes_that_are_no_push_are_the_askers_fault(collector: Collector, samples: int) -> None:
+    """Whatever part of them protobuf cannot read, and whoever reads it: INVALID_ARGUMENT, which no agent repeats as it
+    is, and not INTERNAL, which one would repeat for ever.
+    """
+    batch = Batch(vantage=VANTAGE, epoch=1, seq=1, samples=(a_sample(collector),) * samples)
+    unreadable = b"\x22\x01\xff" if samples else b"\xff"
+    content = codec.encode(batch).SerializeToString() + unreadable
+    push: grpc.UnaryUnaryMultiCallable[bytes, bytes] = collector.call.channel.unary_unary("/isochrone.v1.Fleet/Push")
+    status, details = refusal(push, content, timeout=30)
+    assert (status, details.partition(":")[0]) == (grpc.StatusCode.INVALID_ARGUMENT, "this is no push")
+    assert rows(collector, "SELECT count(*) FROM sample") == [(0,)]

@@ -83,7 +83,7 @@ async def copied_one_by_one(connection: Connection, samples: Sequence[Sample]) -
 async def test_packed_rows_are_the_same_rows(connection: Connection, samples: list[Sample]) -> None:
     """Every column of every admissible sample, at its bounds and between, NULL or not, in order or out of it."""
     request = fleet_pb2.PushRequest(samples=[codec.encode(sample) for sample in samples])
-    sheet = sheets.read(request)
+    sheet = sheets.read(request, request.SerializeToString())
     chosen = np.arange(len(samples))[::-1].copy()
     await batches.copy(connection, "sample", pgcopy.ORDER, [pgcopy.pack(sheet, chosen, ORIGIN)])
     packed = await kept(connection, "sample", list(COLUMNS))
@@ -93,7 +93,8 @@ async def test_packed_rows_are_the_same_rows(connection: Connection, samples: li
 async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
     """A late row is the same row with its reason, and only the chosen ones are there."""
     sample = Sample(target_id=1, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT, ttft_us=7, error="é")
-    sheet = sheets.read(fleet_pb2.PushRequest(samples=[codec.encode(sample)] * 3))
+    request = fleet_pb2.PushRequest(samples=[codec.encode(sample)] * 3)
+    sheet = sheets.read(request, request.SerializeToString())
     rows = pgcopy.pack(sheet, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
     await batches.copy(connection, "sample_late", pgcopy.LATE_ORDER, [rows])
     found = await kept(connection, "sample_late", ["idx", "ttft_us", "dns_us", "error", "region", "reason"])

@@ -51,7 +51,7 @@ def a_parcel(seq: int = 1, *, target_id: int = 7, rounds: int = 200) -> Parcel:
         replace(samples[0], ttft_us=-1),
     ]
     batch = Batch(vantage=Vantage(name="v", region="us"), epoch=5, seq=seq, samples=tuple(samples))
-    return parcel_of(codec.encode(batch), NOW_AT)
+    return parcel_of(codec.encode(batch).SerializeToString(), NOW_AT)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ async def test_a_process_that_nobody_waits_for_is_missed_too(sealer: Sealer) -> 
 
 async def test_what_the_process_cannot_do_the_thread_does(sealer: Sealer) -> None:
     """Bytes that the process cannot read are no reason to lose a parcel."""
-    broken = replace(a_parcel(), content=lambda: b"\xff\xff")
+    broken = replace(a_parcel(), content=b"\xff\xff")
     assert await sealer.seal(broken, CRITERIA) == seal(a_parcel(), CRITERIA)
 
 
@@ -176,7 +176,7 @@ async def test_an_error_is_whose_parcel_it_is(sealer: Sealer) -> None:
     def broken() -> bytes:
         raise ValueError("broken")
 
-    bad = replace(a_parcel(), sheet=broken, content=lambda: b"\xff\xff")  # type: ignore[arg-type]  # that is the point
+    bad = replace(a_parcel(), sheet=broken, content=b"\xff\xff")  # type: ignore[arg-type]  # that is the point
     results = await asyncio.gather(
         sealer.seal(bad, CRITERIA), sealer.seal(a_parcel(), CRITERIA), return_exceptions=True
     )

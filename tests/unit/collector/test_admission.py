@@ -22,7 +22,7 @@ BATCH = Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=99, seq=1,
 
 
 def parcel(**change: Any) -> Parcel:
-    return parcel_of(codec.encode(replace(BATCH, **change)), NOW_AT)
+    return parcel_of(codec.encode(replace(BATCH, **change)).SerializeToString(), NOW_AT)
 
 
 def admitted_of(parcel: Parcel) -> Admitted:
@@ -118,7 +118,7 @@ def test_the_counts_add_up() -> None:
     old = replace(SAMPLE, round_at=NOW_AT - 40 * DAY_US)
     message = codec.encode(replace(BATCH, samples=(SAMPLE, SAMPLE, replace(SAMPLE, target_id=8), old, SAMPLE)))
     message.samples[1].outcome = 99
-    admitted = admitted_of(parcel_of(message, NOW_AT))
+    admitted = admitted_of(parcel_of(message.SerializeToString(), NOW_AT))
     assert admitted.fresh.tolist() == [0, 4]
     assert admitted.late == ((3, "too_old"),)
     assert [(r.index, r.reason) for r in admitted.rejections] == [
