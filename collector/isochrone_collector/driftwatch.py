@@ -42,8 +42,8 @@ _LATE_US = DAY_US
 # Another collector may have led meanwhile: what is remembered is not what is known any more.
 _STALE_US = 10 * MINUTE_US
 _AT_ONCE = 32
-# How long the server rests after some rows, unless so much is new that reading would fall behind.
-_REST_US = SECOND_US // 200
+# For how much of a look the server rests now and then, unless so much is new that reading would fall behind.
+_RESTING_US = MINUTE_US
 _BEHIND_US = 3 * EVERY_US
 # A portion that took less than a little is followed by a larger one, after much by a smaller one.
 _LITTLE_US, _MUCH_US = SECOND_US // 2, 2 * SECOND_US
@@ -87,6 +87,7 @@ class DriftWatch:
         self._looked_at = 0
         self._ended_at = 0
         self._late_at = 0
+        self._resting_until = 0
         self._unrecorded: list[Found] = []
 
     async def look(self) -> None:
@@ -94,6 +95,7 @@ class DriftWatch:
         now_at = self._clock()
         targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._forget(targets, now_at=now_at)
+        self._resting_until = now_at + _RESTING_US
         if self._read:
             await self._read_on(now_at)
         else:
@@ -114,8 +116,9 @@ class DriftWatch:
 
     async def _read_on(self, now_at: int) -> None:
         new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
-        rest_us = _REST_US if now_at - self._looked_at <= _BEHIND_US else 0
-        await self._read_window(new, tuple(sorted(self._read)), portions=_NEW, rest_us=rest_us)
+        if now_at - self._looked_at > _BEHIND_US:
+            self._resting_until = now_at
+        await self._read_window(new, tuple(sorted(self._read)), portions=_NEW)
         if now_at - self._late_at >= _LATE_EVERY_US:
             await self._read_late(now_at)
 
@@ -138,7 +141,6 @@ class DriftWatch:
         targets: tuple[int, ...],
         *,
         portions: _Portions,
-        rest_us: int = _REST_US,
         regions: tuple[str, ...] | None = None,
     ) -> None:
         """Read rounds of some targets, a portion at a time, oldest first."""
@@ -148,7 +150,7 @@ class DriftWatch:
             began_at = self._clock()
             async with self._database.connection() as connection:
                 scope = Scope(window=part, target_ids=targets, regions=regions)
-                rows = await drift.medians(connection, scope, rest_us=rest_us)
+                rows = await drift.medians(connection, scope, resting_us=max(0, self._resting_until - began_at))
             took_us = self._clock() - began_at
             await asyncio.to_thread(self._take, rows)
             from_at, portion_us = part.until_at, portions.after(portion_us, took_us)

@@ -1,6 +1,7 @@
 """What agents ask, at the gRPC border."""
 
 import grpc
+from google.protobuf import message_factory
 
 from isochrone_collector.clock import now_at
 from isochrone_collector.gate import Gate, Metadata
@@ -47,17 +48,20 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
 
     async def _pushed(self, letter: Letter, metadata: Metadata, received_at: int) -> Receipt:
         # What cannot be read is the asker's fault, and has to be raised where that is answered.
-        parcel = letter.parcel(received_at)
-        await self._gate.bind(metadata, parcel.vantage)
-        return await self._ingest.push(parcel)
+        await self._gate.bind(metadata, codec.decode(Vantage, letter.envelope.vantage))
+        return await self._ingest.push(letter.parcel(received_at))
 
 
 def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
     """Serve it. Pushes are handed over as letters, because their samples are read elsewhere."""
-    push: grpc.RpcMethodHandler[Letter, fleet_pb2.PushResponse] = grpc.unary_unary_rpc_method_handler(
-        fleet.Push, request_deserializer=Letter, response_serializer=fleet_pb2.PushResponse.SerializeToString
-    )
-    name = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"].full_name
-    # Of two handlers for one method the first is asked.
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"Push": push}),))
-    fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
+    service = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
+    readers = {"Join": fleet_pb2.JoinRequest.FromString, "FetchPlan": fleet_pb2.FetchPlanRequest.FromString}
+    handlers = {
+        method.name: grpc.unary_unary_rpc_method_handler(
+            getattr(fleet, method.name),
+            request_deserializer=readers.get(method.name, Letter),
+            response_serializer=message_factory.GetMessageClass(method.output_type).SerializeToString,
+        )
+        for method in service.methods
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))

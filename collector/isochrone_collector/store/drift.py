@@ -22,6 +22,7 @@ WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
 
 # A few hundred pages, some milliseconds, when they were written side by side.
 _ROWS_BETWEEN_RESTS = 1_000
+_REST_US = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -95,11 +96,11 @@ class _YesRow:
     yes: bool
 
 
-async def medians(connection: Connection, scope: Scope, *, rest_us: int = 0) -> list[MediansRow]:
-    """The round medians of the watched metrics, by target and region. While it reads, the server rests for `rest_us`
-    (microseconds) after every thousand rows or so.
+async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) -> list[MediansRow]:
+    """The round medians of the watched metrics, by target and region. For the first `resting_us` (microseconds) of its
+    reading the server rests for some milliseconds after every thousand rows or so.
     """
-    rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS if rest_us else 0.0, "rest_s": rest_us / SECOND_US}
+    rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS, "rest_s": _REST_US / SECOND_US, "resting_us": resting_us}
     async with connection.transaction():
         await execute(connection, query("gather_rounds"))
         return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters(), **rests)

@@ -198,8 +198,8 @@ async def test_what_is_committed_after_a_look_is_read_all_the_same(insides: Insi
     assert watch_of(watch, insides).rounds.tolist() == [DAY_AT + SECOND_US, DAY_AT + 2 * MINUTE_US]
 
 
-async def test_the_server_rests_while_rounds_are_read(insides: Insides) -> None:
-    """A leader that reads many rows leaves the server to others every thousand of them, and reads the same."""
+async def test_the_server_rests_while_rounds_are_read(insides: Insides, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that reads many rows leaves the server to others now and then, for a while, and reads the same."""
     await insides.begin(DAY_AT)
     for nth in range(8):
         await insides.push(US, [insides.sample(DAY_AT + nth * SECOND_US, ttft_us) for ttft_us in range(1_000, 2_000)])
@@ -207,9 +207,12 @@ async def test_the_server_rests_while_rounds_are_read(insides: Insides) -> None:
     async with insides.database.connection() as connection:
         [at_once] = await drift.medians(connection, scope)
         began_at = time.monotonic()
-        [rested] = await drift.medians(connection, scope, rest_us=SECOND_US // 2)
+        monkeypatch.setattr(drift, "_REST_US", SECOND_US // 2)
+        [rested] = await drift.medians(connection, scope, resting_us=1)
+        hardly_s, began_at = time.monotonic() - began_at, time.monotonic()
+        [rested] = await drift.medians(connection, scope, resting_us=MINUTE_US)
     # Eight rests are to be expected; that chance gives none of 8 000 rows one happens once in 3 000 runs.
-    assert time.monotonic() - began_at > 0.4
+    assert time.monotonic() - began_at > hardly_s + 0.4
     assert rested.ttft_us.tolist() == at_once.ttft_us.tolist() == [1_499.5] * 8
 
 
@@ -220,9 +223,9 @@ async def test_a_watch_that_is_behind_does_not_rest(
     """What came since the last look is read with rests as long as looks come often, and without when they do not."""
     rested = list[bool]()
 
-    async def medians(connection: Connection, scope: Scope, *, rest_us: int) -> list[MediansRow]:
-        rested.append(rest_us > 0)
-        return await read(connection, scope, rest_us=rest_us)
+    async def medians(connection: Connection, scope: Scope, *, resting_us: int) -> list[MediansRow]:
+        rested.append(resting_us > 0)
+        return await read(connection, scope, resting_us=resting_us)
 
     read = drift.medians
     monkeypatch.setattr(drift, "medians", medians)

@@ -14,7 +14,7 @@ SELECT
 -- The round medians in which changes are sought, by target and region. A probe that was cut off by a timeout took its
 -- limit at least; rounds in which half of the probes or more were cut off are marked. A round in which a metric has no
 -- value is NaN there. In the middle of reading, after one row in so many by chance, the server rests, so that whoever
--- commits meanwhile never waits for more than a few pages to be read.
+-- commits meanwhile never waits for more than a few pages to be read; but only for so long.
 -- name: round_medians
 SELECT
     target_id,
@@ -44,7 +44,11 @@ FROM (
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
         AND target_id = ANY(%(target_ids)s::bigint[])
         AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
-        AND (random() >= %(rest_share)s OR pg_sleep(%(rest_s)s) IS NOT NULL)
+        AND (
+            random() >= %(rest_share)s
+            OR clock_timestamp() > statement_timestamp() + %(resting_us)s * interval '1 microsecond'
+            OR pg_sleep(%(rest_s)s) IS NOT NULL
+        )
     GROUP BY target_id, region, round_at
 ) AS medians
 WHERE ttft_us IS NOT NULL OR speed IS NOT NULL
