@@ -55,12 +55,12 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
 def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
     """Serve it. Pushes are handed over as letters, because their samples are read elsewhere."""
     service = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
-    readers = {"Join": fleet_pb2.JoinRequest.FromString, "FetchPlan": fleet_pb2.FetchPlanRequest.FromString}
+    message = message_factory.GetMessageClass
     handlers = {
         method.name: grpc.unary_unary_rpc_method_handler(
             getattr(fleet, method.name),
-            request_deserializer=readers.get(method.name, Letter),
-            response_serializer=message_factory.GetMessageClass(method.output_type).SerializeToString,
+            request_deserializer=Letter if method.name == "Push" else message(method.input_type).FromString,
+            response_serializer=message(method.output_type).SerializeToString,
         )
         for method in service.methods
     }
