@@ -181,8 +181,7 @@ async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: W
 async def test_what_is_committed_after_a_look_is_read_all_the_same(insides: Insides) -> None:
     """A batch that came in time but whose commit took longer than the look is read with what is late."""
     await insides.begin(DAY_AT)
-    alerting = Alerting(database=insides.database, webhook=None, clock=insides.clock)
-    watch = DriftWatch(database=insides.database, plans=insides.plans, alerting=alerting, clock=insides.clock)
+    watch = watch_in(insides)
     await watch.look()
     await insides.push(US, [insides.sample(DAY_AT + SECOND_US)])
     insides.clock.at = DAY_AT + 2 * MINUTE_US
@@ -230,14 +229,19 @@ async def test_a_watch_that_is_behind_does_not_rest(
     read = drift.medians
     monkeypatch.setattr(drift, "medians", medians)
     await insides.begin(DAY_AT)
-    alerting = Alerting(database=insides.database, webhook=None, clock=insides.clock)
-    watch = DriftWatch(database=insides.database, plans=insides.plans, alerting=alerting, clock=insides.clock)
+    watch = watch_in(insides)
     await watch.look()
     rested.clear()
     insides.clock.at += pause_us
     await watch.look()
     # Beyond five minutes what came late is read too, if anything did; here nothing.
     assert rested == [rests] * -(-pause_us // (3 * SECOND_US))
+
+
+def watch_in(insides: Insides) -> DriftWatch:
+    """A watch by the clock of the test."""
+    alerting = Alerting(database=insides.database, webhook=None, clock=insides.clock)
+    return DriftWatch(database=insides.database, plans=insides.plans, alerting=alerting, clock=insides.clock)
 
 
 def watch_of(watch: DriftWatch, insides: Insides) -> Track:

@@ -135,28 +135,28 @@ async def test_a_process_that_says_nothing_is_given_up(sealer: Sealer, monkeypat
     assert not is_running(pid)
 
 
-async def test_parcels_whose_askers_left_do_not_pile_up(sealer: Sealer) -> None:
-    """What a stopped process still has is not added to: whoever comes next is served by the thread."""
+async def stopped_and_left(sealer: Sealer, *, parcels: int) -> int:
+    """The pid of its process, stopped, after so many askers came and went."""
     pid = sealer.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    for seq in range(1, 4):
+    for seq in range(1, parcels + 1):
         with suppress(TimeoutError):
             async with asyncio.timeout(0.2):
                 await sealer.seal(a_parcel(seq), CRITERIA)
+    return pid
+
+
+async def test_parcels_whose_askers_left_do_not_pile_up(sealer: Sealer) -> None:
+    """What a stopped process still has is not added to: whoever comes next is served by the thread."""
+    pid = await stopped_and_left(sealer, parcels=3)
     assert await sealer.seal(a_parcel(9), CRITERIA) == seal(a_parcel(9), CRITERIA)
     os.kill(pid, signal.SIGCONT)
 
 
 async def test_a_process_that_nobody_waits_for_is_missed_too(sealer: Sealer) -> None:
     """Killed while all it had was of askers who left: whoever comes next finds that out, so that another is started."""
-    pid = sealer.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    for seq in range(1, 3):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await sealer.seal(a_parcel(seq), CRITERIA)
+    pid = await stopped_and_left(sealer, parcels=2)
     os.kill(pid, signal.SIGKILL)
     await until_gone(pid)
     await asyncio.sleep(0.1)
