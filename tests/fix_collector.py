@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import answers, codec, insights, model, operations, passport
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, open_channel

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.ingest import Ingest
-from isochrone_collector.plans import Plans
-from isochrone_collector.rollup import Rollup
-from isochrone_collector.services.parcels import parcel_of
+from isochrone_collector.ingest.parcels import parcel_of
+from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.jobs.rollup import Rollup
+from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import partitions, summaries
-from isochrone_collector.store.pool import Database
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.readers import Scope
 from isochrone_collector.store.summaries import Distributions
 from isochrone_wire import codec

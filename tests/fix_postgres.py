@@ -18,8 +18,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from isochrone_collector.store import schema
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 
 _IMAGE = "postgres:18-alpine"
 

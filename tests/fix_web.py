@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from fix_insides import Insides
-from isochrone_collector.gate import Gate
-from isochrone_collector.observe.desk import Desk
-from isochrone_collector.publisher import HEARTBEAT_US, MAX_WATCHERS, Publisher
+from isochrone_collector.auth.gate import Gate
+from isochrone_collector.http_api.app import Sources, made
+from isochrone_collector.http_api.listener import listening
+from isochrone_collector.publishing.publisher import HEARTBEAT_US, MAX_WATCHERS, Publisher
+from isochrone_collector.queries.desk import Desk
 from isochrone_collector.routing import canonical
 from isochrone_collector.store import routes as store
-from isochrone_collector.web.app import Sources, made
-from isochrone_collector.web.listener import listening
 from isochrone_wire.address import Address
 from isochrone_wire.model import Route
 from isochrone_wire.routes import RouteTable

@@ -1,5 +1,5 @@
 """`python -m isochrone_agent` is `isochrone-agent`."""
 
-from isochrone_agent.cli import main
+from isochrone_agent.cli.main import main
 
 main()

@@ -12,18 +12,18 @@ from functools import partial
 
 import structlog
 
-from isochrone_agent.credentials import Keyring, load_keyring
+from isochrone_agent.delivery.line import Line
+from isochrone_agent.delivery.meter import Meter
+from isochrone_agent.delivery.uplink import Collector, Uplink
+from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
-from isochrone_agent.follower import PlanFollower
-from isochrone_agent.keeper import Keeper
-from isochrone_agent.line import Line
-from isochrone_agent.meter import Meter
-from isochrone_agent.prober import Prober
-from isochrone_agent.rounds import Rounds
+from isochrone_agent.plan.credentials import Keyring, load_keyring
+from isochrone_agent.plan.follower import PlanFollower
+from isochrone_agent.plan.rounds import Rounds
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.trust import tls_context
 from isochrone_agent.settings import Settings
-from isochrone_agent.trust import tls_context
-from isochrone_agent.uplink import Collector, Uplink
-from isochrone_agent.vitals import Conditions
+from isochrone_agent.spool.keeper import Keeper
 from isochrone_agent.watch import Watched
 from isochrone_wire.scraping import scraped
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.spool import DEFAULT_LIMIT_BYTES, Drain
-from isochrone_agent.transport import ANYWHERE, Dialling
+from isochrone_agent.probe.transport import ANYWHERE, Dialling
+from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_wire import passport, scraping
 from isochrone_wire.address import Address, parse_address
 from isochrone_wire.model import Vantage

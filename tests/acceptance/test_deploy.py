@@ -11,8 +11,8 @@ import click
 import pytest
 import yaml
 
-from isochrone_agent.commands import options as agent_options
-from isochrone_collector.cli import main as collector
+from isochrone_agent.cli import options as agent_options
+from isochrone_collector.cli.main import main as collector
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -23,7 +23,7 @@ from bench import aiperf, usual
 from bench.claims import Claim, Row, compare
 from bench.truth import MODEL, RATE, TOKENS, TTFT_MS, Simulator
 from isochrone_agent.clock import now_at
-from isochrone_agent.prober import Prober
+from isochrone_agent.probe.prober import Prober
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Workload
 
 # In flight at once, and how often: about three and a half minutes for two clients, five for three.

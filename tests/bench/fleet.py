@@ -36,8 +36,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bench.footprint import cpu_seconds, ready, rss_mb
 from bench.herd import BACKLOG_BATCHES, EVERY_SECONDS, vantage_name
-from isochrone_collector.store import schema
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.access import Credential, hashed
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import grpc
 import grpc.aio
 
-from isochrone_agent.verdict import Backoff, draw
+from isochrone_agent.delivery.verdict import Backoff, draw
 from isochrone_wire import codec
 from isochrone_wire.habits import CLIENT_OPTIONS
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, TokenSource, Vantage, Vitals

@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.parcels import BATCH_SAMPLES
 from bench.pusher import Order, Post, Report
 from bench.rawcopy import RawCopy
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import codec, joining, passport
 from isochrone_wire.answers import TargetList
 from isochrone_wire.channel import open_channel

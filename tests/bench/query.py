@@ -26,7 +26,7 @@ from bench.queryexact import from_samples, from_summaries, largest_error_percent
 from bench.querystock import BASELINE, Size, Stock, say, stock
 from isochrone_client.address import Whom
 from isochrone_client.client import ObservatoryClient
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.readers import Scope
 from isochrone_wire.answers import DifferentialList, Selection, Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US

@@ -11,7 +11,7 @@ import numpy as np
 from psycopg import sql
 
 from isochrone_collector.store import summaries
-from isochrone_collector.store.pool import Connection, Database
+from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.readers import Scope, measure
 from isochrone_collector.store.summaries import Series
 from isochrone_wire.answers import Metric

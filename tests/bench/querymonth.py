@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.store.instants import POSTGRES_EPOCH_AT
+from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 

@@ -16,12 +16,13 @@ from typing import Any
 import psycopg
 
 from bench.querymonth import EVERY_US, PUSHED_AFTER_US, Month, Portion, Site
-from isochrone_collector import rollup
-from isochrone_collector.plans import Plans
-from isochrone_collector.store import instants, partitions, progress, rollups, schema, vantages
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pgcopy import HEADER, TRAILER
-from isochrone_collector.store.pool import Database
+from isochrone_collector.jobs import rollup
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import partitions, progress, rollups, vantages
+from isochrone_collector.store.batches import COPY_HEADER, COPY_TRAILER
+from isochrone_collector.store.postgres import instants, schema
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.readers import Scope
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_collector.store.summaries import HOUR_US, Resolution
@@ -128,7 +129,7 @@ def _in_lots(portions: Iterator[Portion], size: int) -> Iterator[list[Portion]]:
 def _copy(connection: psycopg.Connection[Any], portions: Sequence[Portion]) -> None:
     statement = f"COPY sample ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.write(HEADER + b"".join(portion.content for portion in portions) + TRAILER)
+        copy.write(COPY_HEADER + b"".join(portion.content for portion in portions) + COPY_TRAILER)
 
 
 def _enter(

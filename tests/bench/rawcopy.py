@@ -9,7 +9,7 @@ from psycopg import sql
 
 from bench import parcels
 from bench.parcels import BATCH_SAMPLES
-from isochrone_collector.store import instants
+from isochrone_collector.store.postgres import instants
 from isochrone_collector.store.rows import COLUMNS, Origin
 
 VANTAGE_ID = 1

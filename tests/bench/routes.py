@@ -33,7 +33,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bench.fleet import raise_limit
 from bench.footprint import cpu_seconds, ready, rss_mb
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import codec
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, open_channel

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from chaos.journal import Key
-from isochrone_agent import spoolfile
-from isochrone_agent.depth import read_depth
 from isochrone_agent.errors import SpoolDamaged
+from isochrone_agent.spool import spoolfile
+from isochrone_agent.spool.depth import read_depth
 from isochrone_wire.conservation import Account
 from isochrone_wire.v1 import sample_pb2
 

@@ -59,8 +59,8 @@ def main() -> None:
     """Be the agent."""
     journal, clock, *arguments = sys.argv[1:]
     step_with(Path(clock))
-    from isochrone_agent import spool  # only now: a module may keep the clock it found when it was imported
-    from isochrone_agent.cli import cli
+    from isochrone_agent.cli.main import cli
+    from isochrone_agent.spool import spool  # only now: a module may keep the clock it found when it was imported
 
     setattr(spool.Spool, "record", journalled(spool.Spool.record, Path(journal)))  # noqa: B010  # not a method of its own
     cli(arguments, prog_name="isochrone-agent")

@@ -8,7 +8,7 @@ import pytest
 
 from fix_agent import StartAgent
 from fix_collector import StartCollector
-from isochrone_agent.spool import Spool
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 from material.waiting import eventually
 

@@ -16,7 +16,7 @@ from chaos.commands import Operator
 from chaos.journal import Entry, Key, Word
 from chaos.process import Program
 from chaos.relay import Relay
-from isochrone_collector.store.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.model import Vantage
 
 WATCH_SECONDS = 0.3

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isochrone_collector.probes import Kind, Probes
+from isochrone_collector.analysis.probes import Kind, Probes
 
 NAN = float("nan")
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from isochrone_agent.dialects import DIALECTS
-from isochrone_agent.measurement import IllegalSignal, Measurement
-from isochrone_agent.signals import Failed, Opened, Sent
-from isochrone_agent.sse import SseDecoder, SseOverflow
+from isochrone_agent.probe.dialects import DIALECTS
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent
+from isochrone_agent.probe.dialects.sse import SseDecoder, SseOverflow
+from isochrone_agent.probe.measurement import IllegalSignal, Measurement
 from isochrone_wire.model import Outcome, Price, Sample
 
 MS = 1_000_000

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from isochrone_collector.histogram import buckets_of
+from isochrone_collector.analysis.histogram import buckets_of
+from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, Rules
-from isochrone_collector.stats.paired import Shift
-from isochrone_collector.stats.proportion import wilson
 from isochrone_wire.answers import Quantile, Window
 from isochrone_wire.model import Price, Route, Target
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from isochrone_collector.probes import Kind, Reals
+from isochrone_collector.analysis.probes import Kind, Reals
 from isochrone_collector.routing.briefing import briefs, rules_of
 from isochrone_collector.routing.deciding import Decision, decide
 from isochrone_collector.routing.gathering import Sightings

@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from isochrone_collector.errors import SchemaError
-from isochrone_collector.store import schema
+from isochrone_collector.store.postgres import schema
 from tools import schema_picture
 
 

@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from isochrone_collector.store import schema
-from isochrone_collector.store.embedded import EmbeddedPostgres, binaries
+from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres, binaries
 
 PICTURE = Path(__file__).resolve().parents[2] / "migrations" / "isochrone_migrations" / "schema.sql"
 

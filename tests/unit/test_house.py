@@ -71,7 +71,7 @@ def test_pings_are_tolerated() -> None:
 
 def test_a_connection_that_ends_lets_calls_end() -> None:
     """When a collector ends a connection for its age, a call in flight has longer than an agent waits for it."""
-    from isochrone_agent import uplink
+    from isochrone_agent.delivery import uplink
     from isochrone_wire import habits
 
     assert uplink.CALL_SECONDS * 1000 < habits.CONNECTION_GRACE_MS < habits.MAX_CONNECTION_AGE_MS

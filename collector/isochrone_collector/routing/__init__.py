@@ -1,4 +1,1 @@
-"""Routing: from evidence to a route table.
-
-Pure: instants come in as arguments, and the same inputs give the same bytes.
-"""
+"""Routing rules, pure: from evidence to a route table."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from isochrone_collector.probes import Integers, Reals
+from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.routing.gathering import Sightings
 from isochrone_wire.model import MINUTE_US
 

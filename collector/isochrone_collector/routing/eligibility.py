@@ -1,8 +1,8 @@
 """Whether a member may be ranked, keeps the objective, and what it costs. Decided on bounds, never on the point."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.planroutes import resides
 from isochrone_collector.routing.inputs import Evidence, Inputs
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Eligible
@@ -10,6 +10,12 @@ from isochrone_wire.model import Objective, Slo, Target
 
 GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO: 3}
 US_PER_MS = 1000
+
+
+def resides(target: Target, residency: Sequence[str]) -> bool:
+    """Whether an endpoint stands in one of the regions, of which beginnings are given; an unknown one is in none."""
+    allowed = tuple(part.lower() for part in residency)
+    return target.region is not None and target.region.lower().startswith(allowed)
 
 
 def why_forbidden(inputs: Inputs, target: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from isochrone_collector import durations
+from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.routing.deciding import Decision, is_aging
 from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
 from isochrone_collector.routing.inputs import Inputs
@@ -18,7 +19,6 @@ from isochrone_collector.routing.switching import (
     sudden_us,
 )
 from isochrone_collector.routing.weighing import lead, margin_us, no_worse_group
-from isochrone_collector.stats.paired import Shift
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import Hedge, RaceSet, RouteState

@@ -16,13 +16,13 @@ from itertools import combinations
 
 import numpy as np
 
-from isochrone_collector.histogram import buckets_of
-from isochrone_collector.probes import Flags, Integers, Kind, Kinds, Reals
+from isochrone_collector.analysis.histogram import buckets_of
+from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals
+from isochrone_collector.analysis.stats.autocorrelation import correlation_time, widening
+from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
+from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.routing.inputs import Comparison, Evidence, Rules
-from isochrone_collector.stats.autocorrelation import correlation_time, widening
-from isochrone_collector.stats.paired import Shift, hodges_lehmann, paired_shift
-from isochrone_collector.stats.proportion import wilson
-from isochrone_collector.stats.quantile import quantile
 from isochrone_wire.answers import Quantile
 
 _SHARE = 0.95

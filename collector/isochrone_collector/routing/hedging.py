@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.histogram import values_of
+from isochrone_collector.analysis.histogram import values_of
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_wire.routes import Hedge
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from isochrone_collector.stats.paired import Shift
+from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.model import SECOND_US, Route, Target
 

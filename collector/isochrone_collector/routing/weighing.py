@@ -6,9 +6,9 @@ failures only what is certain counts: as much as the intervals of the two member
 
 from dataclasses import dataclass
 
+from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.routing.eligibility import GROUP_OF, US_PER_MS, eligible, late_us, usd_ms
 from isochrone_collector.routing.inputs import Evidence, Inputs
-from isochrone_collector.stats.paired import Shift
 
 Bounds = tuple[float, float]
 

@@ -1,1 +1,1 @@
-"""The only rooms that talk to PostgreSQL. Nothing psycopg says or raises leaves this package untranslated."""
+"""Storage in PostgreSQL. No other package talks to the database, and no psycopg exception leaves this one."""

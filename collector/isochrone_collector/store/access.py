@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import IdRow
 from isochrone_wire.operations import Role
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.notice import Notice
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.alerts.notice import Notice
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, AlertKind
 

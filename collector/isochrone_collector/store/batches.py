@@ -9,15 +9,25 @@ from psycopg.errors import CheckViolation
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.errors import PartitionMissing
-from isochrone_collector.store import pgcopy
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pgcopy import Packed
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
 
 MAX_ROWS = 10_000
 """How many rows may be stored at once: PostgreSQL and its relatives like a COPY best that is no longer."""
+
+COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TRAILER = b"\xff\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows in the binary format of COPY, without its header and trailer, and the order of their columns."""
+
+    columns: tuple[str, ...]
+    rows: int
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +63,8 @@ async def store(connection: Connection, batches: Sequence[SealedBatch]) -> list[
     first = {batch.key: batch for batch in reversed(batches)}
     claimed = await _claim(connection, first)
     stored = [batch for key, batch in first.items() if key in claimed]
-    await copy(connection, "sample", pgcopy.ORDER, [batch.rows for batch in stored])
-    await copy(connection, "sample_late", pgcopy.LATE_ORDER, [batch.late_rows for batch in stored])
+    await copy(connection, "sample", [batch.rows for batch in stored])
+    await copy(connection, "sample_late", [batch.late_rows for batch in stored])
     ledger = {batch.key: _as_ledger(batch) for batch in stored}
     ledger |= await _earlier(connection, [key for key in first if key not in claimed])
     return [None if batch is first[batch.key] and batch.key in claimed else ledger[batch.key] for batch in batches]
@@ -103,17 +113,15 @@ def _as_ledger(batch: SealedBatch) -> LedgerRow:
     return LedgerRow(samples=batch.samples, stored=batch.stored, rejections=list(batch.rejections))
 
 
-async def copy(connection: Connection, table: str, columns: tuple[str, ...], blocks: Iterable[Packed]) -> None:
-    """Copy packed rows into a table, unless there are none; `columns` says in which order they have them.
-
-    Raises `PartitionMissing`.
-    """
-    contents = [block.content for block in blocks if block.rows]
-    if not contents:
+async def copy(connection: Connection, table: str, blocks: Sequence[Packed]) -> None:
+    """Copy blocks of packed rows, all with the same columns, into a table. Raises `PartitionMissing`."""
+    filled = [block for block in blocks if block.rows]
+    if not filled:
         return
+    statement = _copy_statement(table, filled[0].columns)
     try:
-        async with connection.cursor() as cursor, cursor.copy(_copy_statement(table, columns)) as stream:
-            await stream.write(b"".join([pgcopy.HEADER, *contents, pgcopy.TRAILER]))
+        async with connection.cursor() as cursor, cursor.copy(statement) as stream:
+            await stream.write(b"".join([COPY_HEADER, *(block.content for block in filled), COPY_TRAILER]))
     except CheckViolation as error:
         raise PartitionMissing(
             f"{table} has no place for some of these rounds: {error.diag.message_primary}"

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from enum import StrEnum
 
-from isochrone_collector.store.pool import Connection, execute
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.pool import Connection, execute
+from isochrone_collector.store.postgres.queries import query
 
 
 class Call(StrEnum):

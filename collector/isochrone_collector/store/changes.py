@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope
 from isochrone_wire.answers import Metric
 

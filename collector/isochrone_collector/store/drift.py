@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.drift import Change
-from isochrone_collector.probes import Flags, Integers, Reals
-from isochrone_collector.store import columns, ledger
-from isochrone_collector.store.instants import Instant
+from isochrone_collector.analysis.drift.drift import Change
+from isochrone_collector.analysis.probes import Flags, Integers, Reals
+from isochrone_collector.store import ledger
 from isochrone_collector.store.ledger import DeliveredRow
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres import columns
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import SECOND_US

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 from psycopg import pq
 
-from isochrone_collector.checkup import DatabaseFacts
-from isochrone_collector.store import schema
 from isochrone_collector.store.partitions import day_named
-from isochrone_collector.store.pool import connect
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.pool import connect
+from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_collector.store.summaries import Resolution
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.distribution import Distribution, Endings, Values
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.analysis.distribution import Distribution, Endings, Values
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope, measure, within_reach
 from isochrone_wire.answers import Metric
 

@@ -5,8 +5,8 @@ long as keepalives go unanswered, holds nothing.
 """
 
 from isochrone_collector.errors import DatabaseUnavailable
-from isochrone_collector.store.pool import Connection, execute, fetch, translated
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, translated
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import YesRow
 
 _LOCK_KEY = 4_600_004

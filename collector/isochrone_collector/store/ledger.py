@@ -8,9 +8,9 @@ which is dear, so nothing is read unless there are such batches.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, Database, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import BatchKey, IdRow
 from isochrone_wire.answers import Window
 

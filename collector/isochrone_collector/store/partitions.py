@@ -21,8 +21,8 @@ from psycopg import sql
 
 from isochrone_collector.errors import DatabaseUnavailable, StartError
 from isochrone_collector.store import progress
-from isochrone_collector.store.pool import Connection, Database, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import NameRow, YesRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, day_of

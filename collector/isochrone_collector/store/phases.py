@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from isochrone_collector.decomposition import Phases
-from isochrone_collector.probes import Integers, Reals
-from isochrone_collector.store import columns
-from isochrone_collector.store.pool import Connection
-from isochrone_collector.store.queries import query
+from isochrone_collector.analysis.differential.decomposition import Phases
+from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.store.postgres import columns
+from isochrone_collector.store.postgres.pool import Connection
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope
 
 

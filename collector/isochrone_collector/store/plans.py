@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow, TargetRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Plan, Price, Target

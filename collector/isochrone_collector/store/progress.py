@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

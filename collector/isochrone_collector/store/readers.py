@@ -7,12 +7,13 @@ from typing import TypeVar
 import numpy as np
 from psycopg import sql
 
+from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.probes import Kind, Probes
-from isochrone_collector.store import columns, vantages
-from isochrone_collector.store.instants import POSTGRES_EPOCH_AT, Instant
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store import vantages
+from isochrone_collector.store.postgres import columns
+from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT, Instant
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import RecordedRow
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, day_of

@@ -5,9 +5,9 @@ Each function deletes one portion of what is older than an instant and says whet
 
 from dataclasses import dataclass
 
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Database, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Database, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import MINUTE_US

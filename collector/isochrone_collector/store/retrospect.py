@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_collector import histogram
-from isochrone_collector.distribution import Distribution, Values, endings
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.distribution import Distribution, Values, endings
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import leaderboards, partitions, summaries
 from isochrone_collector.store.leaderboards import METRICS, Seen
-from isochrone_collector.store.pool import Connection
+from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.readers import Scope
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
 from isochrone_wire.answers import Metric, Window

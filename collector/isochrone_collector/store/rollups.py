@@ -18,11 +18,11 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from isochrone_collector import histogram
+from isochrone_collector.analysis import histogram
 from isochrone_collector.store import ledger
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, Database, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope, measure
 from isochrone_collector.store.rows import IdRow, YesRow
 from isochrone_collector.store.summaries import (

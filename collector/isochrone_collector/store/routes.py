@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg.errors import UniqueViolation
 
+from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.errors import Conflict
-from isochrone_collector.probes import Integers, Reals
 from isochrone_collector.routing.book import Columns
-from isochrone_collector.store import bells, columns
+from isochrone_collector.store import bells
 from isochrone_collector.store.bells import Call
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres import columns
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.answers import Window
 
 MAX_CATCH_UP = 1_000

@@ -181,6 +181,27 @@ _TEXTS = ("outcome", "token_source", "remote_address", "edge", "request_id", "er
 _RATES = ("tokens_per_second", "cost_usd")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """What a database says of itself. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name;
+    `partitions` are days by their first instant; `clock_offset_us` is its clock minus ours, give or take
+    `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `summarised_until` is `None` before the first
+    summary.
+    """
+
+    version: int
+    settings: Mapping[str, str]
+    revision: str | None
+    newest_revision: str
+    partitions: frozenset[int]
+    has_default_partition: bool
+    clock_offset_us: int
+    clock_uncertainty_us: int
+    plan_version: int
+    may_make_partitions: bool = True
+    summarised_until: int | None = None
+
+
 def _type_of(column: str) -> str:
     if column in _TEXTS:
         return "text"

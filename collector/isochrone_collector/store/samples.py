@@ -9,11 +9,11 @@ from typing import Any
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from isochrone_collector.arrivals import Arrival
-from isochrone_collector.store.instants import Instant
+from isochrone_collector.analysis.arrivals import Arrival
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_wire.answers import Window

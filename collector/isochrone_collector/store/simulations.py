@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.probes import Integers, Reals
-from isochrone_collector.slots import Asked
-from isochrone_collector.store import columns
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.analysis.simulation.slots import Asked
+from isochrone_collector.store.postgres import columns
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope
 
 

@@ -12,12 +12,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from isochrone_collector import histogram
-from isochrone_collector.histogram import Histograms, Integers, Joined
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.histogram import Histograms, Integers, Joined
 from isochrone_collector.store import progress, vantages
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.readers import Scope
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, SECOND_US

@@ -8,9 +8,9 @@ from operator import attrgetter
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.store.instants import Instant
-from isochrone_collector.store.pool import Connection, execute, fetch
-from isochrone_collector.store.queries import query
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import NameRow, SpenderRow, VantageRow, VantageStateRow
 from isochrone_wire.model import Vantage, Vitals
 

@@ -232,7 +232,7 @@ def _certified(settings: Settings, *, wanted: bool) -> Iterator[Settings]:
 
 
 async def _serve_until_signalled(settings: Settings, *, ca_told: bool) -> None:
-    from isochrone_sim.server import serve as serve_world  # noqa: PLC0415  # kept out of `--help`
+    from isochrone_sim.server.serve import serve as serve_world  # noqa: PLC0415  # kept out of `--help`
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

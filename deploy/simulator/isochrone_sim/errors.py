@@ -8,7 +8,7 @@ SimError
 RequestRefused        not ours: the client asked for something that the provider answers with an error
 """
 
-from isochrone_sim.refusal import Refusal
+from isochrone_sim.exchange.refusal import Refusal
 
 
 class SimError(Exception):

@@ -10,9 +10,9 @@ from typing import Any
 
 from isochrone_sim.certificates import Certificate
 from isochrone_sim.errors import SettingsError, WorldError
-from isochrone_sim.faults import fault_models
-from isochrone_sim.published import default_world
-from isochrone_sim.world import Episode, World
+from isochrone_sim.faults.faults import fault_models
+from isochrone_sim.world.published import default_world
+from isochrone_sim.world.world import Episode, World
 from isochrone_sim.worldfile import parse_world
 from isochrone_wire.address import Address, parse_address
 

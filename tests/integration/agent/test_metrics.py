@@ -74,7 +74,7 @@ def test_one_line_per_unit_of_work(
 
 def test_unasked_nothing_is_loaded() -> None:
     """An agent that nobody scrapes does not carry Prometheus' library."""
-    code = "import sys, isochrone_agent.runner, isochrone_agent.commands.run; print('prometheus_client' in sys.modules)"
+    code = "import sys, isochrone_agent.runner, isochrone_agent.cli.run; print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

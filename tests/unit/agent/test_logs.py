@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-LOADED = "import sys, isochrone_agent.commands.run; print('rich' in sys.modules, 'structlog' in sys.modules)"
+LOADED = "import sys, isochrone_agent.cli.run; print('rich' in sys.modules, 'structlog' in sys.modules)"
 AFTERWARDS = "import isochrone_agent.logs, rich.text; print(rich.text.Text('found'))"
 
 FAILURE = """

@@ -6,7 +6,7 @@ import pytest
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.settings import gather_settings, parse_size
-from isochrone_agent.spool import DEFAULT_LIMIT_BYTES, Drain
+from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from isochrone_agent.credentials import Credential, Keyring
+from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.watch import Watched
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import h11
 
 from fix_simulator import question_in
-from isochrone_sim.requests import Request
-from isochrone_sim.script import Channel
-from isochrone_sim.service import Arrival, Reply, Service
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Channel
+from isochrone_sim.server.service import Arrival, Reply, Service
 from isochrone_sim.settings import gather_world
 
 WORLD = gather_world(None, faults=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from isochrone_sim.backlog import Backlog
 from isochrone_sim.eventloop import first_step, new_event_loop
+from isochrone_sim.server.backlog import Backlog
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.published import default_world
 from isochrone_sim.settings import Settings, parse_listens, with_episodes
-from isochrone_sim.world import Episode
+from isochrone_sim.world.published import default_world
+from isochrone_sim.world.world import Episode
 from isochrone_wire.address import Address
 
 WORLD = default_world()

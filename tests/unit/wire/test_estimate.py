@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_agent.budget import most_of_round
-from isochrone_agent.dialects import DIALECTS, NO_QUIRKS
-from isochrone_collector import planchange
+from isochrone_agent.plan.budget import most_of_round
+from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
+from isochrone_collector.plans import diff as planchange
 from isochrone_wire.effort import efforts
 from isochrone_wire.estimate import most_of_request, tokens_of_prompt
 from isochrone_wire.model import DAY_US, Plan, Price, Target, Workload

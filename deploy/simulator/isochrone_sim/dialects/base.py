@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Protocol
 
-from isochrone_sim.allowance import Allowance
-from isochrone_sim.asked import Asked
-from isochrone_sim.refusal import Refusal
-from isochrone_sim.requests import Request
-from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.allowance import Allowance
+from isochrone_sim.exchange.asked import Asked
+from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

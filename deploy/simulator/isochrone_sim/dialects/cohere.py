@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from isochrone_sim.asked import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.dialects.base import (
     PLAIN_BEATS,
     Facts,
@@ -25,9 +24,10 @@ from isochrone_sim.dialects.fields import (
     texts_of,
     token_limit,
 )
-from isochrone_sim.refusal import Refusal
-from isochrone_sim.requests import Request
-from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 
 _REASONS = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL"}
 _ERROR_ID = "00000000-0000-4000-8000-000000000000"

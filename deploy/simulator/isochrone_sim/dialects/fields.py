@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.refusal import invalid
+from isochrone_sim.exchange.refusal import invalid
 
 
 def parse_body(body: bytes) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from isochrone_sim.asked import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.dialects.base import (
     PLAIN_BEATS,
     Facts,
@@ -24,9 +23,10 @@ from isochrone_sim.dialects.base import (
 )
 from isochrone_sim.dialects.fields import model_name, parse_body, table, temperature, texts_of, token_limit
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.refusal import Refusal, invalid
-from isochrone_sim.requests import Request
-from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.refusal import Refusal, invalid
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 
 _PATH = re.compile(r"/v1beta/models/([^:]+):(streamGenerateContent|generateContent)")
 _STATUSES = {

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from isochrone_sim.allowance import Allowance, format_duration
-from isochrone_sim.asked import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.dialects.base import (
     PLAIN_BEATS,
     Facts,
@@ -26,10 +24,12 @@ from isochrone_sim.dialects.fields import (
     texts_of,
     token_limit,
 )
-from isochrone_sim.refusal import Refusal
-from isochrone_sim.requests import Request
-from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
-from isochrone_sim.world import Model
+from isochrone_sim.exchange.allowance import Allowance, format_duration
+from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.world.world import Model
 
 # 2026-05-20, the day of the published figures.
 _RELEASED_AT_S = 1_779_235_200

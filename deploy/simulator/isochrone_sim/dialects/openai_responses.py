@@ -5,7 +5,6 @@ An answer is a list of items. Reasoning is an item of which only a summary is to
 
 from typing import Any
 
-from isochrone_sim.asked import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.dialects.base import (
     PLAIN_BEATS,
     Facts,
@@ -29,9 +28,10 @@ from isochrone_sim.dialects.fields import (
     token_limit,
 )
 from isochrone_sim.dialects.openai_chat import openai_error, openai_headers
-from isochrone_sim.refusal import Refusal
-from isochrone_sim.requests import Request
-from isochrone_sim.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 
 _DELTAS = {
     Channel.REASONING: "response.reasoning_summary_text.delta",

@@ -1,0 +1,37 @@
+"""`isochrone-agent catalogue`: the providers that can be probed by name."""
+
+import json
+from dataclasses import asdict
+
+import click
+
+from isochrone_agent.probe.catalogue import CATALOGUE, Provider
+
+SCHEMA = "isochrone.catalogue/1"
+_HEADINGS = ("name", "dialect", "key variable", "base URL")
+
+
+@click.command("catalogue")
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(*, output: str) -> None:
+    """List the providers and gateways that can be probed as NAME/MODEL, with the variable their key is read from.
+
+    \b
+    Example:
+      isochrone-agent catalogue
+    """
+    if output == "json":
+        entries = [asdict(provider) for provider in CATALOGUE.values()]
+        click.echo(json.dumps({"schema": SCHEMA, "providers": entries}, indent=2))
+        return
+    rows = [_HEADINGS, *(_row(provider) for provider in CATALOGUE.values())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    click.echo(
+        "\nProbe one with: isochrone-agent probe NAME/MODEL; parts of a URL in {braces} are yours: say --base-url."
+    )
+
+
+def _row(provider: Provider) -> tuple[str, str, str, str]:
+    return (provider.slug, provider.dialect, provider.key_env or "none needed", provider.base_url)

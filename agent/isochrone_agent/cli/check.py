@@ -1,0 +1,128 @@
+"""`isochrone-agent check`: would `run` with these options work here, and how well can this machine measure?"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isochrone_agent.cli import options
+from isochrone_agent.cli.findings import as_table
+from isochrone_agent.cli.selfcheck import check_clock, check_collector, check_spool, check_stamps, spend_on_disk
+from isochrone_agent.clock import now_at
+from isochrone_agent.errors import AgentError
+from isochrone_agent.plan.budget import budget_of
+from isochrone_agent.plan.credentials import load_keyring
+from isochrone_agent.plan.follower import check_plan
+from isochrone_agent.plan.planlimits import passed_limits
+from isochrone_agent.plan.schedule import Due, next_rounds
+from isochrone_agent.settings import Settings, gather_settings
+from isochrone_wire.finding import Finding, Verdict, fail, ok, worst
+from isochrone_wire.model import SECOND_US, Plan, day_of
+from isochrone_wire.plain import rfc3339
+
+SCHEMA = "isochrone.check/2"
+_ROUNDS = 5
+_LIMITS = ("usd", "tokens", "requests")
+
+
+@click.command("check")
+@options.running
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+    """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five
+    rounds, and today's spend beside the budgets.
+
+    Takes the options of `run`, sends no request to a provider and changes nothing.
+
+    \b
+    Example:
+      isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
+    """
+    settings = gather_settings(settings_file, told)
+    findings, plan = asyncio.run(_findings(settings))
+    rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
+    if output == "json":
+        document = {
+            "schema": SCHEMA,
+            "findings": [asdict(finding) for finding in findings],
+            "rounds": [_plain(due) for due in rounds],
+            "spend": allowances,
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        _show(findings, rounds, allowances)
+    if worst(findings) is Verdict.FAIL:
+        raise SystemExit(1)
+
+
+async def _findings(settings: Settings) -> tuple[list[Finding], Plan | None]:
+    collector, plan = await check_collector(settings)
+    credentials = _check_credentials(settings, plan)
+    return [check_stamps(), check_clock(), check_spool(settings), credentials, collector], plan
+
+
+def _check_credentials(settings: Settings, plan: Plan | None) -> Finding:
+    try:
+        keyring = load_keyring(settings.credentials)
+        told = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
+        if plan:
+            check_plan(plan, keyring)
+        for target in plan.targets if plan else ():
+            keyring.key_for(target)
+            told.update(keyring.told(target))
+    except AgentError as error:
+        return fail("credentials", str(error), error.hint)
+    return ok("credentials", ", ".join(sorted(told)) or "none kept, none needed")
+
+
+def _plain(due: Due) -> dict[str, Any]:
+    return {
+        "round_at": rfc3339(due.round_at),
+        "begins_at": rfc3339(due.begins_at),
+        "target": due.target.name,
+        "paused": due.target.paused,
+    }
+
+
+def _next_rounds(plan: Plan | None, settings: Settings) -> list[Due]:
+    # Of a plan that would be refused there is no telling what its rounds are.
+    targets = plan.targets if plan and not passed_limits(plan) else ()
+    return next_rounds(targets, now_at=now_at(), vantage=settings.vantage.name, count=_ROUNDS)
+
+
+def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
+    """Per provider with a budget or with spend today: both, as the wire names them."""
+    spent = {spend.provider: spend for spend in spend_on_disk(settings, day_of(now_at()))}
+    budgets, vantage = (plan.budgets if plan else ()), settings.vantage.name
+    held = {b.provider: budget_of(budgets, provider=b.provider, vantage=vantage) for b in budgets}
+    return [
+        {
+            "provider": name,
+            "spent": {limit: getattr(spent.get(name), limit, 0) for limit in _LIMITS},
+            "per_day": {limit: getattr(held.get(name), f"{limit}_per_day", None) for limit in _LIMITS},
+        }
+        for name in sorted(spent.keys() | {name for name, budget in held.items() if budget})
+    ]
+
+
+def _show(findings: Sequence[Finding], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
+    click.echo(as_table(findings))
+    if rounds:
+        click.echo("\nnext rounds:")
+    for due in rounds:
+        name = due.target.name + (" (paused)" if due.target.paused else "")
+        click.echo(f"  {rfc3339(due.begins_at)}  in {(due.begins_at - now_at()) / SECOND_US:6.1f} s  {name}")
+    if allowances:
+        click.echo("\nspent today (UTC), and the day's budget:")
+    for allowance in allowances:
+        amounts = (_amount(limit, allowance["spent"][limit], allowance["per_day"][limit]) for limit in _LIMITS)
+        click.echo(f"  {allowance['provider']}: {', '.join(amounts)}")
+
+
+def _amount(limit: str, spent: float, per_day: float | None) -> str:
+    written, unit = (".4f", "USD") if limit == "usd" else ("d", limit)
+    return f"{spent:{written}} {unit}" if per_day is None else f"{spent:{written}} of {per_day:{written}} {unit}"

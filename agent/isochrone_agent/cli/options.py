@@ -1,0 +1,84 @@
+"""What several subcommands can be told in the same words."""
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isochrone_agent.probe.transport import Dialling
+from isochrone_agent.settings import parse_connect_to
+
+
+def _option(flag: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401  # as click.option
+    """An option that can also be said as the variable `ISOCHRONE_…` of its name."""
+    variable = f"ISOCHRONE_{flag.removeprefix('--').replace('-', '_').upper()}"
+    return click.option(flag, envvar=variable, **more)
+
+
+connect_to = _option(
+    "--connect-to",
+    multiple=True,
+    metavar="HOST:PORT:ADDRESS:PORT",
+    help="Send connections meant for HOST:PORT to ADDRESS:PORT; URL, Host header and TLS name stay. Repeatable.",
+)
+family = _option(
+    "--family",
+    type=click.Choice(["any", "4", "6"]),
+    default="any",
+    show_default=True,
+    help="IP version to connect with.",
+)
+ca_file = _option(
+    "--ca-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Trust these certificate authorities (PEM) beside the system's, for a server of your own.",
+)
+data_dir = _option(
+    "--data-dir",
+    metavar="FOLDER",
+    help="For identity and spool.  [default: ~/.local/share/isochrone/agent/ and the --vantage said, else default]",
+)
+_settings = click.option(
+    "--settings",
+    "settings_file",
+    envvar="ISOCHRONE_SETTINGS",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="TOML file with these options as keys (data_dir for --data-dir); flags and variables win over it.",
+)
+_RUNNING = (
+    _settings,
+    _option("--vantage", metavar="NAME", help="Name of this vantage, like sg-1.  [default: as joined]"),
+    _option("--region", metavar="NAME", help="Region it stands in, like ap-southeast-1.  [default: as joined]"),
+    _option("--collector", metavar="HOST:PORT", help="The collector.  [default: as joined, else 127.0.0.1:4600]"),
+    data_dir,
+    _option("--credentials", metavar="FILE", help="TOML file: where keys are, and which hosts may have them."),
+    _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Most probes in flight.  [default: 8]"),
+    connect_to,
+    family,
+    ca_file,
+    _option("--spool-limit", metavar="SIZE", help="Most the spool may take on disk; the oldest go.  [default: 100MB]"),
+    _option(
+        "--drain",
+        type=click.Choice(["newest", "oldest"]),
+        help="What leaves first after an outage; with newest the backlog follows beside it.  [default: newest]",
+    ),
+    _option(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="Where Prometheus scrapes /metrics, on this machine only, like 127.0.0.1:4691.  [default: off]",
+    ),
+)
+
+
+def running(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `run`: `settings_file` and everything `gather_settings` takes."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_RUNNING), function)
+
+
+def dialling(connect_to: Iterable[str], family: str) -> Dialling:
+    """The two options together. Raises `SettingsError`."""
+    return Dialling(family=0 if family == "any" else int(family), connect_to=parse_connect_to(connect_to))

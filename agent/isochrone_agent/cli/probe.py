@@ -1,0 +1,230 @@
+"""`isochrone-agent probe`: measure one target now, with nothing but its address."""
+
+import asyncio
+import json
+import os
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isochrone_agent.cli import options, screen
+from isochrone_agent.cli.burst import Burst, summarise
+from isochrone_agent.cli.subject import Subject, check_effort, find_subject
+from isochrone_agent.cli.sweep import Line, fit, prompt_of
+from isochrone_agent.clock import now_at
+from isochrone_agent.errors import CredentialError
+from isochrone_agent.plan.credentials import checked_key
+from isochrone_agent.probe.dialects import DIALECTS
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.trust import tls_context
+from isochrone_wire.model import (
+    DEFAULT_PROMPT,
+    SECOND_US,
+    ConnectionUse,
+    Outcome,
+    Sample,
+    Target,
+    Timeouts,
+    Workload,
+    target_id,
+)
+from isochrone_wire.plain import to_plain
+
+SCHEMA = "isochrone.probe/1"
+# What a shell says of a command that Ctrl-C ended.
+_INTERRUPTED = 130
+_GAP_SECONDS = 30.0
+_STREAM_SECONDS = 180.0
+
+
+def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    lengths = [part.strip() for part in text.split(",")]
+    if len(lengths) < 2 or not all(length.isdecimal() and int(length) for length in lengths):  # noqa: PLR2004  # a line
+        raise click.BadParameter(f"{text!r} is no list of at least two lengths; write 100,1000,4000")
+    return tuple(int(length) for length in lengths)
+
+
+@click.command("probe")
+@click.argument("what", metavar="[PROVIDER/MODEL]", required=False)
+@click.option("--base-url", metavar="URL", help="Where the API is; mostly ends in /v1.  [default: the provider's]")
+@click.option("--model", help="The model's name, as the API wants it; instead of PROVIDER/MODEL.")
+@click.option(
+    "--dialect",
+    type=click.Choice(list(DIALECTS)),
+    help="The shape the API speaks.  [default: the provider's, or openai-chat]",
+)
+@click.option("--key-env", metavar="VARIABLE", help="Environment variable with the API key.  [default: the provider's]")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="How often, one by one.")
+@click.option("--burst", metavar="N", type=click.IntRange(2, 1000), help="N streams at once per run.")
+@click.option(
+    "--sweep",
+    metavar="WORDS,WORDS,…",
+    callback=_lengths,
+    help="Prompts of these lengths instead of --prompt, --runs of each; fits TTFT against prompt tokens.",
+)
+@click.option("--warm", is_flag=True, help="Keep one connection for all runs instead of one per run.")
+@click.option("--prompt", default=DEFAULT_PROMPT, show_default=True, help="What to ask.")
+@click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(1), help="Longest answer to ask for.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="Temperature to pin, such as 0; not sent when left out, as many models refuse any but their own.",
+)
+@click.option("--effort", metavar="WORD", help="Reasoning effort to pin, such as low; not sent when left out.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    metavar="SECONDS",
+    help="To the first token.",
+)
+@options.connect_to
+@options.family
+@options.ca_file
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(
+    *,
+    what: str | None,
+    base_url: str | None,
+    model: str | None,
+    dialect: str | None,
+    key_env: str | None,
+    runs: int,
+    burst: int | None,
+    sweep: tuple[int, ...],
+    warm: bool,
+    prompt: str,
+    max_tokens: int,
+    temperature: float | None,
+    effort: str | None,
+    timeout: float,
+    connect_to: tuple[str, ...],
+    family: str,
+    ca_file: Path | None,
+    output: str,
+) -> None:
+    """Measure one target now: every phase of the connection, time to first token, tokens per second.
+
+    Each run opens its own connection. A provider of the catalogue needs nothing but its key; anything else is named
+    with --base-url and --model.
+
+    \b
+    Examples:
+      isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10
+      isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b
+      isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10
+      isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5
+    """
+    subject = find_subject(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
+    check_effort(subject, effort)
+    key = _key_from(subject.key_env)
+    workload = Workload(
+        prompt=prompt,
+        max_output_tokens=max_tokens,
+        temperature=temperature,
+        reasoning_effort=effort,
+        timeouts=_timeouts(timeout),
+        concurrency=burst or 1,
+        connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
+    )
+    prompts = [prompt_of(words) for words in sweep] or [prompt]
+    targets = [_target(subject, replace(workload, prompt=text)) for text in prompts]
+    prober = Prober(vantage="here", tls=tls_context(ca_file), dialling=options.dialling(connect_to, family))
+    talkative = output == "table"
+    if talkative:
+        click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{screen.heading()}")
+    batches: list[list[Sample]] = []
+    interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, talkative=talkative))
+    samples = [sample for batch in batches for sample in batch]
+    bursts = [summarise(batch) for batch in batches] if burst else []
+    line = fit(_points(samples)) if sweep else None
+    if talkative:
+        click.echo("\n" + "\n".join(screen.conclusion(samples, bursts, line)))
+    else:
+        _print_json(samples, bursts, line)
+    if interrupted:
+        click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
+        raise SystemExit(_INTERRUPTED)
+    if all(sample.outcome is not Outcome.OK for sample in samples):
+        raise SystemExit(1)
+
+
+def _interrupted(work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work; whether Ctrl-C ended it early."""
+    try:
+        asyncio.run(work)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+async def _probe_runs(
+    prober: Prober,
+    targets: Sequence[Target],
+    runs: int,
+    batches: list[list[Sample]],
+    *,
+    key: str | None,
+    talkative: bool,
+) -> None:
+    for target in (target for _ in range(runs) for target in targets):
+        batches.append(await prober.burst(target, round_at=now_at(), key=key))
+        for sample in batches[-1] if talkative else ():
+            click.echo(screen.run_line(len(batches), sample))
+    await prober.aclose()
+
+
+def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> None:
+    document = {"schema": SCHEMA, "samples": to_plain(samples)}
+    document |= {"bursts": to_plain(bursts)} if bursts else {}
+    document |= {"sweep": to_plain(line)} if line else {}
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _points(samples: Sequence[Sample]) -> list[tuple[int, int]]:
+    """(prompt tokens, TTFT in microseconds) of the samples that know both."""
+    fine = [sample for sample in samples if sample.outcome is Outcome.OK]
+    return [(s.prompt_tokens, s.ttft_us) for s in fine if s.prompt_tokens is not None and s.ttft_us is not None]
+
+
+def _timeouts(first_token_seconds: float) -> Timeouts:
+    return Timeouts(
+        first_token_us=round(first_token_seconds * SECOND_US),
+        gap_us=round(min(first_token_seconds, _GAP_SECONDS) * SECOND_US),
+        total_us=round((first_token_seconds + _STREAM_SECONDS) * SECOND_US),
+    )
+
+
+def _target(subject: Subject, workload: Workload) -> Target:
+    number = target_id(
+        provider=subject.provider,
+        model=subject.model,
+        base_url=subject.base_url,
+        dialect=subject.dialect,
+        workload=workload,
+    )
+    return Target(
+        id=number,
+        name=subject.model,
+        provider=subject.provider,
+        model=subject.model,
+        base_url=subject.base_url,
+        dialect=subject.dialect,
+        workload=workload,
+    )
+
+
+def _key_from(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        hint = f"export {variable}=…, or name another variable with --key-env"
+        raise CredentialError(f"the environment variable {variable} is not set", hint=hint)
+    return checked_key(key, f"the environment variable {variable}")

@@ -1,0 +1,37 @@
+"""`isochrone-agent run`: the probe agent of a region."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isochrone_agent import logs, runner
+from isochrone_agent.cli import options
+from isochrone_agent.settings import Settings, gather_settings
+
+
+@click.command("run")
+@options.running
+@click.option("--log-format", type=click.Choice(["auto", "console", "json"]), default="auto", show_default=True)
+def command(*, settings_file: Path | None, log_format: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+    """Probe the collector's plan from this region until stopped, and deliver every sample.
+
+    Samples are on disk before they are sent and stay there until the collector has committed them, so neither a lost
+    link nor a crash loses any. SIGTERM and Ctrl-C end it cleanly. Each option can also be said as a variable,
+    ISOCHRONE_VANTAGE and so on.
+
+    \b
+    Example:
+      isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
+    """
+    logs.configure(log_format)
+    asyncio.run(_until_signalled(gather_settings(settings_file, told)))
+
+
+async def _until_signalled(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await runner.run(settings, stop)

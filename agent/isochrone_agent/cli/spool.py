@@ -1,0 +1,145 @@
+"""`isochrone-agent spool`: what lies in the spool of an agent, and whether all of it can be read."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isochrone_agent.cli import options
+from isochrone_agent.settings import default_data_dir
+from isochrone_agent.spool.inspection import Inspection, inspect_spool, quarantined_samples, verify_spool
+from isochrone_agent.spool.spool import Spool
+from isochrone_wire.plain import rfc3339, to_plain
+
+SCHEMA = "isochrone.spool/1"
+
+
+@click.group("spool")
+def command() -> None:
+    """Look into the spool of an agent; `inspect` and `verify` also while it runs.
+
+    \b
+    Examples:
+      isochrone-agent spool inspect --vantage sg-1
+      isochrone-agent spool verify --data-dir /var/lib/isochrone/agent --output json
+      isochrone-agent spool quarantine export --vantage sg-1 > kept.jsonl
+    """
+
+
+def _of_spool(function: Callable[..., Any]) -> Callable[..., Any]:
+    vantage = click.option("--vantage", envvar="ISOCHRONE_VANTAGE", metavar="NAME", help="As the agent was started.")
+    return options.data_dir(vantage(function))
+
+
+_output = click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+@command.command("inspect")
+@_of_spool
+@_output
+def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
+    """Tell what waits, and what has become of the rest.
+
+    That is depth, epochs, sealed batches, drops by reason, quarantine, and whether the account holds.
+    """
+    found = inspect_spool(_path(data_dir, vantage))
+    if output == "json":
+        click.echo(json.dumps(_document(found), indent=2, ensure_ascii=False))
+        return
+    for name, text in _lines(found):
+        click.echo(f"{name:12}  {text}")
+
+
+@command.command("verify")
+@_of_spool
+@_output
+def verify_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
+    """Read everything; exit 1 when something is wrong.
+
+    That is SQLite's own check, checksums, samples and the account.
+    """
+    path = _path(data_dir, vantage)
+    problems = verify_spool(path)
+    if output == "json":
+        document = {"schema": SCHEMA, "path": str(path), "ok": not problems, "problems": problems}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    elif problems:
+        click.echo("\n".join(problems))
+    else:
+        click.echo(f"{path}: everything can be read, and the account holds")
+    if problems:
+        raise SystemExit(1)
+
+
+@command.group("quarantine")
+def quarantine_group() -> None:
+    """Samples the collector would not take."""
+
+
+@quarantine_group.command("export")
+@_of_spool
+def export_command(*, data_dir: str | None, vantage: str | None) -> None:
+    """Every sample in quarantine as a line of JSON with the reason."""
+    for one in quarantined_samples(_path(data_dir, vantage)):
+        line = {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason}
+        click.echo(json.dumps(line | {"sample": to_plain(one.sample)}, ensure_ascii=False))
+
+
+@quarantine_group.command("retry")
+@_of_spool
+def retry_command(*, data_dir: str | None, vantage: str | None) -> None:
+    """Put everything in quarantine back.
+
+    It is delivered when the agent runs again, which must be stopped now.
+    """
+    path = _path(data_dir, vantage)
+    inspect_spool(path)
+    spool = Spool(path)
+    try:
+        click.echo(f"{spool.retry_quarantine()} samples will be delivered again")
+    finally:
+        spool.close()
+
+
+def _path(data_dir: str | None, vantage: str | None) -> Path:
+    return Path(data_dir or default_data_dir(vantage)) / "spool.sqlite3"
+
+
+def _document(found: Inspection) -> dict[str, Any]:
+    quarantine = [
+        {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason} for one in found.quarantine
+    ]
+    return {
+        "schema": SCHEMA,
+        "path": str(found.path),
+        "bytes": found.bytes,
+        "epoch": found.epoch,
+        "next_seq": found.next_seq,
+        "unsealed": found.unsealed,
+        "depth": to_plain(found.depth),
+        "holds": found.holds,
+        "sealed": to_plain(found.sealed),
+        "quarantine": quarantine,
+        "damaged_files": [str(path) for path in found.damaged_files],
+    }
+
+
+def _lines(found: Inspection) -> list[tuple[str, str]]:
+    depth = found.depth
+    oldest = f", the oldest since {rfc3339(depth.oldest_at)}" if depth.oldest_at else ""
+    return [
+        ("spool", f"{found.path}, {found.bytes / 1e6:.1f} MB"),
+        ("waiting", f"{depth.waiting} samples, {found.unsealed} of them unsealed{oldest}"),
+        ("epoch", f"{found.epoch}, next batch {found.next_seq}"),
+        *[
+            ("sealed", f"{s.samples} samples in {s.batches} batches ({s.first_seq} to {s.last_seq}) of epoch {s.epoch}")
+            for s in found.sealed
+        ],
+        ("finished", f"{depth.finished}, of which the collector has {depth.stored}"),
+        *[("dropped", f"{samples} {reason}") for reason, samples in depth.dropped.items()],
+        *[("quarantine", f"{one.id} {rfc3339(one.recorded_at)} {one.reason}") for one in found.quarantine],
+        *[("damaged", str(path)) for path in found.damaged_files],
+        ("account", "holds" if found.holds else f"does not hold: {depth.account.missing} samples are missing"),
+    ]

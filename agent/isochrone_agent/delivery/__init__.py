@@ -1,0 +1,1 @@
+"""Delivery of batches to the collector over gRPC, each until it is acknowledged."""

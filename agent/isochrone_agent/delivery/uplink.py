@@ -1,0 +1,259 @@
+"""The agent's side of delivery: sealed batches to the collector, each until it is acknowledged.
+
+Up to four calls are in flight while there is a backlog, because over a long road a single one would mostly wait; after
+a failure one, until one goes well. What the collector's answers mean is in `isochrone_agent.delivery.verdict`. Whatever
+it says, measuring goes on: the worst that can happen is that the spool fills.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+import structlog
+
+from isochrone_agent.clock import read_clocks
+from isochrone_agent.delivery.verdict import Backoff, Reaction, bounded_delay_us, draw, react, stated_delay_us
+from isochrone_agent.delivery.vitals import HEARTBEAT_US, Conditions, LoopLag, gather_vitals
+from isochrone_agent.errors import CollectorRefused, SpoolError
+from isochrone_agent.offset import Exchange
+from isochrone_agent.spool.keeper import Keeper
+from isochrone_agent.spool.spoolfile import SealedBatch
+from isochrone_wire import codec
+from isochrone_wire.model import SECOND_US, Batch, Plan, Receipt, Vantage
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+
+MAX_CALLS = 4
+CALL_SECONDS = 30
+LINGER_SECONDS = 0.5
+SPOOL_SECONDS = 5.0
+REFUSED_SECONDS = 15.0
+SAY_AGAIN_SECONDS = 60.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collector:
+    """The collector as an agent sees it: two calls over one channel."""
+
+    channel: grpc.aio.Channel
+    vantage: Vantage
+
+    async def fetch_plan(self, running: int | None) -> Plan | None:
+        """The plan in force, or `None` when version `running` is. Raises `grpc.aio.AioRpcError`."""
+        request = fleet_pb2.FetchPlanRequest(vantage=codec.encode(self.vantage), if_version=running)
+        response = await fleet_pb2_grpc.FleetStub(self.channel).FetchPlan(request, timeout=CALL_SECONDS)
+        return codec.decode(Plan, response.plan) if response.HasField("plan") else None
+
+    async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
+        """Hand over one batch; the receipt means it is committed. `content` are its samples as they lie in the spool:
+        bytes of one field may follow those of the others, so that none is taken apart to be put together again.
+
+        Raises `grpc.aio.AioRpcError`.
+        """
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel.unary_unary(
+            "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.PushResponse.FromString
+        )
+        compression = grpc.Compression.Gzip if content or batch.samples else None
+        request = codec.encode(batch).SerializeToString() + content
+        return codec.decode(Receipt, await call(request, timeout=CALL_SECONDS, compression=compression))
+
+
+class Uplink:
+    """Pushes what the spool holds, and a heartbeat when it holds nothing for a while.
+
+    `on_plan_version` is told the version in force with every reply; `conditions` goes into the vitals. `refusal` is why
+    nothing is pushed, while the collector will not hear of this agent.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        keeper: Keeper,
+        *,
+        on_plan_version: Callable[[int], Awaitable[int]],
+        conditions: Callable[[], Conditions] = Conditions,
+    ) -> None:
+        self._collector = collector
+        self._keeper = keeper
+        self._on_plan_version = on_plan_version
+        self._conditions = conditions
+        self._lag = LoopLag()
+        self._backoff = Backoff()
+        self._plan_lock = asyncio.Lock()
+        self._in_flight = 0
+        self._landed = asyncio.Event()
+        self._healthy = False
+        # Instants of the monotonic clock, in seconds.
+        self._not_before = self._heartbeat_due = self._seal_due = self._failed = self._said = 0.0
+        self.refusal: str | None = None
+
+    async def run(self) -> None:
+        """Deliver for ever."""
+        async with asyncio.TaskGroup() as calls:
+            calls.create_task(self._lag.run())
+            while True:
+                try:
+                    await self._step(calls)
+                except SpoolError as error:
+                    await _spool_failed(error)
+
+    async def drain(self) -> None:
+        """Deliver what is there, once, and give up at the first failure; the spool keeps the rest."""
+        if self.refusal is not None:
+            return
+        while (batch := await self._keeper.lease()) is not None:
+            if await self._push(batch) is not Reaction.STORED:
+                return
+
+    async def _step(self, calls: asyncio.TaskGroup) -> None:
+        """Begin a call, or wait until there may be one to begin."""
+        await self._may_call()
+        if time.monotonic() >= self._heartbeat_due and not self._in_flight:
+            # First of all and in the worst of times: it brings vitals, the plan's version and the clock.
+            self._begin(calls, None)
+        elif self.refusal is not None:
+            await asyncio.sleep(max(self._heartbeat_due - time.monotonic(), 0))
+        elif (batch := await self._next_batch()) is not None:
+            self._begin(calls, batch)
+        elif await self._keeper.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
+            # A moment's patience turns many small commits into one.
+            await asyncio.sleep(LINGER_SECONDS)
+
+    async def _may_call(self) -> None:
+        while self._in_flight >= (MAX_CALLS if self._healthy else 1):
+            self._landed.clear()
+            await self._landed.wait()
+        await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
+
+    async def _next_batch(self) -> SealedBatch | None:
+        """While the collector is away what waits is left to grow into batches of full size."""
+        seal = self._healthy and time.monotonic() >= self._seal_due
+        if seal:
+            self._seal_due = time.monotonic() + LINGER_SECONDS
+        return await self._keeper.lease(seal=seal)
+
+    def _begin(self, calls: asyncio.TaskGroup, batch: SealedBatch | None) -> None:
+        self._in_flight += 1
+        self._heartbeat_due = time.monotonic() + HEARTBEAT_US / SECOND_US
+        calls.create_task(self._call(batch))
+
+    async def _call(self, batch: SealedBatch | None) -> None:
+        try:
+            await self._push(batch)
+        except SpoolError as error:
+            await _spool_failed(error)
+        finally:
+            # Of one that is delivered nothing is left to release.
+            self._keeper.release(batch)
+            self._in_flight -= 1
+            self._landed.set()
+
+    async def _push(self, batch: SealedBatch | None) -> Reaction:
+        """Push one batch, or a heartbeat for `None`, and see to the answer."""
+        begun = time.monotonic()
+        try:
+            receipt = await self._exchange(batch)
+            rejected = _checked(receipt, batch)
+        except grpc.aio.AioRpcError as error:
+            return await self._failed_with(batch, error, begun)
+        except CollectorRefused as error:
+            return self._stopped(str(error))
+        await self._stored(batch, receipt, rejected)
+        return Reaction.STORED
+
+    async def _exchange(self, batch: SealedBatch | None) -> Receipt:
+        vitals = await gather_vitals(self._keeper, self._conditions, loop_lag_us=self._lag.take_us())
+        epoch, seq = (batch.epoch, batch.seq) if batch else (self._keeper.epoch, 0)
+        before = read_clocks()
+        head = Batch(vantage=self._collector.vantage, epoch=epoch, seq=seq, vitals=vitals, sent_at=before.wall_at)
+        receipt = await self._collector.push(head, batch.content if batch else b"")
+        after = read_clocks()
+        if not after.stepped_since(before):
+            exchange = Exchange(
+                sent_at=before.wall_at,
+                received_at=receipt.received_at,
+                server_at=receipt.server_at,
+                returned_at=after.wall_at,
+            )
+            self._keeper.synchrony.note(exchange, lead_us=after.lead_us)
+        return receipt
+
+    async def _stored(self, batch: SealedBatch | None, receipt: Receipt, rejected: Counter[str]) -> None:
+        self._healthy = True
+        self._backoff.reset()
+        if self.refusal is not None:
+            self.refusal = None
+            log.info("push.accepted_again")
+        if receipt.delay_us:
+            self._wait(bounded_delay_us(receipt.delay_us))
+        if batch is not None:
+            await self._keeper.acknowledge(batch, rejected=rejected)
+            log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
+            for rejection in receipt.rejections:
+                log.warning("sample.rejected", seq=batch.seq, index=rejection.index, reason=rejection.reason)
+        if not self._plan_lock.locked():
+            async with self._plan_lock:
+                await self._on_plan_version(receipt.plan_version)
+
+    async def _failed_with(self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, begun: float) -> Reaction:
+        status, details = error.code().name, error.details() or ""
+        reaction = react(status, details)
+        if reaction is Reaction.STOP:
+            return self._stopped(f"{details} ({status})")
+        log.warning("push.failed", status=status, details=details, reaction=reaction.value)
+        if reaction is Reaction.SPLIT and batch is not None:
+            await self._split(batch, f"{status}: {details}")
+            return reaction
+        self._healthy = False
+        # Calls that were in flight together fail together; that is one failure.
+        if begun >= self._failed:
+            self._failed = time.monotonic()
+            stated_us = stated_delay_us(error.trailing_metadata() or ())
+            self._wait(self._backoff.next_wait_us(draw()) if stated_us is None else stated_us)
+        return reaction
+
+    async def _split(self, batch: SealedBatch, reason: str) -> None:
+        await self._keeper.split(batch, reason)
+        if batch.samples == 1:
+            log.error("sample.quarantined", seq=batch.seq, reason=reason)
+        else:
+            log.warning("batch.split", seq=batch.seq, samples=batch.samples, reason=reason)
+
+    def _stopped(self, reason: str) -> Reaction:
+        """Push nothing but a heartbeat now and then, until one is answered; say why, loudly but not often."""
+        now = time.monotonic()
+        if self.refusal is None or now >= self._said + SAY_AGAIN_SECONDS:
+            self._said = now
+            hint = "measuring goes on, and the spool keeps every sample; join again, or compare the versions"
+            log.error("push.refused", reason=reason, hint=hint)
+        self.refusal = reason
+        self._healthy = False
+        self._heartbeat_due = now + REFUSED_SECONDS
+        return Reaction.STOP
+
+    def _wait(self, wait_us: int) -> None:
+        log.info("push.waiting", wait_ms=wait_us // 1000)
+        self._not_before = max(self._not_before, time.monotonic() + wait_us / SECOND_US)
+
+
+def _checked(receipt: Receipt, batch: SealedBatch | None) -> Counter[str]:
+    """How many samples were rejected, by reason. Raises `CollectorRefused` when the counts do not add up."""
+    samples = batch.samples if batch else 0
+    accounted = receipt.stored + receipt.duplicate + receipt.rejected
+    if accounted != samples or receipt.rejected != len(receipt.rejections):
+        raise CollectorRefused(
+            f"the collector accounts for {accounted} of {samples} samples and names {len(receipt.rejections)} of "
+            f"{receipt.rejected} rejected; agent and collector disagree on the wire"
+        )
+    return Counter(rejection.reason.partition(":")[0].strip() or "unnamed" for rejection in receipt.rejections)
+
+
+async def _spool_failed(error: SpoolError) -> None:
+    """What can be read and written again later is not lost, and measuring goes on meanwhile."""
+    log.error("spool.failed", reason=str(error), hint=error.hint)
+    await asyncio.sleep(SPOOL_SECONDS)

@@ -1,0 +1,146 @@
+"""Following the plan: fetch the version in force, keep it on disk, refuse one this agent cannot run."""
+
+import asyncio
+
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from isochrone_agent.delivery.uplink import Collector
+from isochrone_agent.errors import PlanRefused, SpoolError
+from isochrone_agent.plan.credentials import Keyring
+from isochrone_agent.plan.planlimits import passed_limits
+from isochrone_agent.plan.rounds import Rounds
+from isochrone_agent.probe.dialects import DIALECTS
+from isochrone_agent.spool.keeper import Keeper
+from isochrone_wire.codec import CodecError
+from isochrone_wire.model import Plan, Target
+
+ASK_FOR_PLAN_SECONDS = 2.0
+MAX_REASON_CHARS = 500
+_NAMED = 5
+
+log = structlog.get_logger()
+
+
+class PlanFollower:
+    """Gets the plan in force, keeps it for a start without a collector, and refuses one it cannot run: then the plan
+    before it runs on.
+
+    `refused` is the version refused last and why, until a plan is taken up after it.
+    """
+
+    def __init__(self, collector: Collector, keeper: Keeper, keyring: Keyring, rounds: Rounds) -> None:
+        self._collector = collector
+        self._keeper = keeper
+        self._keyring = keyring
+        self._rounds = rounds
+        self.refused: tuple[int, str] | None = None
+        self._refused_plan: Plan | None = None
+
+    async def obtain(self) -> None:
+        """Take up the last good plan, if any, then ask the collector until it has answered with one."""
+        await self._consider_kept()
+        while not (await self._fetch() or await self._reconsider()):
+            await asyncio.sleep(ASK_FOR_PLAN_SECONDS)
+
+    async def follow(self, version: int) -> int:
+        """Fetch the plan if `version` is not the one running; returns the version that runs now."""
+        if self.refused and version == self.refused[0]:
+            await self._reconsider()
+        elif version not in (0, self._rounds.plan_version):
+            await self._fetch(version)
+        return self._rounds.plan_version
+
+    async def _consider_kept(self) -> None:
+        try:
+            kept = await self._keeper.last_plan()
+        except (SpoolError, CodecError, DecodeError) as error:
+            # The next plan that is fetched takes its place.
+            log.error("plan.unreadable", reason=str(error))  # noqa: TRY400  # no traceback
+            return
+        except Exception as error:  # a bug of ours: no plan on disk may end every start
+            log.exception("plan.unreadable", reason=str(error))
+            return
+        if kept is not None:
+            await self._consider(kept)
+
+    async def _fetch(self, version: int = 0) -> bool:
+        """Ask for the plan in force, which is `version` if that is known; whether any plan runs then."""
+        try:
+            plan = await self._collector.fetch_plan(self._rounds.plan_version or None)
+        except grpc.aio.AioRpcError as error:
+            log.warning("plan.unavailable", status=error.code().name, details=error.details())
+            return False
+        except (CodecError, DecodeError) as error:
+            self._refused_plan = None
+            hint = "upgrade this agent, or the collector"
+            self._refuse(version, PlanRefused(f"the plan cannot be understood: {error}", hint=hint))
+            return bool(self._rounds.plan_version)
+        except Exception as error:  # a bug of ours: it must not end the agent
+            log.exception("plan.failed", version=version)
+            self._refused_plan = None
+            self._refuse(version, _failure(error))
+            return bool(self._rounds.plan_version)
+        if plan is not None and plan.version:
+            await self._consider(plan)
+        return bool(self._rounds.plan_version)
+
+    async def _reconsider(self) -> bool:
+        """Look again at the plan refused last: the credentials may have changed. Whether any plan runs then."""
+        if self._refused_plan is not None:
+            await self._consider(self._refused_plan)
+        return bool(self._rounds.plan_version)
+
+    async def _consider(self, plan: Plan) -> None:
+        """Take the plan up and keep it, or refuse it, whatever is wrong with it: then the one before it runs on."""
+        try:
+            check_plan(plan, self._keyring)
+            self._rounds.take_up(plan)
+        except PlanRefused as error:
+            refusal = error
+        except Exception as error:  # a bug of ours: it must not end the agent, and not every start after it
+            log.exception("plan.failed", version=plan.version)
+            refusal = _failure(error)
+        else:
+            self.refused = self._refused_plan = None
+            await self._keep(plan)
+            return
+        self._refused_plan = plan
+        self._refuse(plan.version, refusal)
+
+    async def _keep(self, plan: Plan) -> None:
+        try:
+            await self._keeper.keep_plan(plan)
+        except SpoolError as error:
+            # It runs all the same; only a start without a collector would miss it.
+            log.error("plan.not_kept", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+
+    def _refuse(self, version: int, error: PlanRefused) -> None:
+        # Of a plan that cannot be understood not even the version is known, unless a push was told it.
+        version = version or (self.refused[0] if self.refused else 0)
+        refused = (version, str(error)[:MAX_REASON_CHARS])
+        if refused != self.refused:
+            log.error("plan.refused", version=version, reason=str(error), hint=error.hint)
+        self.refused = refused
+
+
+def check_plan(plan: Plan, keyring: Keyring) -> None:
+    """Whether this agent can run `plan`. Raises `PlanRefused` naming every target it cannot probe, and why."""
+    if passed := passed_limits(plan):
+        more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
+        raise PlanRefused("; ".join(passed[:_NAMED]) + more, hint="correct the plan; is the collector your own?")
+    problems = [problem for target in plan.targets if (problem := _problem(target, keyring))]
+    if problems:
+        raise PlanRefused("; ".join(problems), hint="correct the plan, or this agent's credentials.toml")
+
+
+def _problem(target: Target, keyring: Keyring) -> str | None:
+    if target.dialect not in DIALECTS:
+        return f"{target.name} speaks {target.dialect!r}, which this agent does not"
+    credential = keyring.credential(target.credential) if target.credential else None
+    return credential.refusal(target) if credential else None
+
+
+def _failure(error: Exception) -> PlanRefused:
+    return PlanRefused(f"the agent failed over the plan: {type(error).__name__}", hint="report it, with the log")

@@ -1,0 +1,1 @@
+"""Probes: one request, its stream, its timestamps, and the sample they give."""

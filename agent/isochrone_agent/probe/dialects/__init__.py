@@ -1,0 +1,13 @@
+"""The shapes that LLM APIs speak: a request out of a target, signals out of events. One module each, all pure."""
+
+from isochrone_agent.probe.dialects.anthropic import Anthropic
+from isochrone_agent.probe.dialects.base import NO_QUIRKS, Dialect, Quirks, Request
+from isochrone_agent.probe.dialects.cohere import Cohere
+from isochrone_agent.probe.dialects.gemini import Gemini
+from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
+from isochrone_agent.probe.dialects.openai_responses import OpenAIResponses
+
+_ALL: tuple[Dialect, ...] = (OpenAIChat(), OpenAIResponses(), Anthropic(), Gemini(), Cohere())
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
+
+__all__ = ["DIALECTS", "NO_QUIRKS", "Dialect", "Quirks", "Request"]

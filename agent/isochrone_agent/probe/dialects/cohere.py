@@ -1,0 +1,84 @@
+"""Cohere's chat, version 2: typed events, text and thinking in the deltas of a message, usage with its end."""
+
+import json
+from typing import Any
+
+from isochrone_agent.probe.dialects.base import (
+    Quirks,
+    Request,
+    count,
+    error_sentence,
+    in_band_failure,
+    parse_json,
+    with_nonce,
+)
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
+from isochrone_agent.probe.dialects.sse import Event
+from isochrone_wire.effort import COHERE_SWITCH
+from isochrone_wire.model import Target
+
+_DONE = b"[DONE]"
+_FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")
+
+
+class Cohere:
+    """`POST {base_url}/chat` with `stream: true`."""
+
+    name = "cohere"
+
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+        """See `Dialect.request`."""
+        del quirks  # there is one Cohere
+        workload = target.workload
+        body: dict[str, Any] = {
+            "model": target.model,
+            "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
+            "max_tokens": workload.max_output_tokens,
+            "stream": True,
+        }
+        if workload.temperature is not None:
+            body["temperature"] = workload.temperature
+        if workload.reasoning_effort is not None:
+            body["thinking"] = {"type": COHERE_SWITCH.get(workload.reasoning_effort, workload.reasoning_effort)}
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        return Request(url=f"{target.base_url.rstrip('/')}/chat", headers=headers, body=json.dumps(body).encode())
+
+    def interpret(self, event: Event) -> list[Signal]:
+        """See `Dialect.interpret`."""
+        if event.data == _DONE:
+            return []
+        message = parse_json(event.data)
+        kind, delta = message.get("type"), message.get("delta") or {}
+        if kind in ("content-delta", "tool-plan-delta", "tool-call-start", "tool-call-delta"):
+            return self._said(delta.get("message") or {})
+        if kind == "message-end":
+            return self._end(delta)
+        # An error event has no type of its own: `{"message": …, "id": …}` or `{"error": …}`.
+        if kind is None and (message.get("message") or message.get("error")):
+            return [in_band_failure(message.get("error") or message)]
+        return []
+
+    def error(self, body: bytes) -> str:
+        """See `Dialect.error`."""
+        return error_sentence(body)
+
+    @staticmethod
+    def _said(message: dict[str, Any]) -> list[Signal]:
+        content, calls = message.get("content") or {}, message.get("tool_calls") or {}
+        thought = content.get("thinking") or message.get("tool_plan") or ""
+        call = calls.get("function") or {}
+        said = content.get("text") or (call.get("name") or "") + (call.get("arguments") or "")
+        return [*([Reasoning(len(thought))] if thought else []), *([Answer(len(said))] if said else [])]
+
+    @staticmethod
+    def _end(delta: dict[str, Any]) -> list[Signal]:
+        reason = str(delta.get("finish_reason") or "")
+        if reason in _FAILED:
+            return [in_band_failure({"message": delta.get("error") or reason})]
+        tokens = (delta.get("usage") or {}).get("tokens") or {}
+        usage = Usage(
+            prompt_tokens=count(tokens.get("input_tokens")),
+            output_tokens=count(tokens.get("output_tokens")),
+            cached_tokens=count((delta.get("usage") or {}).get("cached_tokens")),
+        )
+        return [usage, Finished(reason)]

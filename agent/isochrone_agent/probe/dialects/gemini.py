@@ -1,0 +1,94 @@
+"""Google's Gemini: whole responses as events, each with the parts that are new and the usage so far.
+
+Thoughts are told in digest, and counted apart from the candidate's tokens; the output is both. There is no marker after
+the last event: the `finishReason` is the end.
+"""
+
+import json
+from typing import Any
+
+from isochrone_agent.probe.dialects.base import (
+    Quirks,
+    Request,
+    count,
+    error_sentence,
+    in_band_failure,
+    parse_json,
+    with_nonce,
+)
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
+from isochrone_agent.probe.dialects.sse import Event
+from isochrone_wire.effort import GEMINI_BUDGET, has_budget
+from isochrone_wire.model import Target
+
+
+class Gemini:
+    """`POST {base_url}/models/{model}:streamGenerateContent?alt=sse`."""
+
+    name = "gemini"
+
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+        """See `Dialect.request`."""
+        del quirks  # there is one Gemini
+        workload = target.workload
+        config: dict[str, Any] = {"maxOutputTokens": workload.max_output_tokens}
+        if workload.temperature is not None:
+            config["temperature"] = workload.temperature
+        if workload.reasoning_effort is not None:
+            config["thinkingConfig"] = self._thinking(target.model, workload.reasoning_effort)
+        contents = [{"role": "user", "parts": [{"text": with_nonce(workload.prompt, nonce)}]}]
+        url = f"{target.base_url.rstrip('/')}/models/{target.model}:streamGenerateContent?alt=sse"
+        headers = {"x-goog-api-key": key} if key else {}
+        body = json.dumps({"contents": contents, "generationConfig": config}).encode()
+        return Request(url=url, headers=headers, body=body)
+
+    def interpret(self, event: Event) -> list[Signal]:
+        """See `Dialect.interpret`."""
+        response = parse_json(event.data)
+        if response.get("error"):
+            return [in_band_failure(response["error"])]
+        refused = (response.get("promptFeedback") or {}).get("blockReason")
+        if refused:
+            return [in_band_failure({"message": f"the prompt was blocked: {refused}"})]
+        signals: list[Signal] = []
+        ends: list[Signal] = []
+        for candidate in (response.get("candidates") or ())[:1]:
+            signals += [s for part in (candidate.get("content") or {}).get("parts") or () for s in self._part(part)]
+            if candidate.get("finishReason"):
+                ends.append(Finished(str(candidate["finishReason"])))
+        return [*signals, *self._usage(response.get("usageMetadata")), *ends]
+
+    def error(self, body: bytes) -> str:
+        """See `Dialect.error`."""
+        return error_sentence(body)
+
+    @staticmethod
+    def _thinking(model: str, effort: str) -> dict[str, Any]:
+        if not (has_budget(model) and effort in GEMINI_BUDGET):
+            return {"thinkingLevel": effort, "includeThoughts": True}
+        budget = GEMINI_BUDGET[effort]
+        return {"thinkingBudget": budget} | ({"includeThoughts": True} if budget else {})
+
+    @staticmethod
+    def _part(part: dict[str, Any]) -> list[Signal]:
+        text = part.get("text") or ""
+        if not text and part.get("functionCall"):
+            text = json.dumps(part["functionCall"])
+        if not text:
+            return []
+        return [Reasoning(len(text), summarised=True) if part.get("thought") else Answer(len(text))]
+
+    @staticmethod
+    def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
+        if not isinstance(usage, dict):
+            return []
+        said, thought = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
+        return [
+            Usage(
+                prompt_tokens=count(usage.get("promptTokenCount")),
+                # An answer that has not begun is not counted, though its thoughts are.
+                output_tokens=None if said is None and not thought else (said or 0) + (thought or 0),
+                reasoning_tokens=thought,
+                cached_tokens=count(usage.get("cachedContentTokenCount")),
+            )
+        ]

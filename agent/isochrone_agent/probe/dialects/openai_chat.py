@@ -1,0 +1,117 @@
+"""OpenAI's chat completions, the shape most providers and every self-hosted server speak.
+
+Known habits that are all fine: no `[DONE]`; usage in the last choice chunk, in a chunk without choices, or never;
+reasoning as `reasoning_content` (DeepSeek) or `reasoning` (OpenRouter, vLLM), which may be a digest (OpenRouter says
+so); `content: null` and `content: ""` before the first token; `refusal` text instead of content; Groq's own times
+beside its usage, or in `x_groq`. xAI counts reasoning beside `completion_tokens`, others in it; the total tells.
+"""
+
+import json
+from typing import Any
+
+from isochrone_agent.probe.dialects.base import (
+    Quirks,
+    Request,
+    count,
+    error_sentence,
+    in_band_failure,
+    parse_json,
+    with_nonce,
+)
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
+from isochrone_agent.probe.dialects.sse import Event
+from isochrone_wire.model import SECOND_US, Target
+
+_DONE = b"[DONE]"
+_MAX_SECONDS = 3600
+# Ends that are none: DeepSeek, Zhipu and OpenRouter say in this way that the server gave up.
+_GAVE_UP = ("insufficient_system_resource", "network_error", "error")
+
+
+class OpenAIChat:
+    """`POST {base_url}/chat/completions` with `stream: true`."""
+
+    name = "openai-chat"
+
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+        """See `Dialect.request`."""
+        workload = target.workload
+        body: dict[str, Any] = {
+            "model": target.model,
+            "messages": [{"role": "user", "content": with_nonce(workload.prompt, nonce)}],
+            quirks.token_limit: workload.max_output_tokens,
+            "stream": True,
+        }
+        if quirks.usage_option:
+            body["stream_options"] = {"include_usage": True}
+        if workload.temperature is not None:
+            body["temperature"] = workload.temperature
+        if workload.reasoning_effort is not None:
+            body["reasoning_effort"] = workload.reasoning_effort
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        url = f"{target.base_url.rstrip('/')}/chat/completions"
+        return Request(url=url, headers=headers, body=json.dumps(body).encode())
+
+    def interpret(self, event: Event) -> list[Signal]:
+        """See `Dialect.interpret`."""
+        if event.data == _DONE:
+            return [Finished("[DONE]")]
+        chunk = parse_json(event.data)
+        if chunk.get("error"):
+            return [in_band_failure(chunk["error"])]
+        signals: list[Signal] = []
+        for choice in chunk.get("choices") or ():
+            signals += self._choice(choice)
+        groq = chunk.get("x_groq") or {}
+        usage = chunk.get("usage") or (groq.get("usage") if isinstance(groq, dict) else None)
+        if isinstance(usage, dict):
+            signals.append(self._usage(usage))
+        return signals
+
+    def error(self, body: bytes) -> str:
+        """See `Dialect.error`."""
+        return error_sentence(body)
+
+    def _choice(self, choice: dict[str, Any]) -> list[Signal]:
+        delta = choice.get("delta") or {}
+        signals: list[Signal] = []
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            signals.append(Reasoning(len(thought), summarised=self._summarised(delta)))
+        if said := (delta.get("content") or delta.get("refusal") or self._tool_text(delta)):
+            signals.append(Answer(len(said)))
+        if reason := choice.get("finish_reason"):
+            broken = {"message": f"the provider gave up: {reason}"}
+            signals.append(in_band_failure(broken) if reason in _GAVE_UP else Finished(str(reason)))
+        return signals
+
+    @staticmethod
+    def _summarised(delta: dict[str, Any]) -> bool:
+        return any(detail.get("type") == "reasoning.summary" for detail in delta.get("reasoning_details") or ())
+
+    @staticmethod
+    def _tool_text(delta: dict[str, Any]) -> str:
+        calls = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
+        return "".join((call.get("name") or "") + (call.get("arguments") or "") for call in calls)
+
+    @staticmethod
+    def _usage(usage: dict[str, Any]) -> Usage:
+        output_details = usage.get("completion_tokens_details") or {}
+        prompt_details = usage.get("prompt_tokens_details") or {}
+        prompt, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        thought = count(output_details.get("reasoning_tokens"))
+        if said is not None and thought and usage.get("total_tokens") == (prompt or 0) + said + thought:
+            said += thought
+        return Usage(
+            prompt_tokens=prompt,
+            output_tokens=said,
+            reasoning_tokens=thought,
+            cached_tokens=count(prompt_details.get("cached_tokens")),
+            provider_us=_stated_us(usage, "queue_time", "prompt_time"),
+        )
+
+
+def _stated_us(usage: dict[str, Any], *names: str) -> int | None:
+    """Groq's seconds of queueing and of reading the prompt, together its own time to the first token."""
+    stated = [usage.get(name) for name in names]
+    seconds = [value for value in stated if isinstance(value, int | float) and 0 <= value < _MAX_SECONDS]
+    return round(sum(seconds) * SECOND_US) if len(seconds) == len(names) else None

@@ -1,0 +1,92 @@
+"""OpenAI's responses: typed events, of which only deltas and the end matter here.
+
+A reasoning model mostly thinks in silence; what it says of its reasoning comes as a summary. An answer cut at its limit
+ends with `response.incomplete`, which is an end like any other.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from isochrone_agent.probe.dialects.base import (
+    Quirks,
+    Request,
+    count,
+    error_sentence,
+    in_band_failure,
+    parse_json,
+    with_nonce,
+)
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
+from isochrone_agent.probe.dialects.sse import Event
+from isochrone_wire.model import Target
+
+_SAID: dict[str, Callable[[int], Signal]] = {
+    "response.output_text.delta": Answer,
+    "response.refusal.delta": Answer,
+    "response.function_call_arguments.delta": Answer,
+    "response.custom_tool_call_input.delta": Answer,
+    "response.reasoning_text.delta": Reasoning,
+    "response.reasoning_summary_text.delta": partial(Reasoning, summarised=True),
+}
+_ENDS = ("response.completed", "response.incomplete")
+
+
+class OpenAIResponses:
+    """`POST {base_url}/responses` with `stream: true` and nothing stored."""
+
+    name = "openai-responses"
+
+    def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
+        """See `Dialect.request`."""
+        del quirks  # there is one Responses API
+        workload = target.workload
+        body: dict[str, Any] = {
+            "model": target.model,
+            "input": with_nonce(workload.prompt, nonce),
+            "max_output_tokens": workload.max_output_tokens,
+            "stream": True,
+            "store": False,
+        }
+        if workload.reasoning_effort is not None:
+            body["reasoning"] = {"effort": workload.reasoning_effort, "summary": "auto"}
+        if workload.temperature is not None:
+            body["temperature"] = workload.temperature
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        return Request(url=f"{target.base_url.rstrip('/')}/responses", headers=headers, body=json.dumps(body).encode())
+
+    def interpret(self, event: Event) -> list[Signal]:
+        """See `Dialect.interpret`."""
+        message = parse_json(event.data)
+        kind = message.get("type") or ""
+        if kind in _SAID:
+            text = message.get("delta") or ""
+            return [_SAID[kind](len(text))] if text else []
+        if kind == "response.output_item.added":
+            # A tool's name is the first thing the model says of its call.
+            name = (message.get("item") or {}).get("name")
+            return [Answer(len(name))] if isinstance(name, str) and name else []
+        if kind == "error":
+            return [in_band_failure(message.get("error") or message)]
+        response = message.get("response") or {}
+        if kind == "response.failed":
+            return [in_band_failure(response.get("error"))]
+        return [*self._usage(response.get("usage")), Finished(kind)] if kind in _ENDS else []
+
+    def error(self, body: bytes) -> str:
+        """See `Dialect.error`."""
+        return error_sentence(body)
+
+    @staticmethod
+    def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
+        if not isinstance(usage, dict):
+            return []
+        return [
+            Usage(
+                prompt_tokens=count(usage.get("input_tokens")),
+                output_tokens=count(usage.get("output_tokens")),
+                reasoning_tokens=count((usage.get("output_tokens_details") or {}).get("reasoning_tokens")),
+                cached_tokens=count((usage.get("input_tokens_details") or {}).get("cached_tokens")),
+            )
+        ]

@@ -1,0 +1,262 @@
+"""One probe in flight, as a state machine that ends in a Sample.
+
+The laws:
+
+1. What may follow what is the table `_NEXT`; a signal it does not list is an `IllegalSignal` naming state and signal.
+2. Instants are nanoseconds of one monotonic clock, handed in. An instant earlier than the one before it is moved up to
+   it: intervals are never negative.
+3. `sample()` is total: it can be asked at any time, and the outcome follows from how far the stream came.
+4. The first token is the first non-empty piece of reasoning, answer or tool text; nothing else stops that clock.
+5. A chunk is not a token. Tokens are the provider's count, or an estimate that says so.
+6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
+   `buffered`, when there are fewer than 3 chunks or they all arrive within 50 ms.
+7. Where reasoning is told only in digest, its tokens are in no chunk: speed is that of the answer's tokens over the
+   answer's chunks, and undefined where the provider does not count the reasoning apart.
+
+Not proud of: when the provider does not say how many tokens the first chunk held (usage with every chunk says it), its
+share of the characters stands for its share of the tokens. With one token per chunk, the common case, that is exact.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from isochrone_agent.probe import tally
+from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_agent.probe.tally import Strand, Thoughts
+from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
+
+ERROR_CHARS = 200
+ALL_UNTOLD = "every token went into reasoning that is not told, and none was left for the answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The connection a probe used, as the shell saw it; times in microseconds.
+
+    Phases are `None` where they did not take place. The round trips and retransmits are the kernel's. `loop_lag_us` is
+    the longest that arrived bytes waited for the event loop, or without kernel stamps how late the loop was at worst.
+    """
+
+    dns_us: int | None = None
+    tcp_us: int | None = None
+    tls_us: int | None = None
+    remote_address: str | None = None
+    reused: bool = False
+    rtt_us: int | None = None
+    rtt_min_us: int | None = None
+    retransmits: int | None = None
+    loop_lag_us: int | None = None
+
+
+class IllegalSignal(ValueError):  # noqa: N818  # named for what happened, as h11 does
+    """A signal that cannot come in this state. Act: the provider garbled its stream, or a dialect misread it."""
+
+
+class State(Enum):
+    """How far the probe has come."""
+
+    IDLE = "idle"
+    SENT = "sent"
+    OPEN = "open"
+    STREAMING = "streaming"
+    DONE = "done"
+
+
+_NEXT: dict[tuple[State, type[Signal]], State] = {
+    (State.IDLE, Sent): State.SENT,
+    (State.SENT, Opened): State.OPEN,
+    (State.OPEN, Reasoning): State.STREAMING,
+    (State.OPEN, Answer): State.STREAMING,
+    (State.OPEN, Usage): State.OPEN,
+    (State.OPEN, Finished): State.DONE,
+    (State.STREAMING, Reasoning): State.STREAMING,
+    (State.STREAMING, Answer): State.STREAMING,
+    (State.STREAMING, Usage): State.STREAMING,
+    (State.STREAMING, Finished): State.DONE,
+    # Usage and a second marker (`finish_reason`, then `[DONE]`) may trail; tokens may not.
+    (State.DONE, Usage): State.DONE,
+    (State.DONE, Finished): State.DONE,
+    **{(state, Failed): State.DONE for state in State},
+}
+
+
+class Measurement:
+    """Observes the signals of one probe, each with its instant in monotonic nanoseconds."""
+
+    def __init__(self) -> None:
+        self.state = State.IDLE
+        self.opened: Opened | None = None
+        self.failed: Failed | None = None
+        self.finished = False
+        self.usage = Usage()
+        self.sent_ns: int | None = None
+        self.first_byte_ns: int | None = None
+        self.told = Strand()
+        self.answer = Strand()
+        self.summarised = False
+        self.first_answer_tokens: int | None = None
+        self._latest_ns = 0
+
+    def __repr__(self) -> str:
+        return f"<Measurement {self.state.value} chunks={len(self.chunk_ns)} finished={self.finished} {self.failed}>"
+
+    @property
+    def chunk_ns(self) -> Sequence[int]:
+        """The instants of all chunks that held text."""
+        return self.told.at_ns
+
+    def observe(self, signal: Signal, at_ns: int) -> None:
+        """Take note of `signal`, which the read at `at_ns` delivered. Raises `IllegalSignal`."""
+        following = _NEXT.get((self.state, type(signal)))
+        if following is None:
+            raise IllegalSignal(f"{type(signal).__name__} cannot come when the stream is {self.state.value}")
+        self._latest_ns = max(self._latest_ns, at_ns)
+        _NOTE[type(signal)](self, signal, self._latest_ns)
+        self.state = following
+
+    def receive(self, at_ns: int) -> None:
+        """Bytes of the response arrived; only the first call counts."""
+        if self.first_byte_ns is None:
+            self.first_byte_ns = at_ns
+
+    def _note_sent(self, _signal: Sent, at_ns: int) -> None:
+        self.sent_ns = at_ns
+
+    def _note_opened(self, signal: Opened, at_ns: int) -> None:
+        self.opened = signal
+        self.receive(at_ns)
+
+    def _note_reasoning(self, signal: Reasoning, at_ns: int) -> None:
+        self.summarised = self.summarised or signal.summarised
+        if signal.chars:
+            self.told.add(signal.chars, at_ns)
+
+    def _note_answer(self, signal: Answer, at_ns: int) -> None:
+        self.told.add(signal.chars, at_ns)
+        self.answer.add(signal.chars, at_ns)
+
+    def _note_usage(self, signal: Usage, _at_ns: int) -> None:
+        known = {name: getattr(signal, name) for name in Usage.__slots__}
+        before = {name: getattr(self.usage, name) for name in Usage.__slots__}
+        if len(self.answer.at_ns) == 1 and signal.output_tokens is not None:
+            self.first_answer_tokens = signal.output_tokens - (signal.reasoning_tokens or 0)
+        self.usage = Usage(**{name: before[name] if known[name] is None else known[name] for name in known})
+
+    def _note_finished(self, _signal: Finished, _at_ns: int) -> None:
+        self.finished = True
+
+    def _note_failed(self, signal: Failed, _at_ns: int) -> None:
+        # The first failure is the cause; what follows it are its consequences.
+        self.failed = self.failed or signal
+
+    def sample(
+        self,
+        *,
+        target_id: int,
+        round_at: int,
+        dispatched_at: int,
+        connection: Connection = Connection(),
+        price: Price | None = None,
+        quality: Quality = Quality.CLEAN,
+    ) -> Sample:
+        """The record of the probe as far as it came; instants `..._at` are in microseconds since the epoch."""
+        failure = self.failed or self._implied_failure()
+        opened = self.opened or Opened(status=0)
+        tokens, paced_ns = self._tokens()
+        gaps = tally.gaps_between(self.chunk_ns)
+        return Sample(
+            target_id=target_id,
+            round_at=round_at,
+            outcome=failure.outcome if failure else Outcome.OK,
+            dispatched_at=dispatched_at,
+            late_us=dispatched_at - round_at,
+            dns_us=connection.dns_us,
+            tcp_us=connection.tcp_us,
+            tls_us=connection.tls_us,
+            ttfb_us=self._since_sent_us(self.first_byte_ns),
+            ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
+            ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
+            e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
+            tokens_per_second=tally.tokens_per_second(paced_ns, tokens),
+            chunk_gap_p50_us=gaps.p50_us,
+            chunk_gap_p99_us=gaps.p99_us,
+            chunk_gap_max_us=gaps.max_us,
+            stalls=gaps.stalls,
+            prompt_tokens=self.usage.prompt_tokens,
+            output_tokens=tokens.output,
+            reasoning_tokens=self.usage.reasoning_tokens,
+            cached_tokens=self.usage.cached_tokens,
+            first_chunk_tokens=tokens.first_chunk,
+            chunks=len(self.chunk_ns),
+            output_chars=self.told.chars,
+            token_source=tokens.source,
+            rtt_us=connection.rtt_us,
+            rtt_min_us=connection.rtt_min_us,
+            retransmits=connection.retransmits,
+            loop_lag_us=connection.loop_lag_us,
+            provider_us=self.usage.provider_us if opened.provider_us is None else opened.provider_us,
+            remote_address=connection.remote_address,
+            edge=opened.edge,
+            request_id=opened.request_id,
+            ratelimit=_ratelimit(opened, failure),
+            cost_usd=tally.cost_usd(price, self.usage, tokens),
+            quality=quality | self._quality(tokens, paced_ns, connection),
+            http_status=opened.status or None,
+            error=failure.error[:ERROR_CHARS] if failure else None,
+            timeout_us=failure.timeout_us if failure else None,
+        )
+
+    def _implied_failure(self) -> Failed | None:
+        if not self.finished:
+            return Failed(outcome=Outcome.TRUNCATED, error="the stream ended without its terminal marker")
+        if not self.chunk_ns:
+            untold = self.summarised or self.usage.reasoning_tokens
+            error = ALL_UNTOLD if untold else "the stream finished without a single token"
+            return Failed(outcome=Outcome.GARBLED, error=error)
+        return None
+
+    def _tokens(self) -> tuple[tally.Tokens, Sequence[int]]:
+        """The tokens, and the instants of the chunks whose pace is taken."""
+        thoughts = tally.thoughts_told(self.told, self.answer, self.usage, summarised=self.summarised)
+        paced = self.answer if thoughts is Thoughts.SUMMARISED else self.told
+        # What was counted up to the first answer says nothing of a first chunk of reasoning.
+        stated = None if thoughts is Thoughts.ALOUD else self.first_answer_tokens
+        tokens = tally.count_tokens(
+            self.usage, told=self.told, paced=paced, thoughts=thoughts, first_chunk_tokens=stated
+        )
+        return tokens, paced.at_ns
+
+    def _since_sent_us(self, at_ns: int | None) -> int | None:
+        if at_ns is None or self.sent_ns is None:
+            return None
+        return max(0, round((at_ns - self.sent_ns) / 1000))
+
+    def _quality(self, tokens: tally.Tokens, paced_ns: Sequence[int], connection: Connection) -> Quality:
+        raised = {
+            Quality.BUFFERED: bool(self.chunk_ns) and not tally.speed_is_defined(paced_ns),
+            Quality.CACHED: bool(self.usage.cached_tokens),
+            Quality.ESTIMATED_TOKENS: tokens.source is TokenSource.ESTIMATED,
+            Quality.REUSED: connection.reused,
+        }
+        return Quality(sum(flag for flag, up in raised.items() if up))
+
+
+def _ratelimit(opened: Opened, failure: Failed | None) -> RateLimit | None:
+    """What the headers say; how long to wait, when they do not, from the error itself."""
+    told = opened.ratelimit or RateLimit()
+    if failure is None or failure.retry_after_us is None or told.retry_after_us is not None:
+        return opened.ratelimit
+    return replace(told, retry_after_us=failure.retry_after_us)
+
+
+_NOTE: dict[type[Signal], Callable[[Measurement, Any, int], None]] = {
+    Sent: Measurement._note_sent,  # noqa: SLF001  # the table belongs to the class above
+    Opened: Measurement._note_opened,  # noqa: SLF001  # as above
+    Reasoning: Measurement._note_reasoning,  # noqa: SLF001  # as above
+    Answer: Measurement._note_answer,  # noqa: SLF001  # as above
+    Usage: Measurement._note_usage,  # noqa: SLF001  # as above
+    Finished: Measurement._note_finished,  # noqa: SLF001  # as above
+    Failed: Measurement._note_failed,  # noqa: SLF001  # as above
+}

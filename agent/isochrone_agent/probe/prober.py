@@ -1,0 +1,320 @@
+"""One probe: a request sent, a stream read, every read stamped at the socket, and a Sample of whatever came.
+
+The shell is boring on purpose: read, take the stamp of the read, decode, interpret, observe. It never retries and never
+raises for anything the other side does; a failed probe is a Sample.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+
+import httpcore
+
+from isochrone_agent.clock import ClockPair, now_at, read_clocks
+from isochrone_agent.probe.catalogue import quirks_of
+from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
+from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
+from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
+from isochrone_agent.probe.dialects.sse import Event, SseDecoder, SseOverflow
+from isochrone_agent.probe.headers import read_headers
+from isochrone_agent.probe.measurement import IllegalSignal, Measurement, State
+from isochrone_agent.probe.redaction import printable, redact
+from isochrone_agent.probe.tap import Tap
+from isochrone_agent.probe.transport import ANYWHERE, Dialling, Line
+from isochrone_agent.url import Url, parse_url
+from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
+
+MAX_RESPONSE_BYTES = 64 << 20
+MAX_ERROR_BYTES = 8 << 10
+MAX_TRAILER_US = 5 * SECOND_US
+# The status of a refusal is known; its words are worth this much more waiting.
+MAX_REFUSAL_US = 2 * SECOND_US
+LAG_NS = 5_000_000
+_STANDARD_HEADERS = {
+    "content-type": "application/json",
+    "accept": "text/event-stream",
+    # Compression would batch events, and with them their stamps.
+    "accept-encoding": "identity",
+    "user-agent": "isochrone-agent",
+}
+_NOT_A_STREAM = ("text/html", "application/json")
+# What reading JSON of an unexpected shape ends in: another type, a missing part, a number or a depth without measure.
+_MISSHAPEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prober:
+    """Probes targets from one vantage. `tls` is built once, outside every clock."""
+
+    vantage: str
+    tls: ssl.SSLContext
+    dialling: Dialling = ANYWHERE
+
+    idle: dict[int, list[Line]] = field(default_factory=dict, repr=False)
+    under_way: set["Exchange"] = field(default_factory=set, repr=False)
+
+    async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
+        """As many probes at once as the target's workload says; every stream is a sample."""
+        streams = range(target.workload.concurrency)
+        return list(await asyncio.gather(*(self.probe(target, round_at=round_at, key=key, stream=n) for n in streams)))
+
+    async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
+        """Probe `target` once for the round at `round_at`, in microseconds since the epoch.
+
+        `key` goes into the request and nowhere else; `stream` numbers the streams of a burst, from 0. Whatever the
+        network or the provider do is in the sample.
+        """
+        dialect = DIALECTS[target.dialect]
+        nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage, stream=stream)
+        request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
+        measurement = Measurement()
+        async with self._line(target) as line:
+            dispatched = read_clocks()
+            with line.use() as tap:
+                exchange = Exchange(dialect, measurement, line, target.workload.timeouts)
+                with self._under_way(exchange):
+                    await exchange.run(request)
+        sample = measurement.sample(
+            target_id=target.id,
+            round_at=round_at,
+            dispatched_at=dispatched.wall_at,
+            connection=tap.connection,
+            price=target.price,
+            quality=_quality(tap, dispatched, read_clocks()),
+        )
+        return _presentable(sample, key)
+
+    def cut_off(self) -> None:
+        """End every probe under way now; its sample tells how long the answer was waited for."""
+        for exchange in self.under_way:
+            exchange.cut_off()
+
+    async def aclose(self) -> None:
+        """Hang up every connection that was kept warm."""
+        for line in [line for lines in self.idle.values() for line in lines]:
+            await line.aclose()
+        self.idle.clear()
+
+    @contextmanager
+    def _under_way(self, exchange: "Exchange") -> Iterator[None]:
+        self.under_way.add(exchange)
+        try:
+            yield
+        finally:
+            self.under_way.discard(exchange)
+
+    @asynccontextmanager
+    async def _line(self, target: Target) -> AsyncIterator[Line]:
+        """A line for one probe: a new one that is hung up afterwards, or for a warm target one that is kept."""
+        if target.workload.connection is ConnectionUse.COLD:
+            line = Line(self.tls, self.dialling)
+            async with line.pool:
+                yield line
+            return
+        waiting = self.idle.setdefault(target.id, [])
+        line = waiting.pop() if waiting else Line(self.tls, self.dialling)
+        try:
+            yield line
+        finally:
+            waiting.append(line)
+
+
+class Exchange:
+    """One request and its stream: feeds what arrives to the measurement, and keeps the limits."""
+
+    def __init__(self, dialect: Dialect, measurement: Measurement, line: Line, timeouts: Timeouts) -> None:
+        self._dialect = dialect
+        self._measurement = measurement
+        self._line = line
+        self._tap = line.tap
+        self._timeouts = timeouts
+        self._decoder = SseDecoder()
+        self._received_bytes = 0
+        self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
+        self._limit_us = timeouts.total_us
+        self._begun_ns = time.monotonic_ns()
+        self._guard: asyncio.Timeout | None = None
+        self._cut_off = False
+
+    def cut_off(self) -> None:
+        """End the exchange now, as if its time were over."""
+        self._cut_off, self._end_ns = True, time.monotonic_ns()
+        if self._guard is not None and not self._guard.expired():
+            self._guard.reschedule(self._end_ns / 1e9)
+
+    async def run(self, request: Request) -> None:
+        """Have the exchange; whatever goes wrong is observed as a failure."""
+        try:
+            url = parse_url(request.url)
+        except ValueError as error:
+            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
+            return
+        try:
+            async with asyncio.timeout_at(self._end_ns / 1e9) as guard:
+                self._guard = guard
+                self._tap.on_sent = lambda: self._allow(guard, self._timeouts.first_token_us)
+                await self._exchange(request, url, guard)
+        except TimeoutError:
+            self._fail_unless_finished(self._timed_out())
+        except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
+            self._fail(Failed(outcome=Outcome.TIMED_OUT, error=str(error), timeout_us=self._timeouts.connect_us))
+        except (httpcore.ConnectError, httpcore.UnsupportedProtocol, httpcore.WriteError) as error:
+            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
+        except httpcore.LocalProtocolError:  # its text quotes the header, which may be the key's
+            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error="not sent: a header holds what HTTP cannot carry"))
+        except (httpcore.RemoteProtocolError, httpcore.ReadError) as error:
+            self._fail_unless_finished(self._cut(error))
+        except (IllegalSignal, SseOverflow, ValueError) as error:
+            self._fail(Failed(outcome=Outcome.GARBLED, error=str(error)))
+
+    async def _exchange(self, request: Request, url: Url, guard: asyncio.Timeout) -> None:
+        seconds = self._timeouts.connect_us / SECOND_US
+        async with self._line.pool.stream(
+            "POST",
+            httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
+            headers=[(name.encode(), value.encode()) for name, value in _headers(request, url).items()],
+            content=request.body,
+            extensions={"timeout": {"connect": seconds, "write": seconds}},
+        ) as response:
+            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            self._open(read_headers(response.status, headers, now_at=now_at()))
+            refusal = _refusal(response.status, headers.get("content-type", ""))
+            if refusal:
+                await self._read_refusal(refusal, response, guard)
+            else:
+                await self._read_events(response, guard)
+
+    async def _read_refusal(self, refusal: Failed, response: httpcore.Response, guard: asyncio.Timeout) -> None:
+        """The provider refused, whatever becomes of the words it has for that."""
+        body = bytearray()
+        self._allow(guard, MAX_REFUSAL_US)
+        try:
+            async for data in response.aiter_stream():
+                body += data
+                if len(body) >= MAX_ERROR_BYTES:
+                    break
+        finally:
+            self._fail(self._refused(refusal, bytes(body[:MAX_ERROR_BYTES])))
+
+    async def _read_events(self, response: httpcore.Response, guard: asyncio.Timeout) -> None:
+        self._line.patient = True
+        async for data in response.aiter_stream():
+            at_ns = self._tap.received.at_ns
+            self._received_bytes += len(data)
+            if self._received_bytes > MAX_RESPONSE_BYTES:
+                raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
+            before = len(self._measurement.chunk_ns)
+            for event in self._decoder.receive(data):
+                for signal in self._signals(event):
+                    self._measurement.observe(signal, at_ns)
+            if self._measurement.finished:
+                self._allow(guard, min(self._timeouts.gap_us, MAX_TRAILER_US))
+            elif len(self._measurement.chunk_ns) > before:
+                self._allow(guard, self._timeouts.gap_us)
+
+    def _signals(self, event: Event) -> list[Signal]:
+        try:
+            return self._dialect.interpret(event)
+        except _MISSHAPEN as error:
+            raise ValueError("the stream holds JSON of another shape than this dialect's") from error
+
+    def _open(self, opened: Opened) -> None:
+        self._observe_sent()
+        self._measurement.receive(self._tap.first_byte_ns or self._tap.received.at_ns)
+        self._measurement.observe(opened, self._tap.received.at_ns)
+
+    def _observe_sent(self) -> None:
+        if self._measurement.state is State.IDLE and self._tap.sent_ns is not None:
+            self._measurement.observe(Sent(), self._tap.sent_ns)
+
+    def _allow(self, guard: asyncio.Timeout, limit_us: int) -> None:
+        """From now on `limit_us` may pass without anything new, within the total limit."""
+        deadline_ns = time.monotonic_ns() + limit_us * 1000
+        self._limit_us = limit_us if deadline_ns < self._end_ns else self._timeouts.total_us
+        guard.reschedule(min(deadline_ns, self._end_ns) / 1e9)
+
+    def _fail(self, failure: Failed) -> None:
+        self._observe_sent()
+        self._measurement.observe(failure, self._tap.received.at_ns)
+
+    def _fail_unless_finished(self, failure: Failed) -> None:
+        # The answer was complete; a connection left open or dropped behind it is not the model's failure.
+        if not self._measurement.finished:
+            self._fail(failure)
+
+    def _timed_out(self) -> Failed:
+        if self._cut_off:
+            # Nobody's failure: what is known is that the answer took longer than this.
+            waited_us = (self._end_ns - self._begun_ns) // 1000
+            error = "the agent stopped before the answer was complete"
+            return Failed(outcome=Outcome.TIMED_OUT, error=error, timeout_us=waited_us)
+        seconds = f"{self._limit_us / SECOND_US:g} s"
+        if self._limit_us == self._timeouts.total_us:
+            error, outcome = f"not finished after {seconds}", Outcome.TIMED_OUT
+        elif self._measurement.chunk_ns:
+            error, outcome = f"no token for {seconds} in the middle of the answer", Outcome.STALLED
+        else:
+            error, outcome = f"no token within {seconds} of the request", Outcome.TIMED_OUT
+        return Failed(outcome=outcome, error=error, timeout_us=self._limit_us)
+
+    def _cut(self, error: Exception) -> Failed:
+        reset = isinstance(error, httpcore.ReadError)
+        if not (reset or self._tap.ended):
+            return Failed(outcome=Outcome.GARBLED, error=f"not HTTP as anyone knows it: {error}")
+        where = "in the middle of the answer" if self._measurement.opened else "before it answered"
+        return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}")
+
+    def _refused(self, refusal: Failed, body: bytes) -> Failed:
+        """`refusal` with what the body says of it; an error object under a 2xx status speaks for itself."""
+        try:
+            if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
+                return in_band_failure(stated)
+            sentence = self._dialect.error(body)
+            error = f"{refusal.error}: {sentence}" if sentence else refusal.error
+            return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
+        except _MISSHAPEN:
+            return refusal
+
+
+def _headers(request: Request, url: Url) -> dict[str, str]:
+    return {"host": url.authority} | _STANDARD_HEADERS | dict(request.headers)
+
+
+def _refusal(status: int, content_type: str) -> Failed | None:
+    """Why a response with this head cannot hold a stream; `None` when it can."""
+    if status == 429:  # noqa: PLR2004  # Too Many Requests
+        return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}")
+    if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
+        return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type in _NOT_A_STREAM:
+        return Failed(outcome=Outcome.GARBLED, error=f"{media_type} came instead of an event stream")
+    return None
+
+
+def _stated_error(body: bytes) -> object:
+    try:
+        return parse_json(body).get("error")
+    except ValueError:
+        return None
+
+
+def _quality(tap: Tap, started: ClockPair, ended: ClockPair) -> Quality:
+    raised = {
+        Quality.LAGGED: tap.loop_lag_ns > LAG_NS,
+        Quality.USER_STAMPS: tap.kernel_reads < tap.reads,
+        Quality.CLOCK_STEPPED: ended.stepped_since(started),
+    }
+    return Quality(sum(flag for flag, up in raised.items() if up))
+
+
+def _presentable(sample: Sample, key: str | None) -> Sample:
+    """The sample with whatever the provider worded made fit to be kept: without the key, which it may quote."""
+
+    def clean(text: str | None) -> str | None:
+        return text and printable(redact(text, key or ""))
+
+    return replace(sample, error=clean(sample.error), edge=clean(sample.edge), request_id=clean(sample.request_id))

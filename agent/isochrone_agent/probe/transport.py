@@ -1,0 +1,404 @@
+"""Sockets that say when: resolver, TCP, TLS and reads, each stamped, behind httpcore's public backend seam.
+
+The laws:
+
+1. One address. The name is resolved first, the first address of the wanted family is connected to, and recorded. No
+   second attempt: a retry would be another sample.
+2. DNS, TCP and TLS are timed apart, on the same connection the request then uses.
+3. A read is stamped in the loop's readiness callback, before any task is woken, with the kernel's receive timestamp
+   where there is one. The stamp belongs to the bytes; a TLS record carries that of the read that completed it.
+4. Memory is bounded: when `_MAX_WAITING_BYTES` lie unread the socket is left alone until they are taken.
+5. Once a stream is under way its reads are collected, each with its stamp, and handed on together every
+   `PATIENCE_SECONDS`: thinking can wait, and a probe then wakes its task 30 times instead of 150.
+
+One `Tap` per probe collects what the sockets saw; a `Line` that is kept from probe to probe gets a new one each time.
+Everything here is one event loop's.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpcore
+
+from isochrone_agent.probe.resolver import resolve
+from isochrone_agent.probe.stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
+from isochrone_agent.probe.tap import Tap
+from isochrone_agent.probe.tcpinfo import NOTHING_KNOWN, TcpInfo, read_tcp_info
+
+PATIENCE_SECONDS = 0.05
+_READ_BYTES = 65_536
+_MAX_WAITING_BYTES = 1 << 20
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialling:
+    """How to reach hosts: `family` 4, 6 or 0 for either; `connect_to` sends the connections meant for one host and
+    port to another, as curl's option of that name does, leaving URL, Host header and TLS name as they are.
+    """
+
+    family: int = 0
+    connect_to: Mapping[Address, Address] = field(default_factory=dict)
+
+
+ANYWHERE = Dialling()
+
+
+class Line:
+    """A way to one target: a pool of at most one connection, and the `tap` of the probe that uses it now. A `patient`
+    line hands reads on in batches.
+    """
+
+    def __init__(self, tls: ssl.SSLContext, dialling: Dialling) -> None:
+        self.tap = Tap()
+        self.patient = False
+        self.stream: StampingStream | None = None
+        backend = StampingBackend(self, dialling)
+        self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
+
+    @contextmanager
+    def use(self) -> Iterator[Tap]:
+        """A probe uses this line for the length of the block; its tap, which in the end knows what the kernel knows of
+        the connection that the request went out on.
+        """
+        self.tap = Tap()
+        self.patient = False
+        kept, before = self.stream, self.stream.tcp_info() if self.stream else NOTHING_KNOWN
+        try:
+            yield self.tap
+        finally:
+            used = self.stream if self.tap.sent_ns is not None else None
+            found = used.tcp_info() if used else NOTHING_KNOWN
+            self.tap.end(found.since(before) if used is kept else found)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self.pool.aclose()
+
+
+class StampingBackend(httpcore.AsyncNetworkBackend):
+    """Opens connections for httpcore and notes their phases in the tap of its line."""
+
+    def __init__(self, line: Line, dialling: Dialling) -> None:
+        self._line = line
+        self._dialling = dialling
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Resolve, connect to the first address, or raise `httpcore.ConnectError` / `ConnectTimeout`.
+
+        `timeout` is for the whole connection: what is left of it is the handshake's.
+        """
+        del local_address, socket_options  # never asked for by this agent
+        host, port = self._dialling.connect_to.get((host, port), (host, port))
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                found = await resolve(host, port, family=_FAMILIES.get(self._dialling.family, socket.AF_UNSPEC))
+                self._line.tap.dns_us = found.dns_us
+                return await self._connect(found.family, found.address, limit.when())
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"connecting to {host} took longer than {timeout:g} s") from error
+        except OSError as error:
+            raise httpcore.ConnectError(_os_reason(error)) from error
+
+    async def connect_unix_socket(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
+        """Not a way to reach an LLM API."""
+        raise httpcore.UnsupportedProtocol("unix sockets are not probed")
+
+    async def sleep(self, seconds: float) -> None:
+        """Only httpcore's own retries sleep, and there are none."""
+        await asyncio.sleep(seconds)
+
+    async def _connect(
+        self,
+        family: int,
+        address: Any,  # noqa: ANN401  # a socket address
+        connect_by: float | None,
+    ) -> "StampingStream":
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stamped = enable_receive_stamps(sock)
+            self._line.tap.remote_address = address[0]
+            started_ns = time.monotonic_ns()
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        self._line.tap.tcp_us = _since_us(started_ns)
+        self._line.stream = StampingStream(sock, self._line, stamped=stamped, connect_by=connect_by)
+        return self._line.stream
+
+
+class StampingStream(httpcore.AsyncNetworkStream):
+    """A TCP connection whose reads carry stamps; the kernel's, if `stamped`. TLS must stand by `connect_by`, an instant
+    of the loop's clock, if at all.
+    """
+
+    def __init__(self, sock: socket.socket, line: Line, *, stamped: bool, connect_by: float | None = None) -> None:
+        self._sock = sock
+        self._stamped = stamped
+        self._connect_by = connect_by
+        self._line = line
+        self._remote_address: str = sock.getpeername()[0]
+        self._last_info = TcpInfo()
+        self._loop = asyncio.get_running_loop()
+        self._arrived: deque[tuple[bytes, Stamp]] = deque()
+        self._waiting_bytes = 0
+        self._listening = False
+        self._wake: asyncio.Future[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._broken: OSError | None = None
+        self._listen()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's interface; limits are the prober's
+        """The bytes of one read of the socket, empty at the end; raises `httpcore.ReadError`."""
+        data, stamp = await self.take()
+        self._line.tap.delivered(data, stamp)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
+        """Write all of `buffer` and note when its last piece was handed over; raises `httpcore.WriteError`."""
+        if not buffer:  # the end of a message has no bytes, and no instant either
+            return
+        self._line.tap.sent(await self.send(buffer, timeout), self._remote_address)
+        if not self._stamped:
+            self._line.tap.watch_loop()
+
+    async def send(self, buffer: bytes, timeout: float | None = None) -> int:  # noqa: ASYNC109  # as `write`
+        """Write all of `buffer`; the instant, in monotonic nanoseconds, at which its last piece went to the kernel.
+
+        Read before the call, not after it: on return from a send the peer may have been running for a while on this
+        very core, and that time is the peer's.
+        """
+        rest, handed_ns = memoryview(buffer), time.monotonic_ns()
+        try:
+            async with asyncio.timeout(timeout):
+                while rest:
+                    handed_ns = time.monotonic_ns()
+                    rest = rest[await self._send_some(rest) :]
+        except TimeoutError as error:
+            raise httpcore.WriteTimeout("writing the request took too long") from error
+        except OSError as error:
+            raise httpcore.WriteError(_os_reason(error)) from error
+        return handed_ns
+
+    async def _send_some(self, piece: memoryview) -> int:
+        try:
+            return self._sock.send(piece)
+        except (BlockingIOError, InterruptedError):
+            room: asyncio.Future[None] = self._loop.create_future()
+            self._loop.add_writer(self._sock.fileno(), _tell, room)
+            try:
+                await room
+            finally:
+                self._loop.remove_writer(self._sock.fileno())
+            return 0
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
+    ) -> httpcore.AsyncNetworkStream:
+        """Shake hands in what is left of the time to connect; raises `httpcore.ConnectError` with the reason, such as
+        what the certificate was refused for, or `ConnectTimeout`.
+        """
+        stream = TlsStream(self, self._line, ssl_context, server_hostname)
+        started_ns = time.monotonic_ns()
+        try:
+            async with asyncio.timeout_at(self._connect_by):
+                await stream.shake_hands()
+        except BaseException as error:
+            await self.aclose()
+            if isinstance(error, TimeoutError):
+                raise httpcore.ConnectTimeout(f"not connected in {timeout:g} s: TLS was not through") from error
+            if isinstance(error, ssl.SSLError):
+                raise httpcore.ConnectError(f"TLS: {_tls_reason(error)}") from error
+            if isinstance(error, httpcore.ReadError | httpcore.WriteError):
+                raise httpcore.ConnectError(f"TLS: {error}") from error
+            raise
+        self._line.tap.tls_us = _since_us(started_ns)
+        return stream
+
+    async def aclose(self) -> None:
+        """Close the socket, keeping what the kernel knew of the connection."""
+        if self._sock.fileno() < 0:
+            return
+        self._last_info = read_tcp_info(self._sock)
+        self._stop_listening()
+        self._ring()
+        self._sock.close()
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
+        """What httpcore asks of a stream before it is used again."""
+        # A connection that broke while it was idle has nothing to read, and is as finished as one that was closed.
+        return {"socket": self._sock, "is_readable": bool(self._arrived) or self._broken is not None}.get(info)
+
+    def tcp_info(self) -> TcpInfo:
+        """The kernel's figures now, or the last ones of a connection that is closed."""
+        return read_tcp_info(self._sock) if self._sock.fileno() >= 0 else self._last_info
+
+    async def take(self) -> tuple[bytes, Stamp]:
+        """The next read and its stamp, waiting for it if need be."""
+        while not self._arrived:
+            if self._broken is not None:
+                raise httpcore.ReadError(_os_reason(self._broken)) from self._broken
+            self._listen()
+            self._wake = self._loop.create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+        data, stamp = self._arrived[0]
+        if data:  # the end stays, so that it can be read again
+            self._arrived.popleft()
+            self._waiting_bytes -= len(data)
+            self._listen()
+        return data, stamp
+
+    def _listen(self) -> None:
+        if not self._listening and self._broken is None and self._waiting_bytes < _MAX_WAITING_BYTES:
+            self._loop.add_reader(self._sock.fileno(), self._on_readable)
+            self._listening = True
+
+    def _stop_listening(self) -> None:
+        if self._listening:
+            self._loop.remove_reader(self._sock.fileno())
+            self._listening = False
+
+    def _on_readable(self) -> None:
+        try:
+            data, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._broken = error
+            data, ancillary = b"", []
+        if self._broken is None:
+            self._arrived.append((data, read_stamp(ancillary)))
+            self._waiting_bytes += len(data)
+        if not data or self._waiting_bytes >= _MAX_WAITING_BYTES:
+            self._stop_listening()
+        if self._line.patient and self._listening:
+            self._alarm = self._alarm or self._loop.call_later(PATIENCE_SECONDS, self._ring)
+        else:
+            self._ring()
+
+    def _ring(self) -> None:
+        """Wake the task that waits for a read, if one does."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._wake is not None:
+            _tell(self._wake)
+
+
+class TlsStream(httpcore.AsyncNetworkStream):
+    """TLS over a `StampingStream`, deciphered in memory so that the stamps of the reads are kept."""
+
+    def __init__(
+        self, stream: StampingStream, line: Line, context: ssl.SSLContext, server_hostname: str | None
+    ) -> None:
+        self._stream = stream
+        self._line = line
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
+        self._stamp = NEVER
+
+    async def shake_hands(self) -> None:
+        """Exchange records until the session stands; raises `ssl.SSLError`."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            else:
+                await self._flush()
+                return
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # as StampingStream.read
+        """Deciphered bytes, empty at the end; raises `httpcore.ReadError`."""
+        while True:
+            try:
+                data = self._tls.read(max_bytes)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                data = b""
+                break
+            except ssl.SSLError as error:
+                raise httpcore.ReadError(f"TLS: {_tls_reason(error)}") from error
+            else:
+                break
+        self._line.tap.delivered(data, self._stamp)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
+        """Encipher and write all of `buffer`; raises `httpcore.WriteError`."""
+        if not buffer:  # as above
+            return
+        self._tls.write(buffer)
+        await self._stream.write(self._outgoing.read(), timeout)
+
+    async def aclose(self) -> None:
+        """Close without the closing handshake, which would only wait for the peer."""
+        await self._stream.aclose()
+
+    async def start_tls(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
+        """TLS within TLS would be a proxy's."""
+        raise httpcore.UnsupportedProtocol("proxies are not supported")
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
+        """As `StampingStream.get_extra_info`, with the TLS session."""
+        return self._tls if info == "ssl_object" else self._stream.get_extra_info(info)
+
+    async def _flush(self) -> None:
+        if self._outgoing.pending:
+            await self._stream.send(self._outgoing.read())
+
+    async def _fill(self) -> None:
+        data, self._stamp = await self._stream.take()
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+
+def _tell(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _since_us(started_ns: int) -> int:
+    return (time.monotonic_ns() - started_ns) // 1000
+
+
+def _os_reason(error: OSError) -> str:
+    """What the system says of an error number, without asyncio's additions; a resolver's own words otherwise."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    return getattr(error, "verify_message", "") or error.reason or str(error)

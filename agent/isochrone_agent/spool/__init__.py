@@ -1,0 +1,1 @@
+"""The spool: samples on disk until the collector has stored them."""

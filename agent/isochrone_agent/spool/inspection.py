@@ -1,0 +1,210 @@
+"""Looking at a spool from outside, also while an agent writes it: what lies in it, and whether it is what was written.
+
+Nothing is changed. A damaged part is a problem in the answer, never an error.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from isochrone_agent.errors import SpoolDamaged, SpoolError
+from isochrone_agent.spool import spoolfile
+from isochrone_agent.spool.depth import Depth, read_depth
+from isochrone_agent.spool.spoolfile import FORMAT
+from isochrone_wire import codec
+from isochrone_wire.codec import CodecError
+from isochrone_wire.model import Sample
+from isochrone_wire.v1 import sample_pb2
+
+MAX_PROBLEMS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochShare:
+    """The sealed batches of one epoch."""
+
+    epoch: int
+    batches: int
+    samples: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """One sample that the collector would not take, by its number in the spool. `body` is the sample, encoded."""
+
+    id: int
+    recorded_at: int
+    reason: str
+    body: bytes
+
+    @property
+    def sample(self) -> Sample | None:
+        """The sample itself, if it can be read."""
+        return _decoded(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What lies in a spool. `epoch` is the one that is sealed under now, `holds` whether the account adds up;
+    `damaged_files` are spools that were salvaged and kept.
+    """
+
+    path: Path
+    bytes: int
+    epoch: int
+    next_seq: int
+    unsealed: int
+    depth: Depth
+    holds: bool
+    sealed: tuple[EpochShare, ...]
+    quarantine: tuple[Quarantined, ...]
+    damaged_files: tuple[Path, ...]
+
+
+def inspect_spool(path: Path) -> Inspection:
+    """Depth, epochs, quarantine and account. Raises `SpoolError` when it cannot even be opened."""
+    try:
+        with closing(_open(path)) as db:
+            return _inspect(db, path)
+    except sqlite3.Error as error:
+        hint = "isochrone-agent spool verify says more; the agent salvages what it can when it starts"
+        raise SpoolError(f"the spool {path} cannot be read: {error}", hint=hint) from error
+
+
+def verify_spool(path: Path) -> list[str]:
+    """Everything that is wrong, a sentence each, at most `MAX_PROBLEMS`. Raises `SpoolError` as `inspect_spool`."""
+    problems = list[str]()
+    try:
+        with closing(_open(path)) as db:
+            for check in (_check_file, _check_account, _check_sealed, _check_waiting, _check_quarantine):
+                problems += _problems(check, db)
+    except sqlite3.Error as error:
+        problems.append(f"the file cannot be read: {error}")
+    return problems[:MAX_PROBLEMS]
+
+
+def spooled_samples(path: Path) -> list[Sample]:
+    """Every sample that waits, sealed or not. Raises `SpoolError`, of which `SpoolDamaged` when one cannot be read."""
+    with closing(_open(path)) as db:
+        bodies = [body for row in _sealed_rows(db) for body in spoolfile.read_sealed(row).bodies]
+        bodies += [spoolfile.read_sample(*row) for row in db.execute("select checksum, body from waiting order by id")]
+    return [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in bodies]
+
+
+def quarantined_samples(path: Path) -> list[Quarantined]:
+    """Everything in quarantine, oldest first. Raises `SpoolError`."""
+    return list(inspect_spool(path).quarantine)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    if not path.exists():
+        hint = "say where the agent's data is: --data-dir, or --vantage as it was started with"
+        raise SpoolError(f"there is no spool at {path}", hint=hint)
+    db = spoolfile.connect_read_only(path)
+    try:
+        found = spoolfile.value(db, "pragma user_version")
+    except sqlite3.Error:
+        db.close()
+        raise
+    if found != FORMAT:
+        db.close()
+        raise SpoolError(f"the spool {path} has format {found}, and this agent reads {FORMAT}", hint="compare versions")
+    return db
+
+
+def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
+    depth = read_depth(db)
+    epoch, next_seq = db.execute("select epoch, next_seq from spool").fetchone()
+    shares = db.execute("select epoch, count(*), sum(samples), min(seq), max(seq) from sealed group by epoch")
+    lying = db.execute("select id, recorded_at, reason, body from quarantine order by id")
+    return Inspection(
+        path=path,
+        bytes=sum(file.stat().st_size for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()),
+        epoch=epoch,
+        next_seq=next_seq,
+        unsealed=spoolfile.value(db, "select count(*) from waiting"),
+        depth=depth,
+        holds=depth.account.holds,
+        sealed=tuple(
+            EpochShare(epoch=row[0], batches=row[1], samples=row[2], first_seq=row[3], last_seq=row[4])
+            for row in shares.fetchall()
+        ),
+        quarantine=tuple(Quarantined(id=row[0], recorded_at=row[1], reason=row[2], body=row[3]) for row in lying),
+        damaged_files=_damaged_files(path),
+    )
+
+
+def _damaged_files(path: Path) -> tuple[Path, ...]:
+    # Their logs lie beside them, and so does a log that was only cut.
+    kept = path.parent.glob(f"{path.name}.damaged-*")
+    return tuple(sorted(file for file in kept if not file.name.endswith("-wal")))
+
+
+def _problems(check: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> list[str]:
+    found = list[str]()
+    try:
+        for problem in check(db):
+            found.append(problem)
+    except sqlite3.Error as error:
+        found.append(f"a part of the file cannot be read: {error}")
+    return found
+
+
+def _check_file(db: sqlite3.Connection) -> Iterator[str]:
+    for (sentence,) in db.execute(f"pragma integrity_check({MAX_PROBLEMS})"):
+        if sentence != "ok":
+            yield f"SQLite says: {sentence}"
+
+
+def _check_account(db: sqlite3.Connection) -> Iterator[str]:
+    account = read_depth(db).account
+    if not account.holds:
+        yield f"the account does not hold: {account.missing} samples are missing in {account}"
+
+
+def _check_sealed(db: sqlite3.Connection) -> Iterator[str]:
+    for row in _sealed_rows(db):
+        try:
+            batch = spoolfile.read_sealed(row)
+            unreadable = sum(_decoded(body) is None for body in batch.bodies)
+        except SpoolDamaged as error:
+            yield str(error)
+            continue
+        if unreadable:
+            yield f"batch {batch.seq} of epoch {batch.epoch}: {unreadable} samples cannot be decoded"
+        if len(batch.bodies) != batch.samples:
+            yield f"batch {batch.seq} of epoch {batch.epoch} has {len(batch.bodies)} samples and says {batch.samples}"
+
+
+def _check_waiting(db: sqlite3.Connection) -> Iterator[str]:
+    yield from _check_rows(db, "waiting")
+
+
+def _check_quarantine(db: sqlite3.Connection) -> Iterator[str]:
+    yield from _check_rows(db, "quarantine")
+
+
+def _check_rows(db: sqlite3.Connection, table: str) -> Iterator[str]:
+    for number, checksum, body in db.execute(f"select id, checksum, body from {table}"):  # noqa: S608  # our own names
+        try:
+            if _decoded(spoolfile.read_sample(checksum, body)) is None:
+                yield f"sample {number} ({table}) cannot be decoded"
+        except SpoolDamaged as error:
+            yield f"sample {number} ({table}): {error}"
+
+
+def _sealed_rows(db: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+    yield from db.execute("select * from sealed order by id")
+
+
+def _decoded(body: bytes) -> Sample | None:
+    try:
+        return codec.decode(Sample, sample_pb2.Sample.FromString(body))
+    except (DecodeError, CodecError):
+        return None

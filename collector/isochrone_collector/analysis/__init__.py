@@ -1,0 +1,1 @@
+"""Analysis of samples, pure: numbers in, numbers out."""

@@ -1,0 +1,124 @@
+"""Where a difference comes from: Δttft_cold = Δdns + Δtcp + Δtls + Δrtt + Δserver.
+
+Setting up a connection is dns, tcp and tls; of the time from the request to the first token one rtt is the road's, and
+the rest is called the server's (server = ttft - rtt). Beside it stands what the provider itself reports (`provider`),
+where it does. Only rounds count in which both sides know every phase.
+
+In each round, and so for means, the parts add up to the whole exactly. Each part is told as its own Hodges-Lehmann
+shift, as robust as the whole and with an interval of its own; such shifts add up nearly, not exactly.
+
+The rtt is the kernel's for this connection and ends at the provider's edge: what lies between the edge and the model
+counts as the server's. On connections that are kept there are no phases of setting up; then the parts are those of
+ttft.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isochrone_collector.analysis.differential.estimation import medians
+from isochrone_collector.analysis.differential.pairing import Changes, Seen, pair_up
+from isochrone_collector.analysis.differential.panel import panel
+from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
+from isochrone_collector.analysis.stats.paired import paired_shifts
+from isochrone_wire.answers import Part
+
+_CONNECTING = ("dns", "tcp", "tls")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """One row per probe with a first token, in no order; microseconds, NaN where not known. `region` is a place in
+    `regions`.
+    """
+
+    regions: tuple[str, ...]
+    target_id: Integers
+    region: Integers
+    round_at: Integers
+    dns: Reals
+    tcp: Reals
+    tls: Reals
+    rtt: Reals
+    ttft: Reals
+    provider: Reals
+
+
+def parts(
+    phases: Phases, wanted: Sequence[Seen], *, baseline: str, changes: Changes
+) -> Mapping[Seen, tuple[Part, ...]]:
+    """The parts of each target and region wanted against the baseline, in the order of a request."""
+    columns = _columns(phases)
+    found: dict[Seen, list[Part]] = {seen: [] for seen in wanted}
+    for name, column in columns.items():
+        for seen, part in _shifts(phases, column, wanted, name=name, baseline=baseline, changes=changes):
+            found[seen].append(part)
+    return {seen: tuple(told) for seen, told in found.items()}
+
+
+def _columns(phases: Phases) -> dict[str, Reals]:
+    """Each phase of the probes that count, NaN elsewhere. An address needs no dns and plain HTTP no tls: they are 0."""
+    connected = ~np.isnan(phases.dns) | ~np.isnan(phases.tcp) | ~np.isnan(phases.tls)
+    complete = ~np.isnan(phases.rtt) & ~np.isnan(phases.ttft)
+    cold = _mostly(phases.target_id, connected, complete)
+    counted = complete & (connected == cold)
+    setup = {name: np.where(connected, np.nan_to_num(getattr(phases, name)), np.nan) for name in _CONNECTING}
+    # A phase that a target never has is no part of its requests.
+    setup = {name: np.where(_ever(phases.target_id, column > 0), column, np.nan) for name, column in setup.items()}
+    whole = {"rtt": phases.rtt, "server": phases.ttft - phases.rtt, "provider": phases.provider}
+    return {name: np.where(counted, column, np.nan) for name, column in (setup | whole).items()}
+
+
+def _mostly(target_id: Integers, flags: Flags, among: Flags) -> Flags:
+    """For each probe whether at least half of its target's are flagged, of those among which it is asked."""
+    target_ids, target = np.unique(target_id, return_inverse=True)
+    flagged, asked = (np.bincount(target[kept], minlength=len(target_ids)) for kept in (among & flags, among))
+    return np.asarray((2 * flagged >= asked)[target])
+
+
+def _ever(target_id: Integers, flags: Flags) -> Flags:
+    """For each probe whether any of its target's probes is flagged."""
+    return np.isin(target_id, np.unique(target_id[flags]))
+
+
+def _shifts(
+    phases: Phases, column: Reals, wanted: Sequence[Seen], *, name: str, baseline: str, changes: Changes
+) -> Iterator[tuple[Seen, Part]]:
+    """The part of that name of each target and region that has it."""
+    seen = panel(_as_probes(phases, column))
+    pairs = pair_up(seen, wanted, baseline=baseline, changes=changes)
+    base, other = seen.value[pairs.baseline], seen.value[pairs.region]
+    rows = pairs.rows(other - base)
+    columns = (rows.counts, medians(pairs.rows(base)), medians(pairs.rows(other)))
+    for one, shift, n, baseline_median, region_median in zip(
+        wanted, paired_shifts(rows).listed(), *(column.tolist() for column in columns), strict=True
+    ):
+        if shift:
+            yield (
+                one,
+                Part(
+                    name=name,
+                    shift=shift.estimate,
+                    low=shift.low,
+                    high=shift.high,
+                    baseline_median=baseline_median,
+                    region_median=region_median,
+                    n=n,
+                ),
+            )
+
+
+def _as_probes(phases: Phases, column: Reals) -> Probes:
+    n = len(column)
+    return Probes(
+        regions=phases.regions,
+        target_id=phases.target_id,
+        region=phases.region,
+        vantage_id=np.zeros(n, dtype=np.int64),
+        round_at=phases.round_at,
+        kind=np.full(n, Kind.OK, dtype=np.int8),
+        value=column,
+        censored=np.zeros(n, dtype=bool),
+        network=np.full(n, np.nan),
+    )

@@ -1,0 +1,223 @@
+"""Differentials: what one region adds to, or saves on, what the baseline region sees, target by target.
+
+The whole way from probes to decisions: `panel` makes one value per region and round, `pairing` finds the rounds that
+two regions share, `estimation` says how far apart they are, `decision` what that allows to say, and `attendance`
+whether enough was seen to say anything at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from isochrone_collector.analysis.differential.attendance import Turnout
+from isochrone_collector.analysis.differential.decision import (
+    Verdict,
+    among_others,
+    decide,
+    despite_losses,
+    left_out,
+    margin_of,
+    mostly_lost,
+)
+from isochrone_collector.analysis.differential.estimation import Estimate, estimates
+from isochrone_collector.analysis.differential.pairing import Changes, Pairs, Seen, pair_up
+from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.stats.discovery import q_values
+from isochrone_wire.answers import Decision, Differential, Metric, Part
+
+LATENCIES = frozenset({Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E})
+"""The metrics that have a network part and the rest of them, which is the server's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a differential is of, but for the metric and the baseline."""
+
+    target_id: int
+    target: str
+    provider: str
+    model: str
+    region: str
+
+    @property
+    def seen(self) -> Seen:
+        """Its target and region."""
+        return self.target_id, self.region
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What else is known: who was there, which regions are in trouble themselves and why, what changed lastingly and
+    when, and what the phases of a request add.
+    """
+
+    turnouts: Mapping[Seen, Turnout] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
+    parts: Mapping[Seen, tuple[Part, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """Everything about one subject, before it is compared with all others."""
+
+    subject: Subject
+    estimate: Estimate | None
+    since_at: int
+    baseline_n: int
+    region_n: int
+    baseline_turnout: Turnout
+    region_turnout: Turnout
+    unfit: str
+    untold: int
+    baseline_losses: str
+    region_losses: str
+
+    def tested(self) -> float:
+        """The p-value that counts among all comparisons; NaN where nothing is to be decided anyway."""
+        if self.unfit or self.estimate is None or self.estimate.p_value is None:
+            return np.nan
+        return self.estimate.p_value
+
+    def why_nothing(self) -> str:
+        """Why there is no estimate."""
+        losses = (self.unfit, self.region_losses, self.baseline_losses, left_out(self.untold))
+        return next(filter(None, losses), "no round has a value from both regions")
+
+
+def differentials_of(
+    panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: Circumstances
+) -> tuple[Differential, ...]:
+    """One differential per subject: region minus baseline with its interval and what it lets us say."""
+    pairs = pair_up(panel, [subject.seen for subject in subjects], baseline=baseline, changes=known.changes)
+    lines = _lines(pairs, subjects, metric=metric, baseline=baseline, known=known)
+    rates = q_values(np.array([line.tested() for line in lines], dtype=np.float64))
+    comparisons = int(np.count_nonzero(~np.isnan(rates)))
+    return tuple(
+        _differential(
+            line,
+            metric=metric,
+            baseline=baseline,
+            q_value=None if np.isnan(rate) else float(rate),
+            comparisons=comparisons,
+            parts=known.parts.get(line.subject.seen, ()),
+        )
+        for line, rate in zip(lines, rates, strict=True)
+    )
+
+
+def _lines(
+    pairs: Pairs, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: Circumstances
+) -> list[_Line]:
+    nobody = Turnout()
+    columns = (
+        subjects,
+        estimates(pairs, with_network=metric in LATENCIES),
+        pairs.since_at.tolist(),
+        pairs.baseline_span.counts.tolist(),
+        pairs.region_span.counts.tolist(),
+        pairs.untold.tolist(),
+        zip(pairs.met.tolist(), pairs.baseline_lost.tolist(), pairs.region_lost.tolist(), strict=True),
+    )
+    lines = []
+    for subject, estimate, since_at, baseline_n, region_n, untold, (met, *lost) in zip(*columns, strict=True):
+        turnouts = [known.turnouts.get((subject.target_id, region), nobody) for region in (baseline, subject.region)]
+        sides = list(zip((baseline, subject.region), (baseline_n, region_n), turnouts, strict=True))
+        losses = [
+            mostly_lost(region, lost=own_lost, rounds=met) or turnout.losses(region)
+            for (region, _, turnout), own_lost in zip(sides, lost, strict=True)
+        ]
+        lines.append(
+            _Line(
+                subject=subject,
+                estimate=estimate,
+                since_at=since_at,
+                baseline_n=baseline_n,
+                region_n=region_n,
+                baseline_turnout=turnouts[0],
+                region_turnout=turnouts[1],
+                unfit=_unfit(sides, metric=metric, troubles=known.troubles),
+                untold=untold,
+                baseline_losses=losses[0],
+                region_losses=losses[1],
+            )
+        )
+    return lines
+
+
+def _unfit(sides: Sequence[tuple[str, int, Turnout]], *, metric: Metric, troubles: Mapping[str, str]) -> str:
+    """Why nothing is to be decided of these two sides, whatever their values are; empty when something may be."""
+    reasons = (
+        *(troubles.get(region, "") for region, _, _ in sides),
+        *("" if n else f"no {metric.value} from {region}" for region, n, _ in sides),
+        *(turnout.absence(region) for region, _, turnout in sides),
+    )
+    return next(filter(None, reasons), "")
+
+
+def _differential(
+    line: _Line, *, metric: Metric, baseline: str, q_value: float | None, comparisons: int, parts: tuple[Part, ...]
+) -> Differential:
+    subject, estimate = line.subject, line.estimate
+    common = {
+        "target": subject.target,
+        "provider": subject.provider,
+        "model": subject.model,
+        "metric": metric,
+        "unit": metric.unit,
+        "baseline": baseline,
+        "region": subject.region,
+        "baseline_n": line.baseline_n,
+        "region_n": line.region_n,
+        "since_at": line.since_at or None,
+        "baseline_side": line.baseline_turnout.side(line.baseline_n),
+        "region_side": line.region_turnout.side(line.region_n),
+        "parts": parts,
+    }
+    if estimate is None:
+        return Differential(**common, reason=line.why_nothing())  # type: ignore[arg-type]  # a dict of mixed values
+    margin = margin_of(metric, estimate.baseline_median)
+    decision, reason = _verdict(line, estimate, margin=margin, metric=metric, q_value=q_value, comparisons=comparisons)
+    return Differential(
+        **common,  # type: ignore[arg-type]  # as above
+        **_figures(estimate),  # type: ignore[arg-type]  # as above
+        faster_probability=estimate.greater if metric.more_is_better else 1 - estimate.greater,
+        margin=margin,
+        q_value=q_value,
+        decision=decision,
+        reason=reason,
+    )
+
+
+def _verdict(
+    line: _Line, estimate: Estimate, *, margin: float, metric: Metric, q_value: float | None, comparisons: int
+) -> Verdict:
+    if line.unfit:
+        return Decision.UNDECIDED, line.unfit
+    decision, reason = despite_losses(
+        decide(estimate.shift, n=estimate.n, margin=margin, metric=metric, untold=line.untold),
+        baseline=line.baseline_losses,
+        region=line.region_losses,
+    )
+    if estimate.shift.low is None and line.since_at:
+        reason += ", counted from the change point on"
+    return among_others((decision, reason), q_value=q_value, comparisons=comparisons)
+
+
+def _figures(estimate: Estimate) -> dict[str, object]:
+    shift, median = estimate.shift, estimate.baseline_median
+    return {
+        "baseline_median": median,
+        "region_median": estimate.region_median,
+        "shift": shift.estimate,
+        "shift_low": shift.low,
+        "shift_high": shift.high,
+        "shift_percent": 100 * shift.estimate / median if median else None,
+        "n": estimate.n,
+        "n_eff": estimate.n_eff,
+        "paired": estimate.paired,
+        "newest_at": estimate.newest_at,
+        "network_shift": estimate.network_shift,
+        "server_shift": estimate.server_shift,
+    }

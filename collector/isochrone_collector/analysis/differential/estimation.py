@@ -1,0 +1,146 @@
+"""Every pair of an answer estimated at once: how far the region is from the baseline, and where that comes from.
+
+Where at least six rounds meet, pairs are compared round by round. Where fewer do though each side has six, the two
+samples are compared as they are, and that is said (`paired` is false): what both sides share is then not taken out.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isochrone_collector.analysis.differential.pairing import Pairs
+from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.stats.paired import Shift, paired_estimates, paired_shifts
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.signedrank import MIN_N
+from isochrone_collector.analysis.stats.unpaired import separation
+
+_CELLS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One pair's figures, named as in `Differential`. `p_value` is the two-sided one of no shift, and `greater` the
+    share of rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half.
+    """
+
+    shift: Shift
+    n: int
+    n_eff: float
+    paired: bool
+    p_value: float | None
+    greater: float
+    baseline_median: float
+    region_median: float
+    newest_at: int
+    network_shift: float | None = None
+    server_shift: float | None = None
+
+
+def estimates(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
+    """The estimate of each pair; `None` where nothing can be said. `with_network` asks for the parts of a latency."""
+    found = _paired(pairs, with_network=with_network)
+    enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
+    for place in np.flatnonzero(enough & (pairs.met < MIN_N)).tolist():
+        found[place] = _unpaired(pairs, place)
+    return found
+
+
+def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
+    panel = pairs.panel
+    baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
+    differences = pairs.rows(region - baseline)
+    # Most of either is numpy's selecting, which lets the other go on meanwhile.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        parts = beside.submit(_parts if with_network else _no_parts, pairs)
+        shifts, counts = paired_shifts(differences), differences.counts
+        network, server = parts.result()
+    last = np.maximum(differences.offsets[1:] - 1, 0)
+    columns = {
+        "n": counts,
+        "n_eff": shifts.n_eff,
+        "p_value": shifts.p_value,
+        "greater": _sums(differences, (np.sign(differences.values) + 1) / 2) / np.maximum(counts, 1),
+        "baseline_median": medians(pairs.rows(baseline)),
+        "region_median": medians(pairs.rows(region)),
+        "newest_at": panel.round_at[pairs.region][last] if len(pairs.pair) else last,
+        "network_shift": network,
+        "server_shift": server,
+    }
+    return [
+        Estimate(shift=shift, paired=True, **row) if shift else None
+        for shift, row in zip(shifts.listed(), _rows(columns), strict=True)
+    ]
+
+
+def _rows(columns: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+    """Columns as rows of plain numbers; `None` for NaN."""
+    for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield {name: None if isnan(value) else value for name, value in zip(columns, row, strict=True)}
+
+
+def _parts(pairs: Pairs) -> tuple[Reals, Reals]:
+    """The shift of the network part, and of what is left without it, over the rounds in which both sides know it."""
+    panel = pairs.panel
+    base, other = pairs.baseline, pairs.region
+    network = panel.network[other] - panel.network[base]
+    known = ~(panel.censored[other] | panel.censored[base] | np.isnan(network))
+    whole = panel.value[other] - panel.value[base]
+    parts = (pairs.rows(part[known], known) for part in (network, whole - network))
+    network_shift, server_shift = (paired_estimates(part) for part in parts)
+    return network_shift, server_shift
+
+
+def _no_parts(pairs: Pairs) -> tuple[Reals, Reals]:
+    unknown = np.full(len(pairs), np.nan)
+    return unknown, unknown
+
+
+def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
+    """Where a side ran into a timeout whose limit does not lie beyond all that the other has, nothing is said: neither
+    is known to be worse. So it is when both ran into timeouts.
+    """
+    panel = pairs.panel
+    base, other = pairs.sides(place)
+    if not (_is_beyond(panel, base, other) and _is_beyond(panel, other, base)):
+        return None
+    found = separation(panel.value[base], panel.value[other])
+    if found is None:
+        return None
+    return Estimate(
+        shift=found.shift,
+        n=0,
+        n_eff=found.n_eff,
+        paired=False,
+        p_value=found.p_value,
+        greater=found.greater,
+        baseline_median=float(np.median(panel.value[base])),
+        region_median=float(np.median(panel.value[other])),
+        newest_at=int(max(panel.round_at[base][-1], panel.round_at[other][-1])),
+    )
+
+
+def _is_beyond(panel: Panel, side: slice, others: slice) -> bool:
+    """Whether every limit that a side ran into exceeds all values of the others."""
+    limits = panel.value[side][panel.censored[side]]
+    return bool(limits.min(initial=np.inf) > panel.value[others].max())
+
+
+def _sums(rows: Ragged, values: Reals) -> Reals:
+    """The sum of each row's values."""
+    totals = np.concatenate([np.zeros(1), np.cumsum(values)])
+    return np.diff(totals[rows.offsets])
+
+
+def medians(rows: Ragged) -> Reals:
+    """The median of each row; NaN of an empty one."""
+    found = np.full(len(rows), np.nan)
+    for places, matrix in rows.portions(cells=_CELLS):
+        ordered, n = np.sort(matrix, axis=1), matrix.shape[1]
+        found[places] = (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
+    return found

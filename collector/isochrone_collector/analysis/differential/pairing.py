@@ -1,0 +1,141 @@
+"""Pairs of a panel: for each target and region the rounds it shares with the baseline.
+
+The laws:
+
+1. Only rounds in which both regions have a value count, and the medians shown are those of these rounds: two regions
+   that were awake at different hours are not compared.
+2. A round in which both ran into a timeout says nothing of their difference and is left out. Where only one did and its
+   limit lies beyond the other's value, the limit stands in: the true difference is larger still, on the same side. A
+   limit that is not beyond it (attempts to connect are given up after seconds, answers may take minutes) leaves even
+   the sign open, and the round is left out too.
+3. A change point of either side cuts off the rounds before it: the old world is not mixed with the new.
+
+A round is the same instant of the wall clock everywhere, so a vantage whose clock is wrong meets others late. Its
+durations are right all the same, being those of a clock that only counts; it only shares less with its partners,
+which makes the differences scatter more and the interval wider. So a wrong clock is told (`isochrone regions`) and
+rules nothing out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.probes import Flags, Integers, Reals
+from isochrone_collector.analysis.stats.ragged import Ragged, grouped
+
+Seen = tuple[int, str]
+"""A target, by its id, as seen from a region."""
+
+Changes = Mapping[Seen, int]
+"""When the newest lasting change was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """For each pair where the rounds of one side begin and end in the panel."""
+
+    starts: Integers
+    ends: Integers
+
+    @property
+    def counts(self) -> Integers:
+        """How many rounds the side has by itself."""
+        return self.ends - self.starts
+
+    def places(self) -> tuple[Integers, Integers]:
+        """Every round of every span: the pair it is of, and its place in the panel."""
+        counts = self.counts
+        pair = np.repeat(np.arange(len(counts)), counts)
+        first = np.repeat(self.starts - (np.cumsum(counts) - counts), counts)
+        return pair, first + np.arange(len(pair))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Rounds that both sides share, by pair and ascending: which `pair` each is of, and its places in the panel.
+
+    The spans are those of all rounds of either side, from `since_at` on, which is 0 where nothing changed. `met` counts
+    the shared rounds of each pair with those that were left out, `untold` those that were because a timeout of one side
+    leaves the sign open, and `baseline_lost` and `region_lost` those of `met` that ended in a timeout.
+    """
+
+    panel: Panel
+    since_at: Integers
+    pair: Integers
+    baseline: Integers
+    region: Integers
+    baseline_span: Spans
+    region_span: Spans
+    met: Integers
+    untold: Integers
+    baseline_lost: Integers
+    region_lost: Integers
+
+    def __len__(self) -> int:
+        return len(self.since_at)
+
+    def rows(self, values: Reals, kept: Flags | None = None) -> Ragged:
+        """One value per shared round, or per one that is `kept`, as a row per pair."""
+        return grouped(values, self.pair if kept is None else self.pair[kept], rows=len(self))
+
+    def sides(self, place: int) -> tuple[slice, slice]:
+        """Where all rounds of the baseline and of the region of one pair are in the panel, whether they meet or not."""
+        base, other = (
+            slice(int(span.starts[place]), int(span.ends[place])) for span in (self.baseline_span, self.region_span)
+        )
+        return base, other
+
+
+def pair_up(panel: Panel, wanted: Sequence[Seen], *, baseline: str, changes: Changes) -> Pairs:
+    """The rounds that each target and region wanted shares with the baseline."""
+    since_at = np.array([_since(changes, seen, baseline) for seen in wanted], dtype=np.int64)
+    baseline_span = _spans(panel, [(target_id, baseline) for target_id, _ in wanted], since_at)
+    region_span = _spans(panel, wanted, since_at)
+    pair, region = region_span.places()
+    partner, met = _partners(panel, region, baseline)
+    pair, region, partner = pair[met], region[met], partner[met]
+    kept = panel.tells_apart(partner, region)
+    baseline_lost, region_lost = panel.censored[partner], panel.censored[region]
+
+    def count(flags: Flags) -> Integers:
+        return np.bincount(pair[flags], minlength=len(wanted))
+
+    return Pairs(
+        panel=panel,
+        since_at=since_at,
+        pair=pair[kept],
+        baseline=partner[kept],
+        region=region[kept],
+        baseline_span=baseline_span,
+        region_span=region_span,
+        met=np.bincount(pair, minlength=len(wanted)),
+        untold=count(~kept & ~(baseline_lost & region_lost)),
+        baseline_lost=count(baseline_lost),
+        region_lost=count(region_lost),
+    )
+
+
+def _since(changes: Changes, seen: Seen, baseline: str) -> int:
+    return max(changes.get(seen, 0), changes.get((seen[0], baseline), 0))
+
+
+def _spans(panel: Panel, sides: Sequence[Seen], since_at: Integers) -> Spans:
+    groups = panel.groups(sides)
+    starts, ends = (np.searchsorted(panel.group, groups, side=side) for side in ("left", "right"))
+    for place in np.flatnonzero(since_at):
+        own = panel.round_at[starts[place] : ends[place]]
+        starts[place] += np.searchsorted(own, since_at[place])
+    return Spans(starts=starts, ends=ends)
+
+
+def _partners(panel: Panel, region: Integers, baseline: str) -> tuple[Integers, Flags]:
+    """For each place in the panel that of the baseline's value in the same round, and whether there is one."""
+    from_baseline = np.flatnonzero(panel.seen_from(baseline))
+    if not len(from_baseline):
+        return np.zeros(len(region), dtype=np.int64), np.zeros(len(region), dtype=bool)
+    moments = panel.moments()
+    baseline_moments = moments[from_baseline]
+    found = np.minimum(np.searchsorted(baseline_moments, moments[region]), len(from_baseline) - 1)
+    return from_baseline[found], baseline_moments[found] == moments[region]

@@ -1,0 +1,107 @@
+"""Probes as a panel: one value per target, region and round, in the order of these three.
+
+The laws:
+
+1. A region's value in a round is the median of its probes there, whichever vantages they came from.
+2. Probes that ran into a timeout rank above all others, with their limit for a value. A round is censored when the
+   upper middle of its probes is: its true median is then at least the value, and perhaps larger.
+3. The network part of a round is the median of its probes that know it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isochrone_collector.analysis.probes import Flags, Integers, Probes, Reals
+from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
+
+# Above any limit of a probe in microseconds, and with room to add one.
+_CENSORED = 1e13
+_LATEST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Columns of one row per target, region and round that has a value, sorted. `group` is the place of the target in
+    `target_ids` times the number of `regions`, plus the place of the region.
+    """
+
+    target_ids: Integers
+    regions: tuple[str, ...]
+    group: Integers
+    round_at: Integers
+    value: Reals
+    censored: Flags
+    network: Reals
+
+    def groups(self, seen: Sequence[tuple[int, str]]) -> Integers:
+        """The group of each target and region; -1 where there are no probes of the one or the other."""
+        target = {target_id: place for place, target_id in enumerate(self.target_ids.tolist())}
+        region = {name: place for place, name in enumerate(self.regions)}
+        return np.array(
+            [
+                target[target_id] * len(region) + region[name] if target_id in target and name in region else -1
+                for target_id, name in seen
+            ],
+            dtype=np.int64,
+        )
+
+    def targets_with_values(self) -> set[int]:
+        """The ids of the targets that have any."""
+        first = np.diff(self.group, prepend=-1) > 0
+        return set(self.target_ids[self.group[first] // max(1, len(self.regions))].tolist())
+
+    def seen_from(self, region: str) -> Flags:
+        """Which rows are of that region."""
+        place = self.regions.index(region) if region in self.regions else -1
+        return np.asarray(self.group % max(1, len(self.regions)) == place)
+
+    def tells_apart(self, ours: Integers, theirs: Integers) -> Flags:
+        """For two rows each whether the sign of their difference is known: none of the two is censored, or one is and
+        its value, which is the least it can be, lies beyond the other's.
+        """
+        our_limit, their_limit = self.censored[ours], self.censored[theirs]
+        excess = self.value[ours] - self.value[theirs]
+        return np.where(our_limit, ~their_limit & (excess > 0), ~their_limit | (excess < 0))
+
+    def moments(self) -> Integers:
+        """One number per target and round, the same in each region, ascending within a region."""
+        place = self.round_at - self.round_at.min(initial=_LATEST)
+        span = int(place.max(initial=0)) + 1
+        return np.asarray(self.group // max(1, len(self.regions)) * span + place)
+
+
+def panel(probes: Probes) -> Panel:
+    """The panel of probes; those without a value are left out."""
+    target_ids, target = np.unique(probes.target_id, return_inverse=True)
+    known = ~np.isnan(probes.value)
+    group = (target * len(probes.regions) + probes.region)[known]
+    at, value = probes.round_at[known], probes.value[known]
+    censored, network = probes.censored[known], probes.network[known]
+    order = order_by(group, at)
+    starts = beginnings(group[order], at[order])
+    lengths = np.diff(starts, append=len(order))
+    if len(starts) < len(order):
+        order = order[order_within(np.where(censored, value + _CENSORED, value)[order], lengths)]
+    group, at, upper = group[order], at[order], starts + lengths // 2
+    middle = (value[order[starts + (lengths - 1) // 2]] + value[order[upper]]) / 2
+    return Panel(
+        target_ids=target_ids,
+        regions=probes.regions,
+        group=group[starts],
+        round_at=at[starts],
+        value=middle,
+        censored=censored[order[upper]],
+        network=_network(network[order], starts, lengths),
+    )
+
+
+def _network(network: Reals, starts: Integers, lengths: Integers) -> Reals:
+    """The median of the known parts of each run; NaN of a run without any."""
+    if (lengths == 1).all():
+        return network
+    ordered = network[order_within(network, lengths)]
+    known = np.add.reduceat(~np.isnan(network), starts, dtype=np.int64)
+    low, high = starts + np.maximum(known - 1, 0) // 2, starts + np.minimum(known // 2, lengths - 1)
+    return np.where(known > 0, (ordered[low] + ordered[high]) / 2, np.nan)

@@ -1,0 +1,1 @@
+"""Drift: lasting changes in the level of a series."""

@@ -1,0 +1,1 @@
+"""Rankings: leaderboards, latency targets, price tiers and the cost of a region."""

@@ -1,0 +1,100 @@
+"""Latency budgets: how long a use can wait, and whether a target keeps to that as seen from one region.
+
+The uses and their limits are the ones commonly published; each limit is on the 95th percentile. Whether it is kept is
+decided on the interval of that quantile, which runs between two order statistics X(l) and X(u) (see `stats.quantile`):
+`yes` when X(u) is within the limit, `no` when X(l) exceeds it, `maybe` when the limit lies between. X(u) is within the
+limit exactly when u values are, so counting is enough. A timeout whose limit is below that of the use may have taken
+longer than the use can wait or not: it does not count towards `yes`, and not towards `no`.
+
+A probe that failed otherwise has no latency and no place in a percentile. Where such failures are more than the share
+of requests that may be slow, the reason says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+
+from isochrone_collector.analysis.distribution import Distribution, Values
+from isochrone_collector.analysis.ranking.leaderboard import Entry
+from isochrone_collector.analysis.stats.quantile import interval_ranks
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import Eligible, LatencyBudget
+
+_MS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What somebody wants to use a model for, and how long `share` of the requests may take there at most."""
+
+    name: str
+    meaning: str
+    metric: Metric
+    limit_us: int
+    share: float = 0.95
+
+
+USES = (
+    Use(name="edge", meaning="edge and IoT", metric=Metric.TTFT, limit_us=100 * _MS),
+    Use(name="translation", meaning="real-time translation", metric=Metric.TTFT, limit_us=200 * _MS),
+    Use(name="voice", meaning="voice agent", metric=Metric.TTFT, limit_us=300 * _MS),
+    Use(name="code", meaning="code completion", metric=Metric.TTFT, limit_us=500 * _MS),
+    Use(name="chat", meaning="chat, first token", metric=Metric.TTFT, limit_us=1_000 * _MS),
+    Use(name="web", meaning="web chatbot with tolerant users", metric=Metric.TTFT, limit_us=3_000 * _MS),
+    Use(name="inline", meaning="inline suggestion", metric=Metric.E2E, limit_us=500 * _MS),
+    Use(name="step", meaning="single-step task", metric=Metric.E2E, limit_us=5_000 * _MS),
+    Use(name="agent", meaning="multi-step agent task", metric=Metric.E2E, limit_us=30_000 * _MS),
+)
+
+
+def judge(entries: Iterable[Entry], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
+    """One line per entry and use, in order of the region, the target, and the uses."""
+    ordered = sorted(entries, key=lambda entry: (entry.region, entry.target))
+    return tuple(_judged(entry, use) for entry in ordered for use in uses)
+
+
+def eligible(values: Distribution, *, limit: float, share: float) -> Eligible:
+    """Whether `share` of what these values were drawn from is within the limit."""
+    ranks = interval_ranks(values.n, share)
+    if ranks is None:
+        return Eligible.UNKNOWN
+    surely, perhaps = values.within(limit)
+    if surely >= ranks[1]:
+        return Eligible.YES
+    return Eligible.NO if perhaps < ranks[0] else Eligible.MAYBE
+
+
+@cache
+def needed(share: float) -> int:
+    """With how many values the quantile `share` has a 95 % interval: 59 for 0.95."""
+    return next(n for n in count(1) if interval_ranks(n, share) is not None)
+
+
+def _judged(entry: Entry, use: Use) -> LatencyBudget:
+    values = entry.values.get(use.metric, Values())
+    verdict = eligible(values, limit=use.limit_us, share=use.share)
+    return LatencyBudget(
+        use=use.name,
+        metric=use.metric,
+        share=use.share,
+        limit_us=use.limit_us,
+        region=entry.region,
+        target=entry.target,
+        eligible=verdict,
+        quantile=values.quantile(use.share),
+        n=values.n,
+        reason=_reason(entry, use, values.n, verdict),
+        usd_per_m_output=entry.usd_per_m_output,
+    )
+
+
+def _reason(entry: Entry, use: Use, n: int, verdict: Eligible) -> str:
+    sent = entry.endings.sent
+    left_out = max(0, sent - n)
+    if verdict is Eligible.UNKNOWN:
+        failed = f"; {left_out} of {sent} probes failed" if left_out else ""
+        return f"{n} of {needed(use.share)} samples{failed}"
+    if verdict is not Eligible.NO and left_out > (1 - use.share) * sent:
+        return f"{left_out} of {sent} probes failed and have no latency"
+    return ""

@@ -1,0 +1,133 @@
+"""Leaderboards: the targets as each region sees them, ranked.
+
+The laws:
+
+1. A quantity that has no 95 % interval yet ranks behind all that have one, and one that is not known behind those.
+2. Success ranks by the lower bound of its interval: 3 of 3 is no better a record than 998 of 1000.
+3. What costs nothing gives more than anything for a dollar. What has no price is not known to.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import inf
+from operator import attrgetter
+
+from isochrone_collector.analysis.distribution import Distribution, Endings
+from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_wire.answers import Metric, Order, Quantile, Standing
+
+# Whether there is an interval (0), only a value (1) or nothing (2); then what is to be small.
+Place = tuple[int, float]
+_NOWHERE: Place = (2, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One target as seen from one region: its values by metric, and how its probes ended. Prices are in US dollars per
+    million tokens.
+    """
+
+    region: str
+    target: str
+    provider: str
+    model: str
+    values: Mapping[Metric, Distribution] = field(default_factory=dict)
+    endings: Endings = field(default_factory=Endings)
+    usd_per_m_input: float | None = None
+    usd_per_m_output: float | None = None
+    newest_at: int | None = None
+
+    def quantile(self, metric: Metric, share: float) -> Quantile | None:
+        """A quantile of one metric; `None` when no probe has a value that is more than a limit."""
+        values = self.values.get(metric)
+        return values.quantile(share) if values is not None and values.known else None
+
+    @property
+    def known(self) -> int:
+        """How many probes had a first token."""
+        values = self.values.get(Metric.TTFT)
+        return values.known if values is not None else 0
+
+
+def standings(entries: Iterable[Entry], order: Order = Order.TTFT) -> tuple[Standing, ...]:
+    """Ranked lines, regions in order of their names; ties go to the smaller median TTFT, then to the name."""
+    place = _PLACE_BY[order]
+
+    def key(standing: Standing) -> tuple[str, Place, Place, str]:
+        return (standing.region, place(standing), place_of(standing.ttft_p50_us), standing.target)
+
+    ordered = sorted((_standing(entry) for entry in entries), key=key)
+    return tuple(
+        replace(standing, rank=rank)
+        for _, group in groupby(ordered, key=attrgetter("region"))
+        for rank, standing in enumerate(group, start=1)
+    )
+
+
+def place_of(quantile: Quantile | None, *, sign: int = 1) -> Place:
+    """Where a quantile ranks: the smallest first, or with the `sign` -1 the largest."""
+    if quantile is None:
+        return _NOWHERE
+    said = quantile.low is not None and quantile.high is not None
+    return (0 if said else 1, sign * quantile.value)
+
+
+def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | None:
+    """Tokens per second for each dollar that a million output tokens cost; `None` where they cost nothing."""
+    return speed.value / usd_per_m_output if speed is not None and usd_per_m_output else None
+
+
+def _standing(entry: Entry) -> Standing:
+    speed = entry.quantile(Metric.TOKENS_PER_SECOND, 0.5)
+    return Standing(
+        region=entry.region,
+        rank=0,
+        target=entry.target,
+        provider=entry.provider,
+        model=entry.model,
+        n=entry.known,
+        failed=entry.endings.failed,
+        throttled=entry.endings.throttled,
+        skipped=entry.endings.skipped,
+        ttft_p50_us=entry.quantile(Metric.TTFT, 0.5),
+        ttft_p95_us=entry.quantile(Metric.TTFT, 0.95),
+        ttft_p99_us=entry.quantile(Metric.TTFT, 0.99),
+        ttft_cold_p50_us=entry.quantile(Metric.TTFT_COLD, 0.5),
+        ttfat_p50_us=entry.quantile(Metric.TTFAT, 0.5),
+        e2e_p50_us=entry.quantile(Metric.E2E, 0.5),
+        tokens_per_second_p50=speed,
+        success=wilson(entry.endings.ok, entry.endings.sent),
+        usd_per_m_input=entry.usd_per_m_input,
+        usd_per_m_output=entry.usd_per_m_output,
+        tokens_per_second_per_usd=per_usd(speed, entry.usd_per_m_output),
+        newest_at=entry.newest_at,
+    )
+
+
+def _speed_for_money(standing: Standing) -> Place:
+    speed, usd = standing.tokens_per_second_p50, standing.usd_per_m_output
+    if speed is None or usd is None:
+        return _NOWHERE
+    said, _ = place_of(speed)
+    return (said, -speed.value / usd if usd else -inf)
+
+
+def _price(standing: Standing) -> Place:
+    return _NOWHERE if standing.usd_per_m_output is None else (0, standing.usd_per_m_output)
+
+
+def _success(standing: Standing) -> Place:
+    return _NOWHERE if standing.success is None else (0, -standing.success.low)
+
+
+_PLACE_BY: dict[Order, Callable[[Standing], Place]] = {
+    Order.TTFT: lambda standing: place_of(standing.ttft_p50_us),
+    Order.TTFT_COLD: lambda standing: place_of(standing.ttft_cold_p50_us),
+    Order.TTFAT: lambda standing: place_of(standing.ttfat_p50_us),
+    Order.E2E: lambda standing: place_of(standing.e2e_p50_us),
+    Order.TOKENS_PER_SECOND: lambda standing: place_of(standing.tokens_per_second_p50, sign=-1),
+    Order.TOKENS_PER_USD: _speed_for_money,
+    Order.PRICE: _price,
+    Order.SUCCESS: _success,
+}

@@ -1,0 +1,309 @@
+"""Where each provider is nearest, and what the other regions pay.
+
+The laws:
+
+1. Regions are compared on the targets of a provider that all of them measured; a region that measured none of what the
+   others did is left out, and says so. What is unfit (a region in trouble, too few rounds recorded) counts as not
+   measured. A lasting change of a target in any region cuts off the rounds before it.
+2. The best region is the one from which no other is estimated to be nearer. What another adds is the Hodges-Lehmann
+   shift of its differences to the best one, paired by target and round (see `stats.paired`); a pair that both lost to
+   a timeout, or in which one side's timeout leaves the sign open (see `pairing`), says nothing. A region that lost most
+   of its rounds to timeouts is not the best while another is left, and nothing is decided in its favour.
+3. The half-width of the interval is multiplied by √τ. Differences of one target resemble their neighbours in time and
+   those of different targets need not, so n/τ is the sum over targets of what the differences of each are worth.
+4. The best region is decided only when every other is decidedly farther; where some are as near, it is equivalent.
+
+The best region is chosen from the rounds on which it is then compared. Of regions that are alike the one that had luck
+looks nearer than it is; the margin (see `decision`), and not the interval, keeps that from being told.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from isochrone_collector.analysis.differential.decision import (
+    among_others,
+    decide,
+    despite_losses,
+    left_out,
+    margin_of,
+    mostly_lost,
+)
+from isochrone_collector.analysis.differential.pairing import Changes, Seen
+from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.analysis.stats.autocorrelation import correlation_times
+from isochrone_collector.analysis.stats.discovery import q_values
+from isochrone_collector.analysis.stats.paired import Shift, Shifts, paired_estimates, paired_shifts
+from isochrone_collector.analysis.stats.ragged import Ragged, grouped
+from isochrone_wire.answers import Decision, Metric
+from isochrone_wire.insights import RegionCost
+
+_NOTHING: Mapping[Seen, str] = MappingProxyType({})
+_NEVER: Changes = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """A cost with the p-value of its shift, NaN where there is none."""
+
+    cost: RegionCost
+    p_value: float = np.nan
+
+
+def region_costs(
+    panel: Panel,
+    providers: Mapping[int, str],
+    *,
+    metric: Metric,
+    unfit: Mapping[Seen, str] = _NOTHING,
+    changes: Changes = _NEVER,
+) -> tuple[RegionCost, ...]:
+    """One line for each provider (by target id) and region that has a value, the best region of a provider first.
+
+    Targets without a provider are not asked for. `unfit` says of targets and regions why they are not to be compared.
+    """
+    panel = _since(panel, changes)
+    places: dict[str, list[int]] = {}
+    for place, target_id in enumerate(panel.target_ids.tolist()):
+        if target_id in providers:
+            places.setdefault(providers[target_id], []).append(place)
+    field = _Field(panel, metric, unfit)
+    found = [line for provider in sorted(places) for line in _provider(field, provider, places[provider])]
+    rates = q_values(np.array([line.p_value for line in found]))
+    comparisons = int(np.count_nonzero(~np.isnan(rates)))
+    judged = [_among_others(line.cost, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
+    return tuple(cost for provider in sorted(places) for cost in _told(judged, provider))
+
+
+def _since(panel: Panel, changes: Changes) -> Panel:
+    """The rounds of each target since its newest change."""
+    newest: dict[int, int] = {}
+    for (target_id, _), changed_at in changes.items():
+        newest[target_id] = max(newest.get(target_id, 0), changed_at)
+    since_at = np.array([newest.get(target_id, 0) for target_id in panel.target_ids.tolist()], dtype=np.int64)
+    kept = panel.round_at >= since_at[panel.group // max(1, len(panel.regions))]
+    return replace(
+        panel,
+        group=panel.group[kept],
+        round_at=panel.round_at[kept],
+        value=panel.value[kept],
+        censored=panel.censored[kept],
+        network=panel.network[kept],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Differences:
+    """Differences with the target of each, and how many were left out because a timeout leaves their sign open."""
+
+    values: Reals
+    targets: Integers
+    untold: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class _Field:
+    """A panel cut up by target and region, with what is unfit in it."""
+
+    def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[Seen, str]) -> None:
+        self.regions = panel.regions
+        self.metric = metric
+        self.sign = -1 if metric.more_is_better else 1
+        self._panel = panel
+        self._moments = panel.moments()
+        width = max(1, len(panel.regions))
+        self._target = panel.group // width
+        self._starts = np.searchsorted(panel.group, np.arange(len(panel.target_ids) * width + 1))
+        self.counts = np.diff(self._starts).reshape(len(panel.target_ids), width)
+        self._unfit = unfit
+        self.fit = np.array(
+            [[(target_id, region) not in unfit for region in panel.regions] for target_id in panel.target_ids.tolist()]
+        ).reshape(self.counts.shape)
+
+    def rows(self, region: int, targets: Sequence[int]) -> Integers:
+        """Where the values of some targets from one region are, by target and round."""
+        return np.concatenate([np.arange(*self._span(region, target)) for target in targets])
+
+    def median(self, region: int, targets: Sequence[int]) -> float:
+        """The median over targets of their medians."""
+        spans = (slice(*self._span(region, target)) for target in targets)
+        return float(np.median([np.median(self._panel.value[span]) for span in spans]))
+
+    def losses(self, region: int, rows: Integers) -> str:
+        """That most of a region's `rows` ended in a timeout; empty when they did not."""
+        lost = int(np.count_nonzero(self._panel.censored[rows]))
+        return mostly_lost(self.regions[region], lost=lost, rounds=len(rows))
+
+    def differences(self, rows: Integers, best: Integers) -> _Differences:
+        """The values in `rows` minus those in `best` of the same target and round."""
+        _, left, right = np.intersect1d(
+            self._moments[rows], self._moments[best], assume_unique=True, return_indices=True
+        )
+        ours, theirs = rows[left], best[right]
+        kept = self._panel.tells_apart(ours, theirs)
+        untold = ~kept & ~(self._panel.censored[ours] & self._panel.censored[theirs])
+        ours, theirs = ours[kept], theirs[kept]
+        return _Differences(
+            values=self._panel.value[ours] - self._panel.value[theirs],
+            targets=self._target[ours],
+            untold=int(np.count_nonzero(untold)),
+        )
+
+    def why_unfit(self, region: int, targets: Sequence[int]) -> str:
+        """Why some target is not to be compared from a region; empty when all are."""
+        name = self.regions[region]
+        reasons = (self._unfit.get((int(self._panel.target_ids[target]), name)) for target in targets)
+        return next(filter(None, reasons), "")
+
+    def _span(self, region: int, target: int) -> tuple[int, int]:
+        group = target * max(1, len(self.regions)) + region
+        return int(self._starts[group]), int(self._starts[group + 1])
+
+
+def _provider(field: _Field, provider: str, places: Sequence[int]) -> Iterator[_Line]:
+    regions, targets = _compared(field, places)
+    blank = RegionCost(provider=provider, metric=field.metric, region="", best_region="", targets=len(targets))
+    if not regions:
+        yield from _left_out(field, blank, places, ())
+        return
+    rows = [field.rows(region, targets) for region in regions]
+    losses = [field.losses(region, own) for region, own in zip(regions, rows, strict=True)]
+    best = _best(field, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
+    differences = [field.differences(own, rows[best]) for own in rows]
+    found = _shifts(differences)
+    shifts, p_values = found.listed(), found.p_value.tolist()
+    nearest = regions[best]
+    blank = replace(blank, best_region=field.regions[nearest])
+    best_median = field.median(nearest, targets)
+    for place, region in enumerate(regions):
+        line = replace(blank, region=field.regions[region], median=field.median(region, targets))
+        if place == best:
+            yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
+        else:
+            told = (losses[best], losses[place])
+            added = _added(line, shifts[place], differences[place], best_median=best_median, losses=told)
+            yield _Line(cost=added, p_value=p_values[place])
+    yield from _left_out(field, blank, places, regions)
+
+
+def _left_out(field: _Field, blank: RegionCost, places: Sequence[int], compared: Sequence[int]) -> Iterator[_Line]:
+    """A line with the reason for each region that has values and is not compared."""
+    for region in np.flatnonzero(field.counts[places].any(axis=0)).tolist():
+        if region not in compared:
+            reason = field.why_unfit(region, places) or (
+                f"measured none of the targets of {blank.provider} that the others did"
+            )
+            yield _Line(cost=replace(blank, region=field.regions[region], targets=0, reason=reason))
+
+
+def _compared(field: _Field, places: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The regions to compare and the targets that all of them measured. While there are none, the region that measured
+    the fewest targets is left out.
+    """
+    measured = (field.counts[places] > 0) & field.fit[places]
+    regions = np.flatnonzero(measured.any(axis=0)).tolist()
+    while regions:
+        common = np.flatnonzero(measured[:, regions].all(axis=1))
+        if len(common):
+            return regions, [places[place] for place in common.tolist()]
+        regions.remove(min(regions, key=lambda region: int(measured[:, region].sum())))
+    return [], []
+
+
+def _best(field: _Field, rows: Sequence[Integers], *, candidates: Sequence[int]) -> int:
+    """The place of the candidate from which no other is nearer: begin at the one with most values, and go to the one
+    that is nearest as seen from there, until that is nowhere new.
+    """
+    best = max(candidates, key=lambda place: len(rows[place]))
+    tried: set[int] = set()
+    while best not in tried:
+        tried.add(best)
+        differences = [field.differences(rows[place], rows[best]).values for place in candidates]
+        # Where nothing meets, nothing is nearer.
+        estimates = np.nan_to_num(field.sign * paired_estimates(_laid_out(differences)))
+        if estimates.min() < 0:
+            best = candidates[int(estimates.argmin())]
+    return best
+
+
+def _shifts(differences: Sequence[_Differences]) -> Shifts:
+    rows = _laid_out([own.values for own in differences])
+    return paired_shifts(rows, taus=_taus(rows, np.concatenate([own.targets for own in differences])))
+
+
+def _taus(rows: Ragged, targets: Integers) -> Reals:
+    """τ of each row from those of its targets, which stand one after the other."""
+    counts = rows.counts
+    owner = np.repeat(np.arange(len(rows)), counts)
+    if not len(owner):
+        return np.ones(len(rows))
+    begins = np.flatnonzero(np.concatenate([[True], (np.diff(owner) != 0) | (np.diff(targets) != 0)]))
+    pieces = Ragged(values=rows.values, offsets=np.append(begins, len(owner)))
+    worth = np.bincount(owner[begins], weights=pieces.counts / correlation_times(pieces), minlength=len(rows))
+    return np.divide(counts, worth, out=np.ones(len(rows)), where=worth > 0)
+
+
+def _laid_out(rows: Sequence[Reals]) -> Ragged:
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    return grouped(np.concatenate(rows), owner, rows=len(rows))
+
+
+def _added(
+    line: RegionCost, shift: Shift | None, own: _Differences, *, best_median: float, losses: tuple[str, str]
+) -> RegionCost:
+    """The line with what its region adds; `losses` are those of the best region and of its own."""
+    best_losses, own_losses = losses
+    if shift is None:
+        nowhere = f"no round has a value both from here and from {line.best_region}"
+        return replace(line, reason=own_losses or best_losses or left_out(own.untold) or nowhere)
+    margin = margin_of(line.metric, best_median)
+    verdict = decide(shift, n=len(own), margin=margin, metric=line.metric, untold=own.untold)
+    decision, reason = despite_losses(verdict, baseline=best_losses, region=own_losses)
+    return replace(
+        line,
+        added=shift.estimate,
+        added_low=shift.low,
+        added_high=shift.high,
+        n=len(own),
+        decision=decision,
+        reason=reason,
+    )
+
+
+def _among_others(cost: RegionCost, rate: float, comparisons: int) -> RegionCost:
+    if np.isnan(rate):
+        return cost
+    decision, reason = among_others((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
+    return replace(cost, decision=decision, reason=reason)
+
+
+def _told(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
+    """The lines of one provider, the best region first and what is not known last."""
+    own = [cost for cost in costs if cost.provider == provider]
+    others = [cost for cost in own if cost.region != cost.best_region]
+    others.sort(key=lambda cost: (cost.added is None, _worse(cost), cost.region))
+    return [*(_crowned(cost, others) for cost in own if cost.region == cost.best_region), *others]
+
+
+def _worse(cost: RegionCost) -> float:
+    added = cost.added or 0.0
+    return -added if cost.metric.more_is_better else added
+
+
+def _crowned(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
+    """The best region's own line, decided by all that were compared with it."""
+    decisions = {cost.region: cost.decision for cost in others if cost.targets}
+    near = [region for region, decision in decisions.items() if decision is Decision.EQUIVALENT]
+    open_ = [region for region, decision in decisions.items() if decision is Decision.UNDECIDED]
+    if not decisions:
+        return replace(best, reason=f"no other region to compare {best.region} with")
+    if open_:
+        return replace(best, reason=f"not told from {', '.join(open_)}")
+    if near:
+        return replace(best, decision=Decision.EQUIVALENT, reason=f"{', '.join(near)} as near")
+    return replace(best, decision=Decision.FASTER)

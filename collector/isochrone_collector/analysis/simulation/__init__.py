@@ -1,0 +1,1 @@
+"""Simulation of routing policies on recorded rounds."""

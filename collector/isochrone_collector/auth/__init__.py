@@ -1,0 +1,1 @@
+"""Authentication, enrolment, rate limits and certificates."""

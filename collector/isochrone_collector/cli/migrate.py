@@ -1,0 +1,31 @@
+"""`isochrone-collector migrate`: the database's revision, and whether it is spread over many nodes."""
+
+import click
+
+from isochrone_collector.store.postgres import citus as cluster
+from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.pool import describe
+
+
+@click.command()
+@click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", required=True, help="PostgreSQL to migrate.")
+@click.option("--citus", is_flag=True, help="Then spread the tables over the nodes of its Citus cluster.")
+def migrate(database_url: str, citus: bool) -> None:
+    """Bring a database to the newest revision.
+
+    `serve` does the same when it starts. With --citus the tables are then distributed, once; that takes the Citus
+    extension in the database, and no collector that runs meanwhile.
+
+    \b
+    Example:
+      isochrone-collector migrate --database-url postgresql://isochrone@db/isochrone
+      isochrone-collector migrate --citus --database-url postgresql://isochrone@coordinator/isochrone
+    """
+    if citus:
+        cluster.check(database_url)
+    before, after = schema.migrate(database_url)
+    done = "already at" if before == after else f"migrated from {before or 'nothing'} to"
+    click.echo(f"{describe(database_url)}: {done} revision {after}")
+    if citus:
+        spread = cluster.distribute(database_url)
+        click.echo(f"distributed {', '.join(spread)}" if spread else "every table is distributed already")

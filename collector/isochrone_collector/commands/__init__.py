@@ -1,1 +1,0 @@
-"""The subcommands of `isochrone-collector`, one module each."""

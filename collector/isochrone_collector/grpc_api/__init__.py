@@ -1,0 +1,1 @@
+"""The gRPC services: messages become values, errors become statuses."""

@@ -1,0 +1,67 @@
+"""What agents ask, at the gRPC border."""
+
+import grpc
+from google.protobuf import message_factory
+
+from isochrone_collector.auth.gate import Gate, Metadata
+from isochrone_collector.auth.identity import Identities
+from isochrone_collector.clock import now_at
+from isochrone_collector.grpc_api.answering import Context, answer
+from isochrone_collector.ingest.parcels import Letter
+from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.plans.service import Plans
+from isochrone_wire import codec
+from isochrone_wire.model import Receipt, Vantage
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+
+
+class FleetService(fleet_pb2_grpc.FleetServicer):
+    """What agents ask."""
+
+    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Identities, gate: Gate) -> None:
+        self._ingest = ingest
+        self._plans = plans
+        self._identities = identities
+        self._gate = gate
+
+    async def Join(  # noqa: N802  # the name in the .proto
+        self, request: fleet_pb2.JoinRequest, context: Context
+    ) -> fleet_pb2.JoinResponse:
+        """A one-time token for a credential."""
+        joined = await answer(context, self._identities.join(request.token, version=request.version))
+        return codec.encode(joined)  # type: ignore[no-any-return]  # the codec's table says which message it is
+
+    async def FetchPlan(  # noqa: N802  # the name in the .proto
+        self, request: fleet_pb2.FetchPlanRequest, context: Context
+    ) -> fleet_pb2.FetchPlanResponse:
+        """The plan in force, absent when the agent runs it already."""
+        await answer(context, self._gate.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage)))
+        plan = self._plans.fetch(request.if_version if request.HasField("if_version") else None)
+        return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
+
+    async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto
+        self, request: Letter, context: Context
+    ) -> fleet_pb2.PushResponse:
+        """One batch, as it came; the reply means that it is committed."""
+        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), now_at()))
+        return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
+
+    async def _pushed(self, letter: Letter, metadata: Metadata, received_at: int) -> Receipt:
+        # What cannot be read is the asker's fault, and has to be raised where that is answered.
+        await self._gate.bind(metadata, codec.decode(Vantage, letter.envelope.vantage))
+        return await self._ingest.push(letter.parcel(received_at))
+
+
+def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
+    """Serve it. Pushes are handed over as letters, because their samples are read elsewhere."""
+    service = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
+    message = message_factory.GetMessageClass
+    handlers = {
+        method.name: grpc.unary_unary_rpc_method_handler(
+            getattr(fleet, method.name),
+            request_deserializer=Letter if method.name == "Push" else message(method.input_type).FromString,
+            response_serializer=message(method.output_type).SerializeToString,
+        )
+        for method in service.methods
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))

@@ -1,0 +1,157 @@
+"""What readers ask, at the gRPC border."""
+
+from collections.abc import AsyncIterator, Awaitable
+
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.grpc_api.answering import Context, answer, answers
+from isochrone_collector.queries import (
+    alerts,
+    budgets,
+    coverage,
+    differentials,
+    drift,
+    fleet,
+    leaderboards,
+    regioncosts,
+    samples,
+    simulations,
+    tiers,
+)
+from isochrone_collector.queries.desk import Desk
+from isochrone_wire import codec
+from isochrone_wire.answers import SampleList, Selection, StoredSample, Window
+from isochrone_wire.habits import MAX_MESSAGE_BYTES
+from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
+
+
+class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
+    """What readers ask."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def ListTargets(  # noqa: N802  # the name in the .proto
+        self,
+        request: observatory_pb2.ListTargetsRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,  # noqa: ARG002  # as above
+    ) -> observatory_pb2.ListTargetsResponse:
+        """The targets of the plan in force."""
+        return codec.encode(self._desk.targets())  # type: ignore[no-any-return]  # as above
+
+    async def ListSamples(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.ListSamplesRequest, context: Context
+    ) -> observatory_pb2.ListSamplesResponse:
+        """The newest samples of a selection."""
+        work = samples.samples(self._desk, codec.decode(Selection, request.selection), limit=request.limit)
+        return await answer(context, _in_one_message(work))
+
+    async def GetLeaderboard(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetLeaderboardRequest, context: Context
+    ) -> observatory_pb2.GetLeaderboardResponse:
+        """Targets ranked within each region."""
+        work = leaderboards.leaderboard(self._desk, codec.decode(Selection, request.selection), order=request.order)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetDifferentials(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetDifferentialsRequest, context: Context
+    ) -> observatory_pb2.GetDifferentialsResponse:
+        """Regions against the baseline."""
+        work = differentials.differentials(
+            self._desk,
+            codec.decode(Selection, request.selection),
+            baseline=request.baseline,
+            against=request.against,
+            metric=request.metric,
+            explain=request.explain,
+        )
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetCoverage(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetCoverageRequest, context: Context
+    ) -> observatory_pb2.GetCoverageResponse:
+        """Rounds planned and recorded."""
+        work = coverage.coverage(self._desk, codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def ListVantages(  # noqa: N802  # the name in the .proto
+        self,
+        request: observatory_pb2.ListVantagesRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,
+    ) -> observatory_pb2.ListVantagesResponse:
+        """How every vantage is doing."""
+        return codec.encode(await answer(context, fleet.vantage_list(self._desk)))  # type: ignore[no-any-return]  # as above
+
+    async def GetSpend(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetSpendRequest, context: Context
+    ) -> observatory_pb2.GetSpendResponse:
+        """What was spent today, and what the day comes to."""
+        work = fleet.spend(self._desk, codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetRegionCosts(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetRegionCostsRequest, context: Context
+    ) -> observatory_pb2.GetRegionCostsResponse:
+        """Where each provider is nearest, and what the others pay."""
+        work = regioncosts.region_costs(self._desk, codec.decode(Selection, request.selection), metric=request.metric)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetLatencyBudgets(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetLatencyBudgetsRequest, context: Context
+    ) -> observatory_pb2.GetLatencyBudgetsResponse:
+        """Which targets keep which budget from where."""
+        work = budgets.latency_budgets(self._desk, codec.decode(Selection, request.selection), uses=request.uses)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetTiers(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.GetTiersRequest, context: Context
+    ) -> observatory_pb2.GetTiersResponse:
+        """Targets by price tier."""
+        work = tiers.tiers(self._desk, codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def ListDrift(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.ListDriftRequest, context: Context
+    ) -> observatory_pb2.ListDriftResponse:
+        """The changes that were found."""
+        work = drift.drift_events(self._desk, codec.decode(Selection, request.selection))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def ListAlerts(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.ListAlertsRequest, context: Context
+    ) -> observatory_pb2.ListAlertsResponse:
+        """What was raised."""
+        work = alerts.alerts(self._desk, codec.decode(Window, request.window))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def Simulate(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.SimulateRequest, context: Context
+    ) -> observatory_pb2.SimulateResponse:
+        """What other policies would have given."""
+        work = simulations.simulations(
+            self._desk, codec.decode(Selection, request.selection), policies=request.policies
+        )
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def FollowSamples(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.FollowSamplesRequest, context: Context
+    ) -> AsyncIterator[observatory_pb2.ListSamplesResponse]:
+        """Samples as they are stored."""
+        selection = codec.decode(Selection, request.selection)
+        async for portion in answers(context, samples.followed(self._desk, selection, since_at=request.since_at)):
+            yield codec.encode(portion)
+
+    async def ExportSamples(  # noqa: N802  # the name in the .proto
+        self, request: observatory_pb2.ExportSamplesRequest, context: Context
+    ) -> AsyncIterator[observatory_pb2.ListSamplesResponse]:
+        """Every sample of a selection, or the newest."""
+        selection = codec.decode(Selection, request.selection)
+        async for portion in answers(context, samples.exported(self._desk, selection, newest=request.newest)):
+            yield codec.encode(SampleList(samples=tuple(portion)))
+
+
+async def _in_one_message(work: Awaitable[list[StoredSample]]) -> observatory_pb2.ListSamplesResponse:
+    found = await work
+    message: observatory_pb2.ListSamplesResponse = codec.encode(SampleList(samples=tuple(found)))
+    if message.ByteSize() > MAX_MESSAGE_BYTES:
+        raise BadRequest(f"{len(found)} samples are more than a message holds; ask for fewer, or use ExportSamples")
+    return message

@@ -1,0 +1,82 @@
+"""What operators ask, at the gRPC border."""
+
+from isochrone_collector.auth.identity import Identities
+from isochrone_collector.grpc_api.answering import Context, answer
+from isochrone_collector.jobs.alerting import Alerting
+from isochrone_collector.plans.service import Plans
+from isochrone_wire import codec
+from isochrone_wire.v1 import observatory_pb2, operations_pb2, operations_pb2_grpc
+
+
+class OperationsService(operations_pb2_grpc.OperationsServicer):
+    """What operators ask."""
+
+    def __init__(self, *, plans: Plans, identities: Identities, alerting: Alerting) -> None:
+        self._plans = plans
+        self._identities = identities
+        self._alerting = alerting
+
+    async def ApplyPlan(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.ApplyPlanRequest, context: Context
+    ) -> operations_pb2.ApplyPlanResponse:
+        """Validate a plan document, and put it into force unless it is a dry run."""
+        work = self._plans.apply(request.document, dry_run=request.dry_run, applied_by=request.applied_by)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # the codec's table says which message it is
+
+    async def ListPlans(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.ListPlansRequest, context: Context
+    ) -> operations_pb2.ListPlansResponse:
+        """The newest plans, and what each one restored."""
+        work = self._plans.history(max(request.limit, 0))
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def GetPlan(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.GetPlanRequest, context: Context
+    ) -> operations_pb2.PlanDocument:
+        """The document of one version, or of the one in force."""
+        work = self._plans.document(request.version if request.HasField("version") else None)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def RollBackPlan(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.RollBackPlanRequest, context: Context
+    ) -> operations_pb2.ApplyPlanResponse:
+        """Apply an earlier version again, unless it is a dry run."""
+        work = self._plans.roll_back(request.to_version, dry_run=request.dry_run, applied_by=request.applied_by)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def Invite(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.InviteRequest, context: Context
+    ) -> operations_pb2.InviteResponse:
+        """A one-time token for a vantage, a reader or an operator."""
+        work = self._identities.invite(
+            name=request.name,
+            role=request.role,
+            region=request.region if request.HasField("region") else None,
+            expires_us=request.expires_us,
+            overlap_us=request.overlap_us,
+            rotation=request.rotation,
+        )
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def ListAccess(  # noqa: N802  # the name in the .proto
+        self,
+        request: operations_pb2.ListAccessRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,
+    ) -> operations_pb2.ListAccessResponse:
+        """Every credential and every open invitation, without their secrets."""
+        return codec.encode(await answer(context, self._identities.listed()))  # type: ignore[no-any-return]  # as above
+
+    async def Revoke(  # noqa: N802  # the name in the .proto
+        self, request: operations_pb2.RevokeRequest, context: Context
+    ) -> operations_pb2.RevokeResponse:
+        """End everything of a name."""
+        revoked = await answer(context, self._identities.revoke(request.name))
+        return operations_pb2.RevokeResponse(revoked=revoked)
+
+    async def TestAlert(  # noqa: N802  # the name in the .proto
+        self,
+        request: operations_pb2.TestAlertRequest,  # noqa: ARG002  # the signature is gRPC's
+        context: Context,
+    ) -> observatory_pb2.Alert:
+        """Tell the webhook something now, and say what became of it."""
+        return codec.encode(await answer(context, self._alerting.test()))  # type: ignore[no-any-return]  # as above

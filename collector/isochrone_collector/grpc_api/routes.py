@@ -1,0 +1,109 @@
+"""What consumers of route tables ask, at the gRPC border."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import grpc
+import structlog
+
+from isochrone_collector.auth.gate import Gate
+from isochrone_collector.grpc_api.answering import Context, answer, answers
+from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.queries import routes
+from isochrone_collector.queries.desk import Desk
+from isochrone_wire import codec
+from isochrone_wire.answers import Selection
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.operations import Role
+from isochrone_wire.routes import RegionTables, RouteTable
+from isochrone_wire.v1 import routes_pb2, routes_pb2_grpc
+
+READERS = (Role.READER, Role.OPERATOR)
+
+_KEPT = 1_024
+_SEND_US = 20 * SECOND_US
+_HEARTBEAT = routes_pb2.WatchTablesResponse()
+
+_log = structlog.get_logger()
+
+
+class RoutesService(routes_pb2_grpc.RoutesServicer):
+    """What consumers of route tables ask."""
+
+    def __init__(self, *, desk: Desk, publisher: Publisher, gate: Gate) -> None:
+        self._desk = desk
+        self._publisher = publisher
+        self._gate = gate
+        self._messages: OrderedDict[int, routes_pb2.WatchTablesResponse] = OrderedDict()
+
+    async def GetTables(  # noqa: N802  # the name in the .proto
+        self, request: routes_pb2.GetTablesRequest, context: Context
+    ) -> routes_pb2.RegionTables:
+        """The tables in force in a region."""
+        found = await answer(context, self._tables(request.client_region, request.route))
+        return codec.encode(found)  # type: ignore[no-any-return]  # the codec's table says which message it is
+
+    async def WatchTables(  # type: ignore[override]  # noqa: N802  # what writes by itself returns nothing; the .proto's name
+        self, request: routes_pb2.WatchTablesRequest, context: Context
+    ) -> None:
+        """Tables as they change."""
+        why = "this collector stops"
+        async with aclosing(answers(context, self._watched(request, context))) as messages:
+            async for message in messages:
+                if not await _sent(context, message):
+                    why = "this stream was not read"
+                    break
+        # Whoever watches knows what to do about this word: the same again.
+        await context.abort(grpc.StatusCode.UNAVAILABLE, f"{why}; watch again from the last generation")
+
+    async def ExplainRoute(  # noqa: N802  # the name in the .proto
+        self, request: routes_pb2.ExplainRouteRequest, context: Context
+    ) -> routes_pb2.Explanation:
+        """Why a table is as it is."""
+        work = routes.explanation(
+            self._desk, request.client_region, request.route, generation=max(request.generation, 0)
+        )
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def ListRouteEvents(  # noqa: N802  # the name in the .proto
+        self, request: routes_pb2.ListRouteEventsRequest, context: Context
+    ) -> routes_pb2.ListRouteEventsResponse:
+        """What happened to routes."""
+        work = routes.events(self._desk, codec.decode(Selection, request.selection), route=request.route)
+        return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
+
+    async def _tables(self, client_region: str, route: str) -> RegionTables:
+        return self._publisher.tables(client_region, route)
+
+    async def _watched(
+        self, request: routes_pb2.WatchTablesRequest, context: Context
+    ) -> AsyncIterator[routes_pb2.WatchTablesResponse]:
+        watch = self._publisher.watch(request.client_region, request.route, after=request.after_generation)
+        async with aclosing(watch) as tables:
+            async for table in tables:
+                # A stream lasts long, and whoever was let in may have been shut out since.
+                await self._gate.admit(context.invocation_metadata(), READERS)
+                yield _HEARTBEAT if table is None else self._message(table)
+
+    def _message(self, table: RouteTable) -> routes_pb2.WatchTablesResponse:
+        """The message of a table, made once for all who watch."""
+        message = self._messages.get(table.generation)
+        if message is None:
+            message = routes_pb2.WatchTablesResponse(table=codec.encode(table))
+            self._messages[table.generation] = message
+            if len(self._messages) > _KEPT:
+                self._messages.popitem(last=False)
+        return message
+
+
+async def _sent(context: Context, message: routes_pb2.WatchTablesResponse) -> bool:
+    """Whether a message could be sent before patience ran out; what waits to be read is bounded by the connection."""
+    try:
+        async with asyncio.timeout(_SEND_US / SECOND_US):
+            await context.write(message)
+    except TimeoutError:
+        _log.info("watcher.dropped", reason="it does not read", client=context.peer())
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""The paths of the HTTP interface, put together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from isochrone_collector.auth.gate import Gate
+from isochrone_collector.errors import CollectorError
+from isochrone_collector.http_api import openapi, problems
+from isochrone_collector.http_api.guard import Guard
+from isochrone_collector.http_api.questions import Questions
+from isochrone_collector.http_api.rendering import document
+from isochrone_collector.http_api.tables import TableRoutes
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.queries.desk import Desk
+from isochrone_wire.plain import rfc3339
+
+_GET = ["GET"]
+_DESCRIPTION = document(openapi.document())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What answers come from; `clock` gives microseconds since the epoch."""
+
+    publisher: Publisher
+    plans: Plans
+    desk: Desk
+    gate: Gate
+    clock: Callable[[], int]
+
+
+def made(sources: Sources) -> Starlette:
+    """The application."""
+    tables = TableRoutes(publisher=sources.publisher, plans=sources.plans, gate=sources.gate, clock=sources.clock)
+    questions = Questions(sources.desk)
+
+    async def ready(_request: Request) -> Response:
+        """Whether tables are served, and since when without the database."""
+        since_at = sources.publisher.stale_since_at
+        told = {
+            "ready": True,
+            "generation": sources.publisher.generation,
+            "stale_since_at": None if since_at is None else rfc3339(since_at),
+        }
+        return _momentary(told)
+
+    app = Starlette(
+        routes=[
+            Route("/v1/routes", tables.overview, methods=_GET),
+            Route("/v1/routes/{client_region}", tables.region, methods=_GET),
+            Route("/v1/routes/{client_region}/watch", tables.watch, methods=_GET),
+            Route("/v1/explain/{client_region}/{route}", questions.explain, methods=_GET),
+            Route("/v1/diff", questions.diff, methods=_GET),
+            Route("/v1/openapi.json", _described, methods=_GET),
+            Route("/healthz", _alive, methods=_GET),
+            Route("/readyz", ready, methods=_GET),
+        ],
+        middleware=[Middleware(Guard, gate=sources.gate)],
+        exception_handlers={
+            CollectorError: problems.handle,
+            HTTPException: problems.handle,
+            Exception: problems.handle,
+        },
+    )
+    # A redirect would be an answer about a name that nobody asked for.
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _described(_request: Request) -> Response:
+    """The interface itself, as OpenAPI."""
+    return Response(_DESCRIPTION, headers={"Cache-Control": "no-cache"}, media_type="application/json")
+
+
+async def _alive(_request: Request) -> Response:
+    """Whether this process answers at all."""
+    return _momentary({"alive": True})
+
+
+def _momentary(told: Mapping[str, object]) -> Response:
+    return Response(document(told), headers={"Cache-Control": "no-store"}, media_type="application/json")

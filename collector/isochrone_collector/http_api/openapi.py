@@ -1,0 +1,205 @@
+"""The interface as an OpenAPI 3.1 document: the paths by hand, the values from their classes. Pure."""
+
+from isochrone_collector.http_api.schemas import Schema, components, reference
+from isochrone_wire import __version__
+from isochrone_wire.answers import DifferentialList, Metric
+from isochrone_wire.routes import Explanation, RegionTables, RouteState, RouteTable
+
+_TEXT: Schema = {"type": "string"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_INSTANT: Schema = {"type": "string", "format": "date-time"}
+
+_PROBLEM: Schema = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457).",
+    "properties": {
+        "type": {**_TEXT, "examples": ["urn:isochrone:problem:unknown-name"]},
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": {**_TEXT, "description": "A sentence for whoever asked."},
+        "known": {"type": "array", "items": _TEXT, "description": "The names there are, where one was not known."},
+        "nearest": {"anyOf": [_TEXT, {"type": "null"}], "description": "The known name most like the one asked for."},
+    },
+    "required": ["type", "title", "status", "detail"],
+    "additionalProperties": False,
+}
+_OVERVIEW: Schema = {
+    "type": "object",
+    "description": "The regions and routes that have a table.",
+    "properties": {
+        "generation": {**_COUNT, "description": "The newest of all."},
+        "plan_version": _COUNT,
+        "client_regions": {"type": "array", "items": _TEXT},
+        "routes": {"type": "array", "items": _TEXT, "description": "The routes of the plan in force."},
+        "tables": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "client_region": _TEXT,
+                    "route": _TEXT,
+                    "generation": _COUNT,
+                    "state": {"type": "string", "enum": [state.value for state in RouteState]},
+                    "fresh_until_at": _INSTANT,
+                    "stale_until_at": _INSTANT,
+                },
+                "required": ["client_region", "route", "generation", "state", "fresh_until_at", "stale_until_at"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["generation", "plan_version", "client_regions", "routes", "tables"],
+    "additionalProperties": False,
+}
+_ALIVE: Schema = {"type": "object", "properties": {"alive": {"const": True}}, "required": ["alive"]}
+_READY: Schema = {
+    "type": "object",
+    "properties": {
+        "ready": {"const": True},
+        "generation": _COUNT,
+        "stale_since_at": {
+            "anyOf": [_INSTANT, {"type": "null"}],
+            "description": "Since when the database is away; what was known then is still served.",
+        },
+    },
+    "required": ["ready", "generation", "stale_since_at"],
+}
+
+_TABLE_HEADERS: Schema = {
+    "ETag": {"schema": _TEXT, "description": "Changes with every table in the answer."},
+    "Cache-Control": {"schema": _TEXT},
+    "X-Isochrone-Generation": {"schema": _COUNT, "description": "The newest generation in the answer."},
+    "X-Isochrone-Stale-Since": {
+        "schema": _INSTANT,
+        "description": "Present while the collector is without its database: newer tables may exist.",
+    },
+}
+
+
+def document() -> Schema:
+    """The document."""
+    schemas = components(RegionTables, RouteTable, Explanation, DifferentialList)
+    region = schemas["RegionTables"]
+    # These two are headers here, so that the same tables are the same bytes.
+    for name in ("answered_at", "stale_since_at"):
+        del region["properties"][name]
+        region["required"].remove(name)
+    region["description"] = "All tables of a client region."
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Isochrone",
+            "version": __version__,
+            "description": "Where to send LLM requests from a region, and why. See docs/routing.md.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": {path: {"get": operation} for path, operation in _paths().items()},
+        "components": {
+            "schemas": {**schemas, "Problem": _PROBLEM, "Overview": _OVERVIEW},
+            "securitySchemes": {
+                "credential": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The credential of a reader or operator, where TLS is spoken.",
+                }
+            },
+        },
+        "security": [{}, {"credential": []}],
+    }
+
+
+def _paths() -> dict[str, Schema]:
+    return {
+        "/v1/routes": _operation("The regions and routes that have a table.", _named("Overview")),
+        "/v1/routes/{client_region}": _tables(),
+        "/v1/routes/{client_region}/watch": _watch(),
+        "/v1/explain/{client_region}/{route}": _operation(
+            "Why a table is as it is, decided again from the inputs it was decided from.",
+            reference(Explanation),
+            _in_path("client_region"),
+            _in_path("route"),
+            _asked("generation", _COUNT, "The table; the newest when it is 0 or missing."),
+            _FORMAT,
+        ),
+        "/v1/diff": _diff(),
+        "/v1/openapi.json": _operation("This document.", {"type": "object"}),
+        "/healthz": _operation("Whether the process answers; open to all.", _ALIVE),
+        "/readyz": _operation("Whether tables are served; open to all.", _READY),
+    }
+
+
+def _tables() -> Schema:
+    operation = _operation(
+        "The tables of a client region.",
+        reference(RegionTables),
+        _in_path("client_region"),
+        _ROUTE,
+        _FORMAT,
+        _asked("wait", {"type": "string", "examples": ["30s"]}, "Wait for news, 1s to 60s; see after."),
+        _asked("after", _COUNT, "The newest generation that is known already."),
+        _header("If-None-Match", "The ETag that is known already."),
+    )
+    operation["responses"]["200"]["headers"] = _TABLE_HEADERS
+    operation["responses"]["204"] = {"description": "Nothing new while waiting.", "headers": _TABLE_HEADERS}
+    operation["responses"]["304"] = {"description": "Still the tables of If-None-Match.", "headers": _TABLE_HEADERS}
+    return operation
+
+
+def _watch() -> Schema:
+    operation = _operation(
+        "Tables as they change, as server-sent events: id is the generation, data one RouteTable.",
+        reference(RouteTable),
+        _in_path("client_region"),
+        _ROUTE,
+        _asked("after", _COUNT, "Resume after this generation; a snapshot comes first when it is missing."),
+        _header("Last-Event-ID", "As after, and stronger."),
+    )
+    operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": _TEXT}}
+    return operation
+
+
+def _diff() -> Schema:
+    return _operation(
+        "Regions against a baseline, target by target.",
+        reference(DifferentialList),
+        _asked("baseline", _TEXT, "The region to compare with; the plan's when missing."),
+        _asked("against", {"type": "array", "items": _TEXT}, "Regions to compare; every other when missing."),
+        _asked("metric", {"type": "string", "enum": [metric.value for metric in Metric]}, "ttft when missing."),
+        _asked("window", {"type": "string", "examples": ["24h", "7d", "2w"]}, "Up to now; 24h when missing."),
+        _asked("from", _INSTANT, "Instead of window."),
+        _asked("until", _INSTANT, "With from; now when missing."),
+        _asked("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all when missing."),
+        _FORMAT,
+    )
+
+
+def _operation(summary: str, answer: Schema, *parameters: Schema) -> Schema:
+    problem = {"description": "See Problem.", "content": {"application/problem+json": {"schema": _named("Problem")}}}
+    return {
+        "summary": summary,
+        "parameters": list(parameters),
+        "responses": {
+            "200": {"description": summary, "content": {"application/json": {"schema": answer}}},
+            "default": problem,
+        },
+    }
+
+
+def _named(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _in_path(name: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": _TEXT}
+
+
+def _asked(name: str, schema: Schema, description: str) -> Schema:
+    return {"name": name, "in": "query", "schema": schema, "description": description}
+
+
+def _header(name: str, description: str) -> Schema:
+    return {"name": name, "in": "header", "schema": _TEXT, "description": description}
+
+
+_ROUTE = _asked("route", _TEXT, "One route; all when missing.")
+_FORMAT = _asked("format", {"type": "string", "enum": ["json"]}, "Only json.")

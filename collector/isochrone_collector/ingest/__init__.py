@@ -1,0 +1,1 @@
+"""Ingest of pushes: decode, validate, pack, and commit in groups."""

@@ -1,0 +1,63 @@
+"""What an agent says of itself, cut to what its columns hold: no sample should be lost over nonsense here. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import isfinite
+
+from isochrone_collector.ingest.bounds import MAX_DISTANCE_US, MAX_INSTANT_AT, MAX_INT64, MAX_NAME_CHARS, is_name
+from isochrone_wire.model import Spend, Vitals
+
+_MAX_REASON_CHARS = 500
+_MAX_DROP_REASONS = 50
+_MAX_SPEND_LINES = 100
+_MAX_USD = 1e9
+_COUNTS = ("plan_version", "spool_depth", "finished", "stored", "quarantined", "rounds_missed")
+
+
+def trimmed(vitals: Vitals) -> Vitals:
+    """Vitals that fit their columns."""
+    return replace(
+        vitals,
+        **{name: _count(getattr(vitals, name)) for name in _COUNTS},
+        agent_version=_printable(vitals.agent_version)[:MAX_NAME_CHARS],
+        spool_oldest_at=vitals.spool_oldest_at if _is_instant(vitals.spool_oldest_at) else 0,
+        dropped={name: _count(n) for name, n in list(vitals.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},
+        next_heartbeat_us=_duration(vitals.next_heartbeat_us) or 0,
+        clock_offset_us=_offset(vitals.clock_offset_us),
+        clock_uncertainty_us=_duration(vitals.clock_uncertainty_us),
+        loop_lag_us=_duration(vitals.loop_lag_us),
+        refused_plan_version=None if vitals.refused_plan_version is None else _count(vitals.refused_plan_version),
+        refused_plan_reason=_sentence(vitals.refused_plan_reason),
+        spend=tuple(_spend(vitals.spend)),
+    )
+
+
+def _spend(lines: Iterable[Spend]) -> Iterable[Spend]:
+    for line in list(lines)[:_MAX_SPEND_LINES]:
+        if is_name(line.provider) and _is_instant(line.day_at):
+            usd = min(max(line.usd, 0.0), _MAX_USD) if isfinite(line.usd) else 0.0
+            yield replace(line, usd=usd, tokens=_count(line.tokens), requests=_count(line.requests))
+
+
+def _count(number: int) -> int:
+    return min(max(number, 0), MAX_INT64)
+
+
+def _duration(us: int | None) -> int | None:
+    return None if us is None else min(_count(us), MAX_DISTANCE_US)
+
+
+def _offset(us: int | None) -> int | None:
+    return None if us is None else min(max(us, -MAX_DISTANCE_US), MAX_DISTANCE_US)
+
+
+def _is_instant(at: int) -> bool:
+    return 0 <= at <= MAX_INSTANT_AT
+
+
+def _printable(text: str) -> str:
+    return "".join(filter(str.isprintable, text))
+
+
+def _sentence(text: str | None) -> str | None:
+    return None if text is None else _printable(text)[:_MAX_REASON_CHARS]

@@ -1,0 +1,1 @@
+"""Periodic work that the leading collector does: partitions, rollup, retention, drift, alerts."""

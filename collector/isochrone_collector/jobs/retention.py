@@ -1,0 +1,69 @@
+"""The chore that lets go of what was kept long enough.
+
+The laws:
+
+1. No sample goes before its hour and its day are summarised, however old it is, and no hour before its day is.
+2. A batch of the ledger goes when everything in it would be set aside as too old if it came again: then no sample can
+   be there twice. That is a few days after its samples, because a batch may hold rounds that were still to come.
+3. What is kept for good stays, and so does the ledger of samples that are.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from isochrone_collector.settings import Keep
+from isochrone_collector.store import partitions, progress, retention
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.summaries import Resolution
+from isochrone_wire.model import DAY_US, MINUTE_US, day_of
+
+EVERY_US = 10 * MINUTE_US
+LEDGER_SLACK_US = (partitions.DAYS_AHEAD + 2) * DAY_US
+"""How much longer than its samples a batch of the ledger is kept."""
+
+_log = structlog.get_logger()
+
+
+class Retention:
+    """Lets go of what is due, whenever it is run."""
+
+    def __init__(self, *, database: Database, clock: Callable[[], int], keep: Keep) -> None:
+        self._database = database
+        self._clock = clock
+        self._keep = keep
+
+    async def run(self) -> None:
+        """Let go of everything that is due. Raises `DatabaseUnavailable`."""
+        at, keep = self._clock(), self._keep
+        summarised_until = await self._summarised_until()
+        if keep.samples_us is not None:
+            await self._repeat("late samples", at - keep.samples_us, retention.forget_late)
+            await self._repeat("ledger", at - keep.samples_us - LEDGER_SLACK_US, retention.forget_batches)
+        if keep.hours_us is not None:
+            await self._forget(Resolution.HOUR, min(at - keep.hours_us, summarised_until))
+        if keep.days_us is not None:
+            await self._forget(Resolution.DAY, at - keep.days_us)
+        # Last, because somebody who reads for hours can keep it from being done.
+        if keep.samples_us is not None:
+            before_at = min(day_of(at) - keep.samples_us, summarised_until)
+            for day_at in await partitions.retire(self._database, before_at=before_at):
+                _log.info("partition.retired", day_at=day_at)
+
+    async def _summarised_until(self) -> int:
+        """Until when days are summarised; before everything when none is."""
+        async with self._database.connection() as connection:
+            return (await progress.read(connection)).get(Resolution.DAY.chore, 0)
+
+    async def _forget(self, resolution: Resolution, before_at: int) -> None:
+        async def forget(database: Database, before_at: int) -> bool:
+            return await retention.forget_summaries(database, resolution, before_at)
+
+        await self._repeat(f"{resolution} summaries", before_at, forget)
+
+    async def _repeat(self, what: str, before_at: int, forget: Callable[[Database, int], Awaitable[bool]]) -> None:
+        portions = 0
+        while await forget(self._database, before_at):
+            portions += 1
+        if portions:
+            _log.info("retention.applied", what=what, before_at=before_at, portions=portions)

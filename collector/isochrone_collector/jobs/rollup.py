@@ -1,0 +1,140 @@
+"""The chore that turns samples into summaries: which hours and days are due, and how far it has come.
+
+The laws:
+
+1. An hour is summarised a little after its end, hour by hour in order; a day as soon as all of its hours are, because
+   hours are not kept for ever.
+2. Samples that come later than that have their hours summarised again, and the days these are of. Which hours, the
+   delivery ledger knows by the rounds of its batches. Batches are looked at for a while longer than they are new,
+   because they are not committed in the order in which they were received.
+3. Hours whose samples were retired are never summarised again: what is left of their samples is less than was there.
+4. It may be stopped anywhere: what is recorded as done is done, and the rest is done again.
+"""
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from isochrone_collector.store import partitions, progress, rollups
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.summaries import HOUR_US, Resolution
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, MINUTE_US, day_of
+
+EVERY_US = MINUTE_US
+GRACE_US = 5 * MINUTE_US
+"""How long after its end an hour is summarised: most of what is under way then has arrived."""
+LATE_EVERY_US = 10 * MINUTE_US
+"""How often late samples are looked for."""
+LATE = "summary.late"
+"""The name under which it is recorded until when batches were looked at."""
+
+# Longer than a push waits for its commit.
+_OVERLAP_US = 2 * MINUTE_US
+
+_log = structlog.get_logger()
+
+
+class Rollup:
+    """Summarises what is due whenever it is run."""
+
+    def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Make every summary that is due, and anew those that late samples belong to. Raises `DatabaseUnavailable`."""
+        at = self._clock()
+        done = await self._begun(at)
+        hours_until = done[Resolution.HOUR.chore]
+        days_until = await self._days(done[Resolution.DAY.chore], day_of(hours_until))
+        until_at = _floor(at - GRACE_US, HOUR_US)
+        while hours_until < until_at:
+            hours_until = await self._next_hours(hours_until, until_at)
+            days_until = await self._days(days_until, day_of(hours_until))
+        if at - done[LATE] >= LATE_EVERY_US:
+            await self._late(since_at=done[LATE], at=at, hours_until=hours_until, days_until=days_until)
+
+    async def _begun(self, at: int) -> dict[str, int]:
+        """How far everything is done; the first time from the oldest day with samples on."""
+        async with self._database.transaction() as connection:
+            done = await progress.read(connection)
+            if LATE not in done:
+                first_at = await self._oldest_day(connection, at)
+                # What comes from now on is late for hours that are summarised by then.
+                done = {LATE: at, Resolution.HOUR.chore: first_at, Resolution.DAY.chore: first_at}
+                for name, until_at in done.items():
+                    await progress.advance(connection, name, until_at)
+                _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
+        return done
+
+    async def _oldest_day(self, connection: Connection, at: int) -> int:
+        for day_at in await partitions.days(connection):
+            if day_at < at and await rollups.any_samples(connection, _day(day_at)):
+                return day_at
+        return day_of(at)
+
+    async def _next_hours(self, done_until: int, until_at: int) -> int:
+        """Summarise the next hour, or pass over a day's that have no samples; until when hours are done then."""
+        if done_until + DAY_US <= until_at and await self._is_empty(done_until):
+            done_until += DAY_US
+        else:
+            await rollups.summarise_hour(self._database, done_until)
+            done_until += HOUR_US
+        await self._record(Resolution.HOUR.chore, done_until)
+        if done_until % DAY_US == 0 or done_until == until_at:
+            left = (until_at - done_until) // HOUR_US
+            _log.info("summary.made", resolution="hour", until_at=done_until, left=left)
+        return done_until
+
+    async def _days(self, done_until: int, until_at: int) -> int:
+        """Summarise the days until an instant; until when they are done then."""
+        for day_at in range(done_until, until_at, DAY_US):
+            series = await rollups.summarise_day(self._database, day_at)
+            await self._record(Resolution.DAY.chore, day_at + DAY_US)
+            _log.info("summary.made", resolution="day", until_at=day_at + DAY_US, series=series)
+        return max(done_until, until_at)
+
+    async def _late(self, *, since_at: int, at: int, hours_until: int, days_until: int) -> None:
+        received = Window(from_at=since_at - _OVERLAP_US, until_at=at)
+        async with self._database.connection() as connection:
+            spans = await rollups.touched(connection, received, before_at=hours_until)
+            kept = await partitions.days(connection)
+            retired_until = await partitions.retired_until(connection)
+        kept_from = max(min(kept, default=at), retired_until)
+        hours = _hours_of(spans, Window(from_at=kept_from, until_at=hours_until))
+        for hour_at in hours:
+            await rollups.summarise_hour(self._database, hour_at)
+        days = sorted({day_of(hour_at) for hour_at in hours if hour_at < days_until})
+        for day_at in days:
+            await rollups.summarise_day(self._database, day_at)
+        await self._record(LATE, at)
+        if hours:
+            _log.info("summary.renewed", hours=len(hours), days=len(days), oldest_at=hours[0])
+
+    async def _is_empty(self, at: int) -> bool:
+        async with self._database.connection() as connection:
+            return not await rollups.any_samples(connection, _day(at))
+
+    async def _record(self, name: str, done_until: int) -> None:
+        async with self._database.connection() as connection:
+            await progress.advance(connection, name, done_until)
+
+
+def _hours_of(spans: Iterable[Window], within: Window) -> list[int]:
+    """The hours of closed spans of whole hours, as far as they are within a window, each once, ascending."""
+    return sorted(
+        {
+            hour_at
+            for span in spans
+            for hour_at in range(max(span.from_at, within.from_at), min(span.until_at + 1, within.until_at), HOUR_US)
+        }
+    )
+
+
+def _day(from_at: int) -> Window:
+    return Window(from_at=from_at, until_at=from_at + DAY_US)
+
+
+def _floor(at: int, size_us: int) -> int:
+    return at - at % size_us

@@ -1,0 +1,86 @@
+"""Tells a webhook of alerts: one signed POST each, and what became of it."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import httpx
+
+from isochrone_collector import signature
+from isochrone_collector.alerts.notice import Notice, name_of
+from isochrone_collector.settings import Hook
+from isochrone_wire import __version__
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.plain import rfc3339
+
+TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What became of an attempt: taken, or why not; `is_final` when the receiver wants no further one."""
+
+    taken: bool
+    reason: str = ""
+    is_final: bool = False
+
+
+def body_of(notice: Notice) -> bytes:
+    """The JSON that a receiver gets."""
+    data = {
+        "id": name_of(notice.id),
+        "subject": notice.subject,
+        "sentence": notice.sentence,
+        **notice.details,
+    }
+    message = {"type": f"isochrone.{notice.kind.value}", "timestamp": rfc3339(notice.raised_at), "data": data}
+    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+class Webhook:
+    """One receiver. Redirects are not followed, and of an answer only the status is looked at."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._client = httpx.AsyncClient(
+            follow_redirects=False, timeout=TIMEOUT_S, headers={"user-agent": f"isochrone/{__version__}"}
+        )
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._client.aclose()
+
+    async def tell(self, notice: Notice, *, now_at: int) -> Reply:
+        """Send an alert, signed as of `now_at`. What goes wrong is in the reply."""
+        body = body_of(notice)
+        told = signature.headers(self._hook.secret, message=name_of(notice.id), sent_s=now_at // SECOND_US, body=body)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await self._post(body, {**told, "content-type": "application/json"})
+        except (TimeoutError, httpx.TimeoutException):
+            return Reply(taken=False, reason=f"no answer within {TIMEOUT_S:g} s")
+        except httpx.HTTPError as error:
+            # Its text may quote the address.
+            return Reply(taken=False, reason=_kind_of(error))
+
+    async def _post(self, body: bytes, headers: dict[str, str]) -> Reply:
+        async with self._client.stream("POST", self._hook.url, content=body, headers=headers) as response:
+            if response.is_success:
+                return Reply(taken=True)
+            reason = f"{response.status_code} {response.reason_phrase}".strip()
+            if response.is_redirect:
+                reason += "; redirects are not followed"
+            return Reply(taken=False, reason=reason, is_final=response.status_code == HTTPStatus.GONE)
+
+
+_KINDS: tuple[tuple[type[httpx.HTTPError], str], ...] = (
+    (httpx.ConnectError, "no connection"),
+    (httpx.RemoteProtocolError, "an answer that is not HTTP"),
+    (httpx.NetworkError, "the connection was cut"),
+    (httpx.ProxyError, "the proxy refused"),
+)
+
+
+def _kind_of(error: httpx.HTTPError) -> str:
+    return next((words for kind, words in _KINDS if isinstance(error, kind)), type(error).__name__)

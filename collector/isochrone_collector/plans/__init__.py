@@ -1,0 +1,1 @@
+"""Plans: the document and its schema, differences, cost, routes, and the plan in force."""

@@ -1,0 +1,296 @@
+"""A plan document in YAML: text to `Plan`, or every problem in it at once, each with its line.
+
+How it goes: the text becomes plain data with lines (`yamltext`); each part is checked against its shape
+(`planshapes`); what passed is put together into targets, where names are looked up and must be unique.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from isochrone_collector import durations
+from isochrone_collector.names import did_you_mean, nearest, unknown
+from isochrone_collector.plans import schema as planshapes
+from isochrone_collector.plans import yamltext
+from isochrone_collector.plans.routes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
+from isochrone_collector.plans.schema import (
+    BudgetShape,
+    DocumentShape,
+    LimitsShape,
+    ProviderShape,
+    Shape,
+    TargetShape,
+    WorkloadShape,
+)
+from isochrone_collector.plans.yamltext import Path, Problem, YamlText
+from isochrone_wire.effort import COMMON, efforts
+from isochrone_wire.limits import MAX_PROMPTS_BYTES
+from isochrone_wire.model import Budget, Plan, Price, Route, Target, Workload, target_id
+
+_NESTED: Mapping[str | int, type[Shape]] = {**planshapes.NESTED, "slo": SloShape, "objective": ObjectiveShape}
+# Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.
+_SLIP = 0.74
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+Value = TypeVar("Value", int, bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What became of a document: a plan, or the problems that keep it from being one."""
+
+    plan: Plan | None
+    problems: tuple[str, ...] = ()
+
+
+def load(text: str, *, version: int, stored: bool = False) -> Reading:
+    """Read a plan document; the plan gets the version given. Never raises.
+
+    A `stored` document was judged when it was applied: what has been found fault with only since then may stay.
+    """
+    source = yamltext.read(text)
+    reader = _Reader(source=source, problems=list(source.problems), stored=stored)
+    plan = reader.plan(version) if source.data is not None or not source.problems else None
+    problems = tuple(str(problem) for problem in sorted(set(reader.problems)))
+    return Reading(plan=None if problems else plan, problems=problems)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    source: YamlText
+    problems: list[Problem]
+    stored: bool
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    providers: dict[str, ProviderShape] = field(default_factory=dict)
+
+    def plan(self, version: int) -> Plan | None:
+        document = self.document()
+        if document is None:
+            return None
+        self.read_defaults(document)
+        targets = [self.target(item, ("targets", i), document) for i, item in enumerate(document.targets)]
+        complete = {i: target for i, target in enumerate(targets) if target is not None}
+        self.refuse_twins(complete)
+        self.refuse_bulk(complete)
+        self.refuse_wide_spreads(complete)
+        budgets = self.budgets(document.budgets)
+        if len(complete) == len(targets):
+            self.refuse_idle_budgets(budgets, targets=tuple(complete.values()))
+            self.refuse_unknown_control(document.control, targets=tuple(complete.values()))
+        routes = self.routes(document.routes, tuple(complete.values()) if len(complete) == len(targets) else None)
+        return Plan(
+            version=version,
+            baseline=document.baseline,
+            targets=tuple(complete.values()),
+            budgets=tuple(budgets.values()),
+            control=document.control or "",
+            routes=routes,
+        )
+
+    def document(self) -> DocumentShape | None:
+        """The document; what is wrong at its top is reported and left out, so that the rest is still looked at."""
+        data = self.source.data
+        document = self.shaped(DocumentShape, data, ())
+        if document is None and isinstance(data, dict):
+            good = {key: item for key, item in data.items() if _stands_alone(key, item)}
+            return DocumentShape.model_validate({"baseline": "unknown", "targets": [], **good})
+        return document
+
+    def read_defaults(self, document: DocumentShape) -> None:
+        for name, item in document.workloads.items():
+            shape = self.shaped(WorkloadShape, item, ("workloads", name))
+            # A workload that is wrong is still there: naming it is not a second problem.
+            self.workloads[name] = shape.value() if shape else Workload()
+        for name, item in document.providers.items():
+            provider = self.shaped(ProviderShape, item, ("providers", name))
+            self.providers[name] = provider or ProviderShape(base_url="http://unknown")
+
+    def target(self, item: object, path: Path, document: DocumentShape) -> Target | None:
+        shape = self.shaped(TargetShape, item, path)
+        workload = self.workload(item.get("workload") if isinstance(item, dict) else None, (*path, "workload"))
+        if shape is None:
+            return None
+        common = self.providers.get(shape.provider, ProviderShape())
+        base_url = shape.base_url or common.base_url
+        if base_url is None:
+            missing = f"no base_url: give one here, or to provider {shape.provider!r} under `providers`"
+            self.report(path, missing + did_you_mean(shape.provider, self.providers))
+        if base_url is None or workload is None:
+            return None
+        target = _target(shape, common, document, base_url=base_url, workload=workload)
+        self.refuse_unknown_effort(target, (*path, "workload"))
+        return target
+
+    def workload(self, item: object, path: Path) -> Workload | None:
+        if item is None:
+            return Workload()
+        if isinstance(item, str):
+            if item not in self.workloads:
+                self.report(path, unknown("workload", item, self.workloads))
+            return self.workloads.get(item)
+        shape = self.shaped(WorkloadShape, item, path)
+        return shape.value() if shape else None
+
+    def refuse_unknown_effort(self, target: Target, path: Path) -> None:
+        """A word of effort that the target's API has no way to ask for would fail in every round. Where each provider
+        has words of its own, one that is almost in common use is a slip.
+        """
+        effort = target.workload.reasoning_effort
+        known = efforts(target.dialect, target.model)
+        if self.stored or effort is None or effort in (known or COMMON):
+            return
+        if known is not None:
+            self.report(path, unknown(f"effort of {target.model} in dialect {target.dialect}", effort, known))
+        elif slip := nearest(effort, COMMON, cutoff=_SLIP):
+            self.report(path, f"unknown reasoning_effort {effort!r}; did you mean {slip!r}?")
+
+    def refuse_twins(self, targets: Mapping[int, Target]) -> None:
+        """Two targets may share neither their name nor what they measure."""
+        by_name: dict[str, int] = {}
+        by_id: dict[int, int] = {}
+        for index, target in targets.items():
+            line = self.source.line_of(("targets", index))
+            if target.name in by_name:
+                self.report(
+                    ("targets", index), f"name {target.name!r} is taken by the target of line {by_name[target.name]}"
+                )
+            elif target.id in by_id:
+                self.report(("targets", index), f"measures the same as the target of line {by_id[target.id]}")
+            by_name.setdefault(target.name, line)
+            by_id.setdefault(target.id, line)
+
+    def refuse_bulk(self, targets: Mapping[int, Target]) -> None:
+        """The plan must fit into one message, in which every target carries its own prompt."""
+        size = sum(len(target.workload.prompt.encode()) for target in targets.values())
+        if size > MAX_PROMPTS_BYTES:
+            message = f"the prompts of all targets have {size} bytes together, at most {MAX_PROMPTS_BYTES}"
+            self.report(("targets",), message)
+
+    def refuse_wide_spreads(self, targets: Mapping[int, Target]) -> None:
+        """A vantage begins its round before the next one comes."""
+        for index, target in targets.items():
+            if target.spread_us >= target.every_us:
+                spread, every = durations.write(target.spread_us), durations.write(target.every_us)
+                self.report(("targets", index, "spread"), f"spread: {spread} is not shorter than the interval, {every}")
+
+    def budgets(self, items: list[object] | dict[str, object]) -> dict[Path, Budget]:
+        """The budgets by where they stand; each provider and vantage has one."""
+        found = self.listed_budgets(items) if isinstance(items, list) else self.mapped_budgets(items)
+        held: dict[tuple[str, str | None], int] = {}
+        for path, budget in found.items():
+            line, whose = self.source.line_of(path), (budget.provider, budget.vantage)
+            if whose in held:
+                self.report(path, f"the budget of {budget.provider!r} is already given in line {held[whose]}")
+            held.setdefault(whose, line)
+        return found
+
+    def listed_budgets(self, items: list[object]) -> dict[Path, Budget]:
+        shapes = {("budgets", i): self.shaped(BudgetShape, item, ("budgets", i)) for i, item in enumerate(items)}
+        return {path: shape.value(shape.provider) for path, shape in shapes.items() if shape}
+
+    def mapped_budgets(self, items: dict[str, object]) -> dict[Path, Budget]:
+        shapes = {name: self.shaped(LimitsShape, item, ("budgets", name)) for name, item in items.items()}
+        return {("budgets", name): shape.value(name) for name, shape in shapes.items() if shape}
+
+    def refuse_idle_budgets(self, budgets: Mapping[Path, Budget], *, targets: Sequence[Target]) -> None:
+        """A budget that could bind nothing is a mistake: of a provider without targets, without limits or prices."""
+        providers = {target.provider for target in targets}
+        for path, budget in budgets.items():
+            unpriced = [t.name for t in targets if t.provider == budget.provider and t.price is None]
+            if budget.provider not in providers:
+                self.report(path, unknown("provider of any target", budget.provider, providers))
+            elif (budget.usd_per_day, budget.tokens_per_day, budget.requests_per_day) == (None, None, None):
+                self.report(path, "a budget needs usd_per_day, tokens_per_day or requests_per_day")
+            elif budget.usd_per_day is not None and unpriced:
+                self.report(path, f"usd_per_day cannot be kept: {unpriced[0]} has no price")
+
+    def refuse_unknown_control(self, name: str | None, *, targets: Sequence[Target]) -> None:
+        """The control target is one of the plan's."""
+        names = {target.name for target in targets}
+        if name is not None and name not in names:
+            self.report(("control",), f"control: {unknown('target', name, names)}")
+
+    def routes(self, items: list[object], targets: Sequence[Target] | None) -> tuple[Route, ...]:
+        """The routes; against targets they are held when these are all known."""
+        paths: list[Path] = [("routes", place) for place in range(len(items))]
+        shapes = {path: self.shaped(RouteShape, item, path) for path, item in zip(paths, items, strict=True)}
+        found = {path: shape for path, shape in shapes.items() if shape}
+        findings = [*contradictions(found, self.source.line_of), *(misfits(found, targets) if targets else ())]
+        for path, message in findings:
+            self.report(path, message)
+        return tuple(shape.value() for shape in found.values())
+
+    def shaped(self, shape: type[AnyShape], item: object, path: Path) -> AnyShape | None:
+        try:
+            return shape.model_validate(item)
+        except ValidationError as error:
+            for detail in error.errors():
+                self.report((*path, *detail["loc"]), _sentence(shape, detail))
+            return None
+
+    def report(self, path: Path, message: str) -> None:
+        self.problems.append(Problem(line=self.source.line_of(path), message=message))
+
+
+def _target(
+    shape: TargetShape, common: ProviderShape, document: DocumentShape, *, base_url: str, workload: Workload
+) -> Target:
+    dialect = shape.dialect or common.dialect or planshapes.DEFAULT_DIALECT
+    identity = target_id(
+        provider=shape.provider, model=shape.model, base_url=base_url, dialect=dialect, workload=workload
+    )
+    return Target(
+        id=identity,
+        name=shape.name or f"{shape.provider}/{shape.model}",
+        provider=shape.provider,
+        model=shape.model,
+        base_url=base_url,
+        dialect=dialect,
+        workload=workload,
+        every_us=shape.every or document.every,
+        overlap=shape.overlap or document.overlap,
+        credential=shape.credential or common.credential,
+        price=Price(**shape.price.model_dump()) if shape.price else None,
+        region=shape.region,
+        spread_us=_first(shape.spread, common.spread, document.spread),
+        paused=_first(shape.paused, common.paused, document.paused),
+    )
+
+
+def _first(*said: Value | None) -> Value:
+    """What is said nearest to the target; the document always says something."""
+    return next(value for value in said if value is not None)
+
+
+def _stands_alone(key: object, item: object) -> bool:
+    """Whether a top-level key of a document is good whatever the others say."""
+    try:
+        DocumentShape.model_validate({"baseline": "unknown", "targets": [], key: item})
+    except ValidationError:
+        return False
+    return True
+
+
+def _sentence(shape: type[Shape], detail: ErrorDetails) -> str:
+    key = str(detail["loc"][-1]) if detail["loc"] else "the document"
+    if detail["type"] == "extra_forbidden":
+        return unknown("key", key, _keys(_shape_at(shape, detail["loc"][:-1])))
+    if detail["type"] == "missing":
+        return f"{key!r} is missing"
+    if detail["type"] == "model_type":
+        return f"expected a mapping with {', '.join(_keys(_shape_at(shape, detail['loc'])))}"
+    context: dict[str, Any] = detail.get("ctx", {})
+    return f"{key}: {context.get('error') or detail['msg'].removeprefix('Input ').lower()}"
+
+
+def _keys(shape: type[Shape]) -> list[str]:
+    return [field.alias or name for name, field in shape.model_fields.items()]
+
+
+def _shape_at(shape: type[Shape], path: Path) -> type[Shape]:
+    for part in path:
+        shape = _NESTED.get(part, shape)
+    return shape

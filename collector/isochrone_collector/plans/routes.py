@@ -1,0 +1,184 @@
+"""The routes of a plan: their shapes, and what makes no sense once their members are known."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from isochrone_collector.names import unknown
+from isochrone_collector.plans.schema import Name, Shape
+from isochrone_collector.plans.yamltext import Path
+from isochrone_collector.routing.eligibility import resides
+from isochrone_wire.model import Objective, Route, Slo, Target
+
+MAX_MEMBERS = 50
+
+_MAX_LIMIT_MS = 600_000
+_MAX_WEIGHT = 1e6
+_US_PER_MS = 1_000
+
+CLASSES: Mapping[str, int | None] = {
+    "voice": 300,
+    "code": 500,
+    "chat": 1_000,
+    "agent": 2_500,
+    "web": 3_000,
+    "batch": None,
+    "custom": None,
+}
+"""What a class promises of the 95th percentile of TTFT, in milliseconds, the strictest first; `None`: nothing."""
+
+LineOf = Callable[[Path], int]
+Finding = tuple[Path, str]
+
+
+def _class(name: str) -> str:
+    if name not in CLASSES:
+        raise ValueError(unknown("class", name, CLASSES))
+    return name
+
+
+def _success(share: float) -> float:
+    if not 0 <= share < 1:
+        raise ValueError(f"{share:g} is no share from 0 to below 1; 0.99 means 99 %")
+    return share
+
+
+def _limit(limit_ms: float) -> float:
+    if not 0 < limit_ms <= _MAX_LIMIT_MS:
+        raise ValueError(f"{limit_ms:g} is outside 0 to {_MAX_LIMIT_MS}, 0 not included")
+    return limit_ms
+
+
+def _names(names: list[str]) -> list[str]:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is said twice")
+    if len(names) > MAX_MEMBERS:
+        raise ValueError(f"{len(names)} are more than {MAX_MEMBERS}")
+    return names
+
+
+def _some(names: list[str]) -> list[str]:
+    if not names:
+        raise ValueError("a route needs one member at least")
+    return names
+
+
+Names = Annotated[list[Name], AfterValidator(_names)]
+Weight = Annotated[float, Field(ge=0, le=_MAX_WEIGHT, allow_inf_nan=False)]
+
+
+class SloShape(Shape):
+    """What a route promises: its class gives the limit that is not said."""
+
+    class_: Annotated[str, AfterValidator(_class), Field(alias="class")] = "custom"
+    ttft_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
+    min_success: Annotated[float, AfterValidator(_success)] = 0.0
+
+    @property
+    def limit_ms(self) -> float | None:
+        """The most that 95 % of first tokens may take; `None` does not bind."""
+        return CLASSES[self.class_] if self.ttft_p95_ms is None else self.ttft_p95_ms
+
+    def value(self) -> Slo:
+        """The wire's value of it."""
+        limit_ms = self.limit_ms
+        limit_us = None if limit_ms is None else round(limit_ms * _US_PER_MS)
+        return Slo(name=self.class_, ttft_p95_us=limit_us, min_success=self.min_success)
+
+
+class ObjectiveShape(Shape):
+    """What members are ranked by."""
+
+    ttft: Weight = 1.0
+    tail: Weight = 0.5
+    usd: Weight = 0.0
+    failure: Weight = 1000.0
+
+    def value(self) -> Objective:
+        """The wire's value of it."""
+        return Objective(ttft=self.ttft, tail=self.tail, usd=self.usd, failure=self.failure)
+
+
+class RouteShape(Shape):
+    """A logical model that services ask for."""
+
+    name: Name
+    members: Annotated[Names, AfterValidator(_some)]
+    slo: SloShape = SloShape()
+    objective: ObjectiveShape = ObjectiveShape()
+    static_order: Names = Field(default=[])
+    residency: Names = Field(default=[])
+
+    def value(self) -> Route:
+        """The wire's value of it."""
+        return Route(
+            name=self.name,
+            members=tuple(self.members),
+            slo=self.slo.value(),
+            objective=self.objective.value(),
+            static_order=tuple(self.static_order),
+            residency=tuple(self.residency),
+        )
+
+
+def contradictions(routes: Mapping[Path, RouteShape], line_of: LineOf) -> Iterator[Finding]:
+    """What routes by themselves cannot mean: two of one name, promises that exclude each other."""
+    lines: dict[str, int] = {}
+    for path, route in routes.items():
+        if route.name in lines:
+            yield path, f"name {route.name!r} is taken by the route of line {lines[route.name]}"
+        lines.setdefault(route.name, line_of(path))
+        for name in route.static_order:
+            if name not in route.members:
+                yield (*path, "static_order"), f"static_order: {unknown('member', name, route.members)}"
+        yield from _slo_contradictions(route.slo, (*path, "slo"))
+        yield from _objective_contradictions(route, (*path, "objective"))
+
+
+def _slo_contradictions(slo: SloShape, path: Path) -> Iterator[Finding]:
+    limit_ms, own_ms = slo.ttft_p95_ms, CLASSES[slo.class_]
+    if limit_ms is None or slo.class_ == "custom":
+        return
+    if own_ms is None:
+        yield (*path, "ttft_p95_ms"), f"class {slo.class_} has no limit on first tokens; leave one of the two out"
+        return
+    looser = next(((name, ms) for name, ms in CLASSES.items() if ms is not None and ms > own_ms), None)
+    if looser and limit_ms > looser[1]:
+        message = f"{limit_ms:g} ms is no {slo.class_}: class {looser[0]} promises {looser[1]} ms already"
+        yield (*path, "ttft_p95_ms"), message
+
+
+def _objective_contradictions(route: RouteShape, path: Path) -> Iterator[Finding]:
+    objective = route.objective
+    if not any((objective.ttft, objective.tail, objective.usd, objective.failure)):
+        yield path, "an objective without any weight ranks nobody"
+    if "tail" in objective.model_fields_set and objective.tail and route.slo.limit_ms is None:
+        yield (*path, "tail"), "tail weighs what p95 is beyond ttft_p95_ms of `slo`, and there is no such limit"
+
+
+def misfits(routes: Mapping[Path, RouteShape], targets: Sequence[Target]) -> Iterator[Finding]:
+    """What routes cannot do with the targets there are."""
+    by_name = {target.name: target for target in targets}
+    for path, route in routes.items():
+        for place, name in enumerate(route.members):
+            if name not in by_name:
+                yield (*path, "members", place), unknown("target", name, by_name)
+        members = [by_name[name] for name in route.members if name in by_name]
+        if len(members) == len(route.members):
+            yield from _member_misfits(route, members, path)
+
+
+def _member_misfits(route: RouteShape, members: Sequence[Target], path: Path) -> Iterator[Finding]:
+    first = members[0]
+    for member in members:
+        if member.dialect != first.dialect:
+            both = f"{member.name} speaks {member.dialect} and {first.name} speaks {first.dialect}"
+            yield (*path, "members"), f"{both}; who stands in for another is called in the same way"
+        if route.objective.usd and member.price is None:
+            yield (*path, "objective", "usd"), f"usd cannot be weighed: {member.name} has no price"
+    if route.residency and not any(resides(member, route.residency) for member in members):
+        where = ", ".join(sorted({member.region or "unknown" for member in members}))
+        yield (*path, "residency"), f"no member resides in {', '.join(route.residency)}; their regions: {where}"

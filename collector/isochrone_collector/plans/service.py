@@ -1,0 +1,198 @@
+"""The plan in force: applied by an operator, fetched by agents, remembered by every collector."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import structlog
+
+from isochrone_collector.analysis.coverage import PlanSpan
+from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
+from isochrone_collector.plans import diff as planchange
+from isochrone_collector.plans import document as planfile
+from isochrone_collector.store import plans as table
+from isochrone_collector.store import vantages
+from isochrone_collector.store.plans import Origin
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
+from isochrone_wire.answers import Window
+from isochrone_wire.model import SECOND_US, Plan
+from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
+
+_log = structlog.get_logger()
+
+MAX_HISTORY = 1_000
+_USUAL_HISTORY = 20
+_MAX_NAME_CHARS = 200
+
+
+class Plans:
+    """The newest plan as of the last `refresh`; another collector may have applied a newer one since."""
+
+    def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._clock = clock
+        self.current: Plan | None = None
+        self.known_targets: frozenset[int] = frozenset()
+        self._looked_at = 0
+        self._looking = asyncio.Lock()
+
+    @property
+    def version(self) -> int:
+        """The version of the plan in force; 0 before the first."""
+        return self.current.version if self.current else 0
+
+    async def refresh(self) -> None:
+        """Look at what is in force now. Raises `DatabaseUnavailable`."""
+        self._looked_at = self._clock()
+        async with self._database.connection() as connection:
+            newest = await table.newest(connection)
+            if newest is not None and newest.version != self.version:
+                self.known_targets = frozenset(row.id for row in await table.targets(connection))
+                self.current = _plan_of(newest.version, newest.document)
+                _log.info("plan.loaded", version=newest.version, targets=len(self.current.targets))
+
+    async def refresh_since_asked(self) -> None:
+        """Return when somebody has looked since this was called. Whoever asks together shares a look, and there is one
+        a second at most, so that pushes that name unknown targets cannot keep the database busy.
+        """
+        asked_at = self._clock()
+        async with self._looking:
+            if self._looked_at > asked_at:
+                return
+            pause_us = self._looked_at + SECOND_US - self._clock()
+            if 0 < pause_us <= SECOND_US:
+                await asyncio.sleep(pause_us / SECOND_US)
+            await self.refresh()
+
+    def fetch(self, if_version: int | None) -> Plan | None:
+        """The plan in force, or `None` when the asker already runs it or there is none."""
+        return None if self.version == if_version else self.current
+
+    async def apply(self, document: str, *, dry_run: bool, applied_by: str) -> PlanChange:
+        """Put a document into force, or say what that would change, or every problem in it.
+
+        Raises `BadRequest` when `applied_by` is no name, and `DatabaseUnavailable`.
+        """
+        applied_by = _checked_name(applied_by)
+        async with self._database.transaction() as connection:
+            await table.lock(connection)
+            change = await self._apply(connection, document, dry_run=dry_run, applied_by=applied_by)
+        await self._announce(change, dry_run=dry_run, applied_by=applied_by)
+        return change
+
+    async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str) -> PlanChange:
+        """Put the document of an earlier version into force again, as a new version, or say what that would change.
+
+        Raises `UnknownName` when there is no such version, `BadRequest` when `applied_by` is no name, and
+        `DatabaseUnavailable`.
+        """
+        applied_by = _checked_name(applied_by)
+        async with self._database.transaction() as connection:
+            await table.lock(connection)
+            row = await _row_of(connection, to_version)
+            change = await self._apply(
+                connection, row.document, dry_run=dry_run, applied_by=applied_by, restores=to_version
+            )
+        await self._announce(change, dry_run=dry_run, applied_by=applied_by)
+        return change
+
+    async def history(self, limit: int) -> PlanHistory:
+        """The newest plans, at most `limit` of them; for 0 as many as are usual. Raises `DatabaseUnavailable`."""
+        async with self._database.connection() as connection:
+            rows = await table.history(connection, limit=min(limit or _USUAL_HISTORY, MAX_HISTORY))
+        return PlanHistory(plans=tuple(_version(row) for row in rows))
+
+    async def document(self, version: int | None) -> PlanDocument:
+        """One plan as it was written; for `None` the one in force. Raises `UnknownName` and `DatabaseUnavailable`."""
+        async with self._database.connection() as connection:
+            row = await _row_of(connection, version)
+        return PlanDocument(
+            version=row.version,
+            document=row.document,
+            applied_at=row.applied_at,
+            applied_by=row.applied_by,
+            restores=row.restores,
+        )
+
+    async def _announce(self, change: PlanChange, *, dry_run: bool, applied_by: str) -> None:
+        if change.changed and not dry_run:
+            _log.info("plan.applied", version=change.version, applied_by=applied_by)
+            await self.refresh()
+
+    async def _apply(
+        self, connection: Connection, document: str, *, dry_run: bool, applied_by: str, restores: int | None = None
+    ) -> PlanChange:
+        newest = await table.newest(connection)
+        old = _plan_of(newest.version, newest.document) if newest else None
+        version = old.version if old else 0
+        reading = planfile.load(document, version=version + 1)
+        if reading.plan is None:
+            return PlanChange(version=version, problems=reading.problems)
+        if old is not None and planchange.same_meaning(old, reading.plan):
+            return planchange.unchanged(old)
+        if not dry_run:
+            # Two plans never share an instant, whatever the clocks of two collectors say.
+            applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
+            origin = Origin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
+            await table.insert(connection, reading.plan, origin)
+        return planchange.compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
+
+    async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
+        """Which plan was in force when, over a window."""
+        return [_span(row) for row in await table.of_window(connection, window)]
+
+
+def _checked_name(applied_by: str) -> str:
+    if len(applied_by) > _MAX_NAME_CHARS or not applied_by.isprintable():
+        raise BadRequest(f"applied_by must be printable, at most {_MAX_NAME_CHARS} characters")
+    return applied_by or "unknown"
+
+
+async def _row_of(connection: Connection, version: int | None) -> PlanHistoryRow:
+    """A plan of the history, the newest for `None`. Raises `UnknownName`."""
+    if version is None:
+        newest = await table.history(connection, limit=1)
+        if not newest:
+            raise UnknownName("no plan has been applied yet")
+        return newest[0]
+    row = await table.of_version(connection, version)
+    if row is None:
+        raise UnknownName(f"there is no plan {version}; `isochrone-collector plan history` lists them")
+    return row
+
+
+def _version(row: PlanHistoryRow) -> PlanVersion:
+    return PlanVersion(
+        version=row.version,
+        applied_at=row.applied_at,
+        applied_by=row.applied_by,
+        targets=_targets_in(row),
+        restores=row.restores,
+    )
+
+
+def _targets_in(row: PlanHistoryRow) -> int:
+    try:
+        return len(_plan_of(row.version, row.document).targets)
+    except SchemaError:
+        # Of a newer collector; its history is told all the same.
+        return 0
+
+
+def _span(row: PlanRow) -> PlanSpan:
+    plan = _plan_of(row.version, row.document)
+    every_us = {target.id: target.every_us for target in plan.targets}
+    return PlanSpan(from_at=row.applied_at, until_at=row.until_at, every_us=every_us)
+
+
+@lru_cache(maxsize=64)
+def _plan_of(version: int, document: str) -> Plan:
+    """The plan a stored document stands for. It was valid to the collector that applied it."""
+    reading = planfile.load(document, version=version, stored=True)
+    if reading.plan is None:
+        raise SchemaError(
+            f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}", hint="upgrade this one"
+        )
+    return replace(reading.plan, version=version)

@@ -1,0 +1,1 @@
+"""Build, publish and watch route tables."""

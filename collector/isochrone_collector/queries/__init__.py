@@ -1,0 +1,1 @@
+"""The questions of readers, one module each. SQL selects, pure modules estimate."""

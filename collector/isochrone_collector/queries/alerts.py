@@ -1,0 +1,14 @@
+"""What was raised, and what became of telling it."""
+
+from isochrone_collector.queries.desk import Desk, check_window
+from isochrone_collector.store import alerts as alert_table
+from isochrone_wire.answers import Window
+from isochrone_wire.insights import AlertList
+
+
+async def alerts(desk: Desk, window: Window) -> AlertList:
+    """The alerts raised in a window, newest first; the newest thousand."""
+    check_window(window)
+    async with desk.database.connection() as connection:
+        found = await alert_table.of_window(connection, window)
+    return AlertList(window=window, alerts=found, webhook=desk.webhook)

@@ -1,0 +1,47 @@
+"""The changes that were found."""
+
+from isochrone_collector.analysis.drift.drift import LEAST_ROUNDS
+from isochrone_collector.queries.desk import Desk, Question, look_up
+from isochrone_collector.store import drift
+from isochrone_collector.store.drift import DriftRow, WatchedRow
+from isochrone_wire.answers import Metric, Selection
+from isochrone_wire.insights import DriftEvent, DriftList
+
+
+async def drift_events(desk: Desk, selection: Selection) -> DriftList:
+    """The changes whose instant lies in the window, newest first, and how many series had enough rounds in it."""
+    async with desk.database.connection() as connection:
+        question = await look_up(connection, selection)
+        rows = await drift.of_window(connection, question.scope)
+        rounds = await drift.watched(connection, question.scope)
+    enough = [count >= LEAST_ROUNDS for row in rounds for count in _counts(row)]
+    return DriftList(
+        window=selection.window,
+        events=tuple(_event(row, question) for row in rows),
+        watched=sum(enough),
+        too_short=len(enough) - sum(enough),
+    )
+
+
+def _counts(row: WatchedRow) -> list[int]:
+    """The rounds of each series of a target and region; a metric that never has a value makes none."""
+    return [count for count in (row.ttft, row.tokens_per_second) if count]
+
+
+def _event(row: DriftRow, question: Question) -> DriftEvent:
+    target = question.targets[row.target_id]
+    return DriftEvent(
+        target=question.names[row.target_id],
+        provider=target.provider,
+        model=target.model,
+        region=row.region,
+        metric=Metric(row.metric),
+        changed_at=row.changed_at,
+        detected_at=row.detected_at,
+        before=row.before,
+        after=row.after,
+        change_percent=100 * (row.after / row.before - 1),
+        p_value=row.p_value,
+        n_before=row.n_before,
+        n_after=row.n_after,
+    )

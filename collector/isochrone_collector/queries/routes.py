@@ -1,0 +1,85 @@
+"""Why a route table is as it is, and what happened to routes: asked of what is stored with every table."""
+
+import asyncio
+
+from isochrone_collector.errors import UnknownName
+from isochrone_collector.queries.desk import Desk, check_regions, check_window
+from isochrone_collector.routing import canonical
+from isochrone_collector.routing.assembling import replayed
+from isochrone_collector.routing.explaining import steps_of
+from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.switching import State
+from isochrone_collector.store import routes, vantages
+from isochrone_collector.store.postgres.pool import Connection
+from isochrone_collector.store.routes import FullTableRow
+from isochrone_wire.answers import Selection
+from isochrone_wire.routes import ChangeKind, Explanation, RouteEvent, RouteEventList, RouteTable
+
+
+async def explanation(desk: Desk, client_region: str, route: str, *, generation: int = 0) -> Explanation:
+    """The decision behind one table, or behind the newest for generation 0, made again from what it was made from.
+
+    Raises `UnknownName` and `DatabaseUnavailable`.
+    """
+    async with desk.database.connection() as connection:
+        row = await routes.in_full(connection, client_region=client_region, route=route, generation=generation)
+        if row is None:
+            raise await _unknown(connection, client_region, route, generation)
+    return await asyncio.to_thread(_explained, row)
+
+
+async def events(desk: Desk, selection: Selection, *, route: str = "") -> RouteEventList:
+    """What happened to routes in a window, newest first.
+
+    Raises `BadRequest`, `UnknownName` and `DatabaseUnavailable`.
+    """
+    check_window(selection.window)
+    async with desk.database.connection() as connection:
+        check_regions(selection.regions, await vantages.regions(connection))
+        if route:
+            _check_route(route, {known for _, known in await routes.known(connection)})
+        rows = await routes.events(connection, selection.window, regions=selection.regions, route=route)
+    found = tuple(
+        RouteEvent(
+            generation=row.generation,
+            client_region=row.client_region,
+            route=row.route,
+            at=row.at,
+            change=ChangeKind(row.change),
+            sentence=row.sentence,
+        )
+        for row in rows
+    )
+    return RouteEventList(window=selection.window, events=found)
+
+
+def _explained(row: FullTableRow) -> Explanation:
+    inputs, before = canonical.unpacked(row.inputs), canonical.unpacked(row.before)
+    document, decision = replayed(row.document, inputs, before)
+    return Explanation(
+        table=canonical.read(RouteTable, row.document),
+        steps=steps_of(canonical.read(Inputs, inputs), canonical.read(State, before), decision),
+        inputs=inputs,
+        before=before,
+        replays=document == row.document,
+    )
+
+
+async def _unknown(connection: Connection, client_region: str, route: str, generation: int) -> UnknownName:
+    """What is wrong with names that no table was found for."""
+    known = await routes.known(connection)
+    regions = {region for region, _ in known}
+    if client_region not in regions:
+        return UnknownName.among("client region", client_region, regions)
+    inside = {name for region, name in known if region == client_region}
+    if route not in inside:
+        return UnknownName.among("route", route, inside)
+    return UnknownName(
+        f"there is no generation {generation} of {route!r} in {client_region!r}; "
+        "it may be of another route or region, or have been let go of"
+    )
+
+
+def _check_route(name: str, known: set[str]) -> None:
+    if name not in known:
+        raise UnknownName.among("route", name, known)

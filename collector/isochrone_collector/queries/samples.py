@@ -1,0 +1,119 @@
+"""Single samples: the newest of a selection, all of them, and those still to come."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from isochrone_collector.analysis.arrivals import Arrival, Arrivals, gathered
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.queries.desk import Desk, Question, find, look_up
+from isochrone_collector.store import samples as sample_table
+from isochrone_collector.store.rows import stored_sample
+from isochrone_collector.store.samples import Place, Record, place_of
+from isochrone_wire.answers import SampleList, Selection, StoredSample, Window
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+
+Row = TypeVar("Row")
+
+MAX_SAMPLES = 10_000
+DEFAULT_SAMPLES = 1_000
+# A sample whose every text is as long as it may be takes 6 kB, so that a portion is never larger than 4 MiB; and making
+# messages keeps everybody else waiting, so it happens in small pieces.
+_PORTION = 250
+_PAGE = 2_000
+_LEAST_STRIDE_US = SECOND_US
+_LONGEST_AGO_US = 7 * DAY_US
+_LOOK_EVERY_S = 1.0
+_SIGN_OF_LIFE_US = 10 * SECOND_US
+
+
+async def samples(desk: Desk, selection: Selection, *, limit: int) -> list[StoredSample]:
+    """The newest samples of a selection, newest first; `limit` 0 means 1 000, and 10 000 is the most."""
+    if not 0 <= limit <= MAX_SAMPLES:
+        raise BadRequest(f"limit {limit} is outside 0 to {MAX_SAMPLES}")
+    async with desk.database.connection() as connection:
+        question = await look_up(connection, selection)
+        records = await sample_table.newest(connection, question.scope, limit=limit or DEFAULT_SAMPLES)
+    return _values(records, question)
+
+
+async def exported(desk: Desk, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
+    """Every sample of a selection in portions, oldest round first; or so many of the newest, newest first.
+
+    The samples are read page by page, so that neither end holds more than a page and no reader, however slow, keeps the
+    database waiting. What is stored meanwhile is among them if its round was still to come.
+    """
+    if newest:
+        for newest_first in _portions(await samples(desk, selection, limit=newest)):
+            yield newest_first
+        return
+    async with desk.database.connection() as connection:
+        question = await look_up(connection, selection)
+    async for records in _pages(desk, question):
+        for portion in _portions(records):
+            yield _values(portion, question)
+
+
+async def followed(desk: Desk, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
+    """Samples that are received from `since_at` (0: from now) on, as they are stored, each once.
+
+    The first portion comes at once; an empty portion now and then shows that this still runs.
+    """
+    now_at = desk.clock()
+    if since_at and now_at - since_at > _LONGEST_AGO_US:
+        raise BadRequest(f"one can follow from at most {_LONGEST_AGO_US // DAY_US} days ago; export what is older")
+    arrivals, told_at = Arrivals(since_at or now_at), now_at - _SIGN_OF_LIFE_US
+    while True:
+        resume_at, now_at = arrivals.resume_at, desk.clock()
+        span = arrivals.span(now_at)
+        async for found in _come(desk, selection, arrivals, span):
+            for portion in _portions(found):
+                told_at = now_at
+                yield SampleList(samples=tuple(portion), resume_at=resume_at)
+        if now_at - told_at >= _SIGN_OF_LIFE_US:
+            told_at = now_at
+            yield SampleList(resume_at=arrivals.resume_at)
+        if span.until_at >= now_at:
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _come(
+    desk: Desk, selection: Selection, arrivals: Arrivals, span: Window
+) -> AsyncIterator[list[StoredSample]]:
+    """The samples of the batches that came, about a page of them at a time."""
+    async with desk.database.connection() as connection:
+        # Looked up each time: a new plan has new targets, and a pattern may ask for them too.
+        question = await find(connection, selection)
+        fresh = arrivals.fresh(await sample_table.arrivals(connection, span, question.scope.regions), span)
+    for group in gathered(fresh, samples=_PAGE):
+        yield _values(await _samples_of(desk, question, group), question)
+
+
+async def _samples_of(desk: Desk, question: Question, group: Sequence[Arrival]) -> list[Record]:
+    async with desk.database.connection() as connection:
+        return await sample_table.of_batches(connection, question.scope, group)
+
+
+async def _pages(desk: Desk, question: Question) -> AsyncIterator[list[Record]]:
+    """All records of a scope. A page spans as many rounds as fit into it, which is known from the page before."""
+    window = question.scope.window
+    place, stride_us = Place(round_at=window.from_at), MINUTE_US
+    while place.round_at < window.until_at:
+        until_at = min(place.round_at + stride_us, window.until_at)
+        part = replace(question.scope, window=Window(from_at=place.round_at, until_at=until_at))
+        async with desk.database.connection() as connection:
+            records = await sample_table.after(connection, part, place, limit=_PAGE)
+        full = len(records) == _PAGE
+        place = place_of(records[-1]) if full else Place(round_at=until_at)
+        stride_us = max(_LEAST_STRIDE_US, stride_us // 2) if full else 2 * stride_us
+        yield records
+
+
+def _values(records: Sequence[Record], question: Question) -> list[StoredSample]:
+    return [stored_sample(record, target=question.names[record["target_id"]]) for record in records]
+
+
+def _portions(rows: list[Row]) -> Iterator[list[Row]]:
+    for start in range(0, len(rows), _PORTION):
+        yield rows[start : start + _PORTION]

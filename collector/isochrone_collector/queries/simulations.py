@@ -1,0 +1,136 @@
+"""What other policies would have given on the recorded rounds."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from isochrone_collector.analysis.simulation.policies import DEFAULTS, Ground, Policy, PolicyError, grounds, policy
+from isochrone_collector.analysis.simulation.slots import Asked, Shared, shared
+from isochrone_collector.analysis.simulation.whatif import Replay, pooled
+from isochrone_collector.analysis.stats.quantile import quantile
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.queries.desk import Desk, Question, look_up
+from isochrone_collector.store import simulations as simulation_tables
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.insights import Simulation, SimulationList
+
+_MAX_PROBES = 1_000_000
+_MAX_POLICIES = 50
+_FEWEST_MEMBERS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What is played: the members by id, the probes of each, where the vantages stand, and the length of a slot."""
+
+    members: dict[int, str]
+    asked: Asked
+    region_of: dict[int, str]
+    slot_us: int
+
+
+async def simulations(desk: Desk, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
+    """One line per region and policy; one of each kind of policy when none is named."""
+    if len(policies) > _MAX_POLICIES:
+        raise BadRequest(f"more than {_MAX_POLICIES} policies")
+    async with desk.database.connection() as connection:
+        question = await look_up(connection, selection)
+        asked = await simulation_tables.asked(connection, question.scope, limit=_MAX_PROBES + 1)
+        region_of = await simulation_tables.vantage_regions(connection)
+        every_us = await simulation_tables.intervals(connection, question.scope.target_ids)
+    if len(asked) > _MAX_PROBES:
+        raise BadRequest(f"that is more than {_MAX_PROBES} probes; name fewer targets or regions, or a shorter window")
+    members = _members(asked, question, _planned(desk) if not selection.targets else None)
+    record = _Record(
+        members=members, asked=asked, region_of=region_of, slot_us=max(every_us[member] for member in members)
+    )
+    try:
+        return await asyncio.to_thread(_answer, record, selection.window, tuple(policies) or DEFAULTS)
+    except PolicyError as error:
+        raise BadRequest(str(error)) from error
+
+
+def _planned(desk: Desk) -> set[int]:
+    return {target.id for target in desk.targets().targets}
+
+
+def _members(asked: Asked, question: Question, among: set[int] | None) -> dict[int, str]:
+    """The targets that were asked at all, by id, in the order of their names."""
+    found = [int(target_id) for target_id in np.unique(asked.target_id)]
+    names = {target_id: question.names[target_id] for target_id in found if among is None or target_id in among}
+    if len(names) < _FEWEST_MEMBERS:
+        there = f"only {next(iter(names.values()))} has" if names else "none has"
+        raise BadRequest(
+            f"a simulation takes two targets or more that may stand in for each other; of those asked for {there} "
+            "samples in this window"
+        )
+    return dict(sorted(names.items(), key=lambda item: item[1]))
+
+
+def _answer(record: _Record, window: Window, texts: Sequence[str]) -> SimulationList:
+    names = tuple(record.members.values())
+    # Said of a wrong policy before anything is computed.
+    played = [policy(text, names) for text in texts]
+    found = shared(record.asked, tuple(record.members), record.region_of, slot_us=record.slot_us)
+    usable = [vantage for vantage in found if len(vantage.track) > vantage.track.learning]
+    ready = grounds([vantage.track for vantage in usable]) if usable else []
+    if ready:
+        played = [policy(text, names, best=ready[0].best) for text in texts]
+    lines = [line for region in _by_region(found, names, ready) for line in _lines(region, played)]
+    return SimulationList(window=window, members=names, simulations=tuple(lines))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Region:
+    name: str
+    ready: list[Ground]
+    note: str
+
+
+def _by_region(found: Sequence[Shared], names: Sequence[str], ready: Sequence[Ground]) -> Iterator[_Region]:
+    ordered = sorted(found, key=lambda vantage: vantage.track.region)
+    for name, group in groupby(ordered, key=lambda vantage: vantage.track.region):
+        vantages = list(group)
+        of_region = [ground for ground in ready if ground.track.region == name]
+        yield _Region(name=name, ready=of_region, note=_note(vantages, names, enough=bool(of_region)))
+
+
+def _note(vantages: Sequence[Shared], names: Sequence[str], *, enough: bool) -> str:
+    absent = sorted({names[column] for vantage in vantages for column in vantage.absent})
+    if not enough:
+        there = sum(len(vantage.track) for vantage in vantages)
+        why = (
+            f"{', '.join(absent)} was never asked there"
+            if absent
+            else f"{there} shared rounds are too few to learn from"
+        )
+        return f"nothing to play: {why}"
+    learnt = sum(vantage.track.learning for vantage in vantages)
+    left_out = sum(vantage.left_out for vantage in vantages)
+    return f"{learnt} rounds before these were for learning, left out for want of a member: {left_out}"
+
+
+def _lines(region: _Region, played: Sequence[Policy]) -> Iterator[Simulation]:
+    for one in played:
+        if region.ready:
+            yield _line(region, one, pooled([one.play(ground) for ground in region.ready]))
+        else:
+            yield Simulation(policy=one.name, region=region.name, rounds=0, requests=0, note=region.note)
+
+
+def _line(region: _Region, played: Policy, replay: Replay) -> Simulation:
+    return Simulation(
+        policy=played.name,
+        region=region.name,
+        rounds=replay.rounds,
+        requests=replay.requests,
+        failed=len(replay.censored_us),
+        switches=replay.switches,
+        ttft_p50_us=quantile(replay.ttft_us.tolist(), 0.5, censored=replay.censored_us.tolist()),
+        ttft_p95_us=quantile(replay.ttft_us.tolist(), 0.95, censored=replay.censored_us.tolist()),
+        usd=None if np.isnan(replay.usd) else replay.usd,
+        note="; ".join(filter(None, (region.note, played.note))),
+    )

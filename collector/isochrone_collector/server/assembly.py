@@ -1,0 +1,146 @@
+"""The parts of a collector, put together: what each one needs, and what one collector does for all."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import structlog
+
+from isochrone_collector.auth.gate import Gate
+from isochrone_collector.auth.identity import Identities
+from isochrone_collector.auth.tls import Certificates
+from isochrone_collector.clock import now_at
+from isochrone_collector.ingest.sealer import Sealer
+from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.ingest.tally import Tally
+from isochrone_collector.jobs import alerting, driftwatch, recount, retention, rollup
+from isochrone_collector.jobs.alerting import Alerting
+from isochrone_collector.jobs.driftwatch import DriftWatch
+from isochrone_collector.jobs.leader import Housekeeping
+from isochrone_collector.jobs.recount import Recount
+from isochrone_collector.jobs.retention import Retention
+from isochrone_collector.jobs.rollup import Rollup
+from isochrone_collector.jobs.webhook import Webhook
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.publishing.service import Publishing
+from isochrone_collector.queries.desk import Desk
+from isochrone_collector.settings import Hook, Keep, Settings
+from isochrone_collector.store import partitions
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.model import SECOND_US
+
+_log = structlog.get_logger()
+
+_PARTITIONS_US = 3600 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that services and chores work with; `certificates` only under TLS."""
+
+    database: Database
+    plans: Plans
+    ingest: Ingest
+    desk: Desk
+    gate: Gate
+    identities: Identities
+    alerts: Alerting
+    housekeeping: Housekeeping
+    publishing: Publishing
+    tally: Tally
+    certificates: Certificates | None
+
+
+async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> Parts:
+    """The parts on a migrated database; what must be closed again is on the stack. Raises `CollectorError`."""
+    database = await _opened(Database(conninfo), stack)
+    # Of their own, so that no number of questions keeps agents waiting for a connection.
+    questions = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
+    window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.keep.samples_us)
+    plans = Plans(database=database, clock=now_at)
+    await plans.refresh()
+    sealer = Sealer(processes=True)
+    stack.push_async_callback(sealer.close)
+    ingest = Ingest(
+        database=database,
+        plans=plans,
+        window=window,
+        clock=now_at,
+        keep_us=settings.keep.samples_us,
+        sealer=sealer,
+    )
+    alerts = Alerting(database=database, webhook=_webhook(settings.hook, stack), clock=now_at)
+    housekeeping = _housekeeping(database, ingest, settings.keep)
+    _add_watches(housekeeping, alerts, DriftWatch(database=database, plans=plans, alerting=alerts, clock=now_at))
+    certificates = _certificates(settings)
+    gate = Gate(database=database, clock=now_at, required=certificates is not None)
+    await gate.refresh()
+    return Parts(
+        database=database,
+        plans=plans,
+        ingest=ingest,
+        desk=Desk(database=questions, plans=plans, clock=now_at, webhook=settings.hook is not None),
+        gate=gate,
+        identities=Identities(
+            database=database,
+            clock=now_at,
+            fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
+            changed=gate.refresh,
+        ),
+        alerts=alerts,
+        housekeeping=housekeeping,
+        publishing=await _publishing(database, plans, housekeeping, ingest),
+        tally=Tally(),
+        certificates=certificates,
+    )
+
+
+async def _opened(database: Database, stack: AsyncExitStack) -> Database:
+    await database.open()
+    stack.push_async_callback(database.close)
+    return database
+
+
+def _housekeeping(database: Database, ingest: Ingest, keep: Keep) -> Housekeeping:
+    """What one collector does for all: samples get a place, are summarised, and go when their time is over."""
+
+    async def make_partitions() -> None:
+        ingest.window = await partitions.ensure(database, now_at=now_at(), keep_us=keep.samples_us)
+
+    housekeeping = Housekeeping(database=database, clock=now_at)
+    housekeeping.add("partitions", _PARTITIONS_US, make_partitions)
+    housekeeping.add("rollup", rollup.EVERY_US, Rollup(database=database, clock=now_at).run)
+    housekeeping.add("recount", recount.EVERY_US, Recount(database=database, clock=now_at).run)
+    kept = Retention(database=database, clock=now_at, keep=keep)
+    housekeeping.add("retention", retention.EVERY_US, kept.run)
+    return housekeeping
+
+
+async def _publishing(database: Database, plans: Plans, housekeeping: Housekeeping, ingest: Ingest) -> Publishing:
+    """The route tables, with what is in force read, and woken by every commit."""
+    publishing = Publishing(database=database, plans=plans, housekeeping=housekeeping, clock=now_at)
+    await publishing.publisher.refresh()
+    ingest.stored = publishing.stored
+    return publishing
+
+
+def _webhook(hook: Hook | None, stack: AsyncExitStack) -> Webhook | None:
+    if hook is None:
+        return None
+    _log.info("webhook.set", address=hook.shown)
+    webhook = Webhook(hook)
+    stack.push_async_callback(webhook.close)
+    return webhook
+
+
+def _add_watches(housekeeping: Housekeeping, alerts: Alerting, drift: DriftWatch) -> None:
+    """What one collector watches for all, and tells."""
+    housekeeping.add("roll call", alerting.ROLL_CALL_EVERY_US, alerts.call_roll)
+    housekeeping.add("drift", driftwatch.EVERY_US, drift.look)
+    housekeeping.add("tell alerts", alerting.TELL_EVERY_US, alerts.tell)
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    if settings.tls is None:
+        return None
+    reached = settings.http if settings.http and settings.listen.is_loopback else settings.listen
+    return Certificates(settings.tls, data_dir=settings.data_dir, host=reached.host)

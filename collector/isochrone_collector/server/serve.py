@@ -1,0 +1,171 @@
+"""The collector, put together. Read `serve` from top to bottom: that is the order in which things happen."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+
+import structlog
+from grpc_health.v1 import health_pb2
+from prometheus_client.core import Metric
+
+from isochrone_collector import memory
+from isochrone_collector.auth.tls import Certificates
+from isochrone_collector.clock import now_at
+from isochrone_collector.http_api.app import Sources
+from isochrone_collector.http_api.listener import offered
+from isochrone_collector.server import metrics, routemetrics
+from isochrone_collector.server.assembly import Parts, assemble
+from isochrone_collector.server.listening import bind, grpc_server
+from isochrone_collector.server.operatorfile import OperatorFile
+from isochrone_collector.settings import Settings
+from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_collector.store.postgres.pool import describe
+from isochrone_wire.access import shown_fingerprint
+from isochrone_wire.scraping import scraped
+
+_log = structlog.get_logger()
+
+_GRACE_S = 5.0
+_PLAN_REFRESH_S = 2.0
+_ACCESS_REFRESH_S = 1.0
+_CERTIFICATE_S = 2.0
+_PARTITIONS_REFRESH_S = 60.0
+_WATCH_POSTGRES_S = 0.5
+
+
+async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises `StartError` when that is not possible here.
+
+    Once it serves, `announce` is told the address to `listen` on, with its real port, the URL of `http` if that is
+    served, whose `database` it uses and, under TLS, the `fingerprint` of its certificate and the `operator` file.
+    """
+    stopped = _on_signals()
+    async with AsyncExitStack() as stack:
+        postgres = await stack.enter_async_context(_postgres(settings))
+        conninfo = postgres.conninfo if postgres else settings.database_url or ""
+        await _migrate(conninfo)
+        parts = await assemble(settings, conninfo, stack)
+        certificates, publisher = parts.certificates, parts.publishing.publisher
+
+        server, health_of = grpc_server(parts)
+        address = bind(server, settings.listen, certificates)
+        operator = OperatorFile(data_dir=settings.data_dir, listen=address, identities=parts.identities)
+        await (operator.keep(certificates) if certificates else operator.drop())
+        http = await stack.enter_async_context(
+            offered(
+                Sources(publisher=publisher, plans=parts.plans, desk=parts.desk, gate=parts.gate, clock=now_at),
+                settings.http,
+                tls=certificates.context() if certificates else None,
+            )
+        )
+        stack.enter_context(_scraped(settings, partial(_families, parts)))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(chore) for chore in _chores(parts, postgres, operator)]
+            memory.settle()
+            await server.start()
+            await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
+            known_by = _known_by(certificates, operator)
+            _log.info("collector.started", listen=str(address), **known_by)
+            announce({"listen": str(address), "database": "embedded" if postgres else "external", **http, **known_by})
+
+            await stopped.wait()
+            _log.info("collector.stopping")
+            await health_of.enter_graceful_shutdown()
+            publisher.close()
+            await server.stop(_GRACE_S)
+            for task in tasks:
+                task.cancel()
+    _log.info("collector.stopped")
+
+
+def _chores(
+    parts: Parts, postgres: EmbeddedPostgres | None, operator: OperatorFile
+) -> list[Coroutine[None, None, None]]:
+    """What goes on beside serving, until it is cancelled."""
+
+    async def watch_postgres() -> None:
+        if postgres is not None and await asyncio.to_thread(postgres.restart_if_gone):
+            _log.error("postgres.restarted", pid=postgres.pid)
+
+    async def keep_certificate() -> None:
+        if parts.certificates is not None:
+            await asyncio.to_thread(parts.certificates.refresh)
+            await operator.follow(parts.certificates)
+
+    return [
+        parts.housekeeping.run(),
+        parts.publishing.run(),
+        _again_and_again(_PARTITIONS_REFRESH_S, parts.ingest.look_again),
+        _again_and_again(_PLAN_REFRESH_S, parts.publishing.follow_plan),
+        _again_and_again(_WATCH_POSTGRES_S, watch_postgres),
+        _again_and_again(_ACCESS_REFRESH_S, parts.gate.refresh),
+        _again_and_again(_CERTIFICATE_S, keep_certificate),
+    ]
+
+
+async def _migrate(conninfo: str) -> None:
+    before, after = await asyncio.to_thread(schema.migrate, conninfo)
+    _log.info("database.ready", address=describe(conninfo), revision=after, migrated=before != after)
+
+
+def _on_signals() -> asyncio.Event:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
+
+
+@asynccontextmanager
+async def _postgres(settings: Settings) -> AsyncIterator[EmbeddedPostgres | None]:
+    """The embedded server while it is needed; `None` when the operator brought a database."""
+    if settings.database_url is not None:
+        yield None
+        return
+    postgres = EmbeddedPostgres(settings.data_dir)
+    await asyncio.to_thread(postgres.start)
+    _log.info("postgres.started", pid=postgres.pid, data_dir=str(settings.data_dir))
+    try:
+        yield postgres
+    finally:
+        await asyncio.to_thread(postgres.stop)
+
+
+@contextmanager
+def _scraped(settings: Settings, families: Callable[[], Iterable[Metric]]) -> Iterator[None]:
+    """Metrics as long as they are wanted; that nobody can read them is no reason not to collect samples."""
+    if settings.metrics is None:
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(scraped(settings.metrics, families))
+            _log.info("metrics.started", listen=str(address))
+        except OSError as error:
+            _log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
+        yield
+
+
+def _families(parts: Parts) -> Iterator[Metric]:
+    plans, publisher = parts.plans, parts.publishing.publisher
+    yield from metrics.families(parts.tally, plan_version=lambda: plans.version, pool=parts.database.statistics)
+    yield from routemetrics.families(
+        publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=now_at()
+    )
+
+
+def _known_by(certificates: Certificates | None, operator: OperatorFile) -> dict[str, str]:
+    if certificates is None:
+        return {}
+    return {"fingerprint": shown_fingerprint(certificates.current.fingerprint), "operator": str(operator.path)}
+
+
+async def _again_and_again(pause_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(pause_s)
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001  # a chore that failed once must not end the collector; it comes again
+            _log.warning("chore.failed", chore=work.__name__, reason=str(error))

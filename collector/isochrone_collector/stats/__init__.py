@@ -1,1 +1,0 @@
-"""Estimators with their intervals. Pure: numbers in, numbers out, and `None` where n is too small to say."""

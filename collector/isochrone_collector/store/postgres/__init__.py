@@ -1,0 +1,1 @@
+"""The PostgreSQL server and its connections: pool, schema, statements, the embedded server."""

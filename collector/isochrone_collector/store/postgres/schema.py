@@ -1,0 +1,77 @@
+"""Bring a database to the newest revision, or find out that it is of a revision we do not know.
+
+The revisions live in the package `isochrone_migrations`, which alembic finds by name.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from isochrone_collector.errors import SchemaError
+from isochrone_collector.store.postgres.pool import connect
+
+_SCRIPTS = "isochrone_migrations"
+
+
+def migrate(conninfo: str, *, revision: str = "head") -> tuple[str | None, str | None]:
+    """Go up to `revision`; return the revisions before and after. Raises `DatabaseUnreachable` and `SchemaError`.
+
+    Safe to run from several processes at once: all but one wait, and find nothing to do.
+    """
+    with _alembic(conninfo) as (config, connection):
+        before = _revision_of(connection)
+        command.upgrade(config, revision)
+        return before, _revision_of(connection)
+
+
+def downgrade(conninfo: str, *, revision: str) -> None:
+    """Go down to `revision`, `base` being the empty database. Raises `DatabaseUnreachable` and `SchemaError`."""
+    with _alembic(conninfo) as (config, _):
+        command.downgrade(config, revision)
+
+
+def revisions(conninfo: str) -> tuple[str | None, str]:
+    """The database's revision and the newest one known here. Raises `DatabaseUnreachable` and `SchemaError`."""
+    with _alembic(conninfo) as (config, connection):
+        newest = ScriptDirectory.from_config(config).get_current_head()
+        return _revision_of(connection), newest or ""
+
+
+def _revision_of(connection: Connection) -> str | None:
+    try:
+        return MigrationContext.configure(connection).get_current_revision()
+    finally:
+        # The migration opens its own transaction and commits it.
+        connection.rollback()
+
+
+@contextmanager
+def _alembic(conninfo: str) -> Iterator[tuple[Config, Connection]]:
+    if find_spec(_SCRIPTS) is None:
+        raise SchemaError(
+            "the package isochrone_migrations is not installed", hint="pip install 'isochrone[collector]'"
+        )
+    # psycopg reads the connection string, as everywhere else; SQLAlchemy only carries the connection.
+    engine = create_engine("postgresql+psycopg://", creator=lambda: connect(conninfo), poolclass=NullPool)
+    config = Config()
+    config.set_main_option("script_location", f"{_SCRIPTS}:")
+    try:
+        with engine.connect() as connection:
+            config.attributes["connection"] = connection
+            yield config, connection
+    except CommandError as error:
+        raise SchemaError(
+            f"this collector does not know the database's revision: {error}",
+            hint="run the newer collector that made it",
+        ) from error
+    except DBAPIError as error:
+        raise SchemaError(f"the migration failed and nothing was changed: {error.orig}") from error

@@ -1,0 +1,1 @@
+"""Faults: a table of names, and what each does to a response."""

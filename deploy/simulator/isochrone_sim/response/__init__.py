@@ -1,0 +1,1 @@
+"""Responses as bytes with instants: speech, frames and timelines."""

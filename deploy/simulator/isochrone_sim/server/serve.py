@@ -1,0 +1,93 @@
+"""The simulator as a whole: a world, one socket per region, and the truth about what happened there."""
+
+import asyncio
+import gc
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from isochrone_sim.certificates import server_context
+from isochrone_sim.errors import ListenError
+from isochrone_sim.server.backlog import Backlog
+from isochrone_sim.server.connection import Connection, Premises
+from isochrone_sim.server.service import Service
+from isochrone_sim.server.stamps import StampingListener
+from isochrone_sim.server.truth import Truth
+from isochrone_sim.settings import Settings
+from isochrone_wire.address import Address
+
+_WAITING_CLIENTS = 1024
+# How long a client may take to say good-bye under TLS.
+_FAREWELL_SECONDS = 2.0
+
+
+async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. `ready` is called once with the base URL of every region, when all can be reached.
+
+    Raises `ListenError` and `SettingsError`.
+    """
+    tls = server_context(settings.certificate) if settings.certificate else None
+    truth = Truth(settings.truth)
+    premises = Premises(
+        service=Service(settings.world, api_key=settings.api_key),
+        truth=truth,
+        backlog=Backlog(),
+        log_requests=settings.log_requests,
+    )
+    writing = asyncio.create_task(truth.write_on())
+    servers: list[asyncio.Server] = []
+    try:
+        endpoints = {}
+        for region, address in settings.listens.items():
+            listener = _listener(address)
+            servers.append(await _listen(listener, partial(Connection, region, premises, listener), tls))
+            endpoints[region] = _base_url(address, servers[-1], scheme="https" if tls else "http")
+        _settle()
+        ready(endpoints)
+        await stop.wait()
+    finally:
+        for server in servers:
+            server.close()
+        for connection in list(premises.connections):
+            connection.abort()
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+        truth.close()
+
+
+async def _listen(
+    listener: StampingListener, protocol: Callable[[], Connection], tls: ssl.SSLContext | None
+) -> asyncio.Server:
+    return await asyncio.get_running_loop().create_server(
+        protocol,
+        sock=listener,
+        backlog=_WAITING_CLIENTS,
+        ssl=tls,
+        ssl_shutdown_timeout=_FAREWELL_SECONDS if tls else None,
+    )
+
+
+def _listener(address: Address) -> StampingListener:
+    try:
+        family, kind, *_, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        listener = StampingListener(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+    except OSError as error:
+        hint = "port 0 takes any free port: --listen 127.0.0.1:0"
+        raise ListenError(f"cannot listen on {address}: {error.strerror or error}", hint=hint) from error
+    return listener
+
+
+def _base_url(address: Address, server: asyncio.Server, *, scheme: str) -> str:
+    port = server.sockets[0].getsockname()[1]
+    return f"{scheme}://{Address(address.host, port)}/v1"
+
+
+def _settle() -> None:
+    """Keep the garbage collector from going through what is here to stay, while tokens are due."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,150 @@
+"""What really happened: one record per exchange, written while it happens, kept for whoever checks a measurement.
+
+The laws:
+
+1. Instants of a record with `_ns` are CLOCK_MONOTONIC, the clock that other processes of this machine share;
+   `request_at` is the same instant as `request_at_ns` on the wall clock, in microseconds since the epoch.
+2. A request's instant is the kernel's: when its last byte arrived, however late the loop noticed.
+3. A token's instant is read right before the write that completes it; `first_token_write_ns` is how long that write
+   took, so the bytes reached the kernel within [first_token_at_ns, first_token_at_ns + first_token_write_ns].
+4. `buffered` records are not to be trusted beyond that: the client read so slowly that bytes had to wait.
+5. Keeping the truth delays no token by more than some microseconds: the file is written once a second, by a thread that
+   holds the interpreter only for as long as a write takes to begin.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from isochrone_sim.errors import SettingsError
+from isochrone_sim.exchange.script import Channel
+from isochrone_sim.server.service import Arrival, Reply
+
+KEPT = 10_000
+FLUSH_SECONDS = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """One exchange. Not frozen, for it grows with its stream: `ending` is `None` while the stream goes on, then
+    `complete` (played to its planned end), `client_left` or `stopped`.
+    """
+
+    request_id: str
+    region: str
+    dialect: str
+    model: str | None
+    provider: str | None
+    stream: bool
+    status: int
+    fault: str | None
+    nonce: str | None
+    planned_ttft_us: int | None
+    planned_tokens_per_second: float | None
+    request_at: int
+    request_at_ns: int
+    first_token_at_ns: int | None = None
+    first_token_write_ns: int | None = None
+    last_token_at_ns: int | None = None
+    done_at_ns: int | None = None
+    worst_late_us: int = 0
+    buffered: bool = False
+    ending: str | None = None
+    tokens: dict[Channel, int] = field(default_factory=lambda: dict.fromkeys(Channel, 0))
+
+    def as_plain(self) -> dict[str, Any]:
+        """What `/truth` and the file say, with `true_ttft_us` (first token minus request) worked out."""
+        told = {name: getattr(self, name) for name in _FIELDS}
+        first_ns = self.first_token_at_ns
+        true_ttft_us = None if first_ns is None else (first_ns - self.request_at_ns) // 1000
+        return {
+            **told,
+            "true_ttft_us": true_ttft_us,
+            "tokens": {channel.value: count for channel, count in self.tokens.items()},
+        }
+
+
+def record_of(reply: Reply, arrival: Arrival) -> Record | None:
+    """The record that an exchange begins with; `None` when the request asked no model for anything."""
+    if reply.dialect is None:
+        return None
+    played = reply.timeline
+    return Record(
+        request_id=arrival.request_id,
+        region=arrival.region,
+        dialect=reply.dialect,
+        model=reply.model,
+        provider=reply.provider,
+        stream=reply.stream,
+        status=played.status,
+        fault=played.fault,
+        nonce=reply.nonce,
+        planned_ttft_us=played.ttft_us,
+        planned_tokens_per_second=played.tokens_per_second,
+        request_at=arrival.at,
+        request_at_ns=arrival.at_ns,
+    )
+
+
+_FIELDS = tuple(each.name for each in fields(Record))
+
+
+def as_lines(records: Iterable[Record]) -> bytes:
+    """JSON lines, one per record."""
+    return b"".join(json.dumps(record.as_plain()).encode() + b"\n" for record in records)
+
+
+class Truth:
+    """The last ten thousand records, and a file of all that have ended when `path` is given."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._kept: deque[Record] = deque(maxlen=KEPT)
+        self._ended: list[bytes] = []
+        self._file = _open(path) if path else None
+
+    def begin(self, record: Record) -> None:
+        """Keep a record that will grow."""
+        self._kept.append(record)
+
+    def end(self, record: Record, ending: str) -> None:
+        """The record's exchange is over; only the first ending counts."""
+        if record.ending is None:
+            record.ending = ending
+            if self._file is not None:
+                self._ended.append(as_lines([record]))
+
+    def find(self, request_id: str | None = None) -> list[Record]:
+        """All records kept, oldest first, or those of one request."""
+        return [record for record in self._kept if request_id in (None, record.request_id)]
+
+    async def write_on(self) -> None:
+        """Append what has ended to the file once a second, until cancelled."""
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            ended, self._ended = self._ended, []
+            if ended:
+                await asyncio.to_thread(self._append, ended)
+
+    def close(self) -> None:
+        """Append the rest, and close the file."""
+        if self._file is not None:
+            for record in self._kept:
+                self.end(record, "stopped")
+            self._append(self._ended)
+            self._file.close()
+
+    def _append(self, lines: list[bytes]) -> None:
+        assert self._file is not None
+        self._file.write(b"".join(lines))
+        self._file.flush()
+
+
+def _open(path: Path) -> Any:  # noqa: ANN401  # a binary file
+    try:
+        return path.open("ab")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}", hint="see --truth") from error

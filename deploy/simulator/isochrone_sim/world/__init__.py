@@ -1,0 +1,1 @@
+"""The simulated world: regions, models, load and pace, and the published figures."""

@@ -1,0 +1,307 @@
+"""Delivery against a collector that misbehaves: everything recorded arrives, once, and the account holds throughout."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from isochrone_agent.delivery import uplink as uplink_module
+from isochrone_agent.delivery import verdict
+from isochrone_agent.delivery.uplink import Collector, Uplink
+from isochrone_agent.delivery.vitals import Conditions
+from isochrone_agent.spool.keeper import Keeper
+from isochrone_wire.codec import decode
+from isochrone_wire.conservation import account_of
+from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
+from isochrone_wire.v1 import fleet_pb2
+from material.misbehaving import Answer, Context, Misbehaving, behave, serving
+
+NO_CONDITIONS = Conditions()
+VANTAGE = Vantage(name="t-1", region="test")
+
+
+def sample(number: int) -> Sample:
+    return Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number)
+
+
+async def follow(version: int) -> int:
+    return version
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same behaviour at a twentieth of the patience."""
+    monkeypatch.setattr(uplink_module, "LINGER_SECONDS", 0.02)
+    monkeypatch.setattr(uplink_module, "REFUSED_SECONDS", 0.2)
+    monkeypatch.setattr(uplink_module, "SPOOL_SECONDS", 0.05)
+    monkeypatch.setattr(verdict, "FIRST_WAIT_US", 50_000)
+    monkeypatch.setattr(verdict, "MAX_WAIT_US", 100_000)
+
+
+@asynccontextmanager
+async def delivering(
+    folder: Path, collector: Misbehaving, *, backlog: int = 0, batch: int = 5, conditions: Conditions = NO_CONDITIONS
+) -> AsyncIterator[tuple[Keeper, Uplink]]:
+    """An uplink at work, with `backlog` samples sealed in batches of `batch`."""
+    async with serving(collector) as channel, Keeper(folder / "spool.sqlite3") as keeper:
+        for number in range(backlog):
+            await keeper.record(sample(number))
+            if number % batch == batch - 1:
+                keeper._spool._seal_waiting()
+        uplink = Uplink(
+            Collector(channel=channel, vantage=VANTAGE), keeper, on_plan_version=follow, conditions=lambda: conditions
+        )
+        # A new spool's backoff begins where the test's begins.
+        uplink._backoff = verdict.Backoff(ceiling_us=verdict.FIRST_WAIT_US)
+        task = asyncio.create_task(uplink.run())
+        try:
+            yield keeper, uplink
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def until_empty(keeper: Keeper, seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while (await keeper.depth()).waiting:
+            await asyncio.sleep(0.02)
+
+
+def times(count: int, code: grpc.StatusCode, details: str = "", **metadata: str) -> Answer:
+    """Refuse the first `count` pushes of samples."""
+    left = [count]
+
+    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+        if request.samples and left[0] > 0:
+            left[0] -= 1
+            await context.abort(code, details, tuple((k.replace("_", "-"), v) for k, v in metadata.items()))
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        ("before", grpc.StatusCode.UNAVAILABLE),
+        ("after", grpc.StatusCode.UNAVAILABLE),
+        ("before", grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ("after", grpc.StatusCode.DEADLINE_EXCEEDED),
+        ("before", grpc.StatusCode.INTERNAL),
+    ],
+)
+async def test_what_fails_is_tried_again(tmp_path: Path, place: str, code: grpc.StatusCode) -> None:
+    """Cut before the commit or between commit and reply: in the end everything is stored, once, and unaltered."""
+    fault = times(4, code)
+    collector = Misbehaving(before=fault if place == "before" else behave, after=fault if place == "after" else behave)
+    async with delivering(tmp_path, collector, backlog=30) as (keeper, _):
+        await until_empty(keeper)
+        depth = await keeper.depth()
+    assert collector.stored == list(range(30))
+    assert (collector.altered, depth.stored, depth.account.holds) == (0, 30, True)
+
+
+async def test_a_batch_that_is_refused_is_halved(tmp_path: Path) -> None:
+    """More samples than the collector takes, and one it never takes: all others arrive, that one is in quarantine."""
+
+    async def at_most_three(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+        if len(request.samples) > 3 or any(one.round_at == 17 for one in request.samples):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "more than I can take")
+
+    collector = Misbehaving(before=at_most_three)
+    async with delivering(tmp_path, collector, backlog=40, batch=20) as (keeper, _):
+        await until_empty(keeper)
+        depth = await keeper.depth()
+    assert collector.stored == [number for number in range(40) if number != 17]
+    assert (depth.quarantined, depth.account.holds) == (1, True)
+
+
+async def test_a_message_too_large_for_the_road_is_halved(tmp_path: Path) -> None:
+    """What gRPC itself will not carry is told from a collector that is busy, which has the same status."""
+    collector = Misbehaving(
+        before=times(2, grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)")
+    )
+    async with delivering(tmp_path, collector, backlog=20, batch=20) as (keeper, _):
+        await until_empty(keeper)
+    assert collector.stored == list(range(20))
+    assert len(collector.batches) > 1
+
+
+async def test_a_long_road_is_filled(tmp_path: Path) -> None:
+    """With 0.2 s to the answer four calls are in flight, so that 40 batches take far less than 40 times as long."""
+    collector = Misbehaving(delay_seconds=0.2)
+    async with delivering(tmp_path, collector, backlog=200) as (keeper, _):
+        begun = time.monotonic()
+        await until_empty(keeper, 30)
+        took = time.monotonic() - begun
+    assert collector.stored == list(range(200))
+    assert (collector.most_in_flight, took < 40 * 0.2 * 0.75) == (4, True)
+
+
+async def test_after_a_failure_one_call_asks_the_way(tmp_path: Path) -> None:
+    """While nothing goes well, never more than one call is in flight."""
+
+    async def refuse(_request: object, _response: object, context: Context) -> None:
+        await asyncio.sleep(0.02)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
+
+    collector = Misbehaving(before=refuse)
+    async with delivering(tmp_path, collector, backlog=50):
+        await until(lambda: len(collector.pushes) >= 6)
+    assert collector.most_in_flight == 1
+
+
+async def test_the_collector_sets_the_pace(tmp_path: Path) -> None:
+    """A delay in the receipt, or in the metadata of a refusal, is waited out."""
+
+    async def slowly(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        response.delay_us = 300_000
+
+    collector = Misbehaving(after=slowly)
+    async with delivering(tmp_path, collector, backlog=10):
+        await until(lambda: len(collector.pushes) >= 1)
+        await asyncio.sleep(0.1)
+        assert len(collector.pushes) == 1
+        await until(lambda: len(collector.pushes) >= 2)
+    pushed_back = Misbehaving(before=times(1, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400"))
+    async with delivering(tmp_path / "other", pushed_back, backlog=1) as (_, uplink):
+        await until(lambda: any(push.samples for push in pushed_back.pushes))
+        await until(lambda: uplink._not_before > time.monotonic() + 0.1)
+
+
+@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "FAILED_PRECONDITION"])
+async def test_a_refused_agent_measures_on(tmp_path: Path, code: str) -> None:
+    """A revoked credential stops the pushing and not the agent; when it is accepted again everything arrives."""
+    closed = [True]
+
+    async def gate(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+        if closed[0]:
+            await context.abort(grpc.StatusCode[code], "revoked")
+
+    collector = Misbehaving(before=gate)
+    async with delivering(tmp_path, collector, backlog=5) as (keeper, uplink):
+        await until(lambda: uplink.refusal is not None)
+        await until(lambda: len(collector.pushes) >= 3)
+        assert not any(push.samples for push in collector.pushes)
+        await keeper.record(sample(5))
+        closed[0] = False
+        await until_empty(keeper)
+        assert uplink.refusal is None
+    assert collector.stored == list(range(6))
+
+
+async def test_counts_that_do_not_add_up_are_no_receipt(tmp_path: Path) -> None:
+    """A reply that accounts for fewer samples acknowledges nothing: the batch stays, and is stored once in the end."""
+    left = [2]
+
+    async def miscount(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        if request.samples and left[0]:
+            left[0] -= 1
+            response.stored, response.duplicate = 1, 0
+
+    collector = Misbehaving(after=miscount)
+    async with delivering(tmp_path, collector, backlog=5) as (keeper, uplink):
+        await until(lambda: uplink.refusal is not None)
+        assert (await keeper.depth()).waiting == 5
+        await until_empty(keeper)
+    assert (collector.stored, collector.altered) == (list(range(5)), 0)
+
+
+async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
+    """What the collector rejects is dropped under its reason's name, in the account and in the vitals."""
+
+    async def reject_first(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        if request.samples:
+            response.stored -= 1
+            response.rejected = 1
+            response.rejections.add(index=0, reason="unknown_target: 12")
+
+    collector = Misbehaving(after=reject_first)
+    async with delivering(tmp_path, collector, backlog=10) as (keeper, _):
+        await until_empty(keeper)
+        depth = await keeper.depth()
+    assert (dict(depth.dropped), depth.stored, depth.account.holds) == ({"unknown_target": 2}, 8, True)
+
+
+async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
+    """While a backlog drains slowly, a sample recorded now is stored before most of it."""
+    collector = Misbehaving(delay_seconds=0.05)
+    async with delivering(tmp_path, collector, backlog=300) as (keeper, _):
+        await until(lambda: bool(collector.order))
+        await keeper.record(sample(999))
+        await until_empty(keeper, 30)
+    assert collector.order.index(999) < 150
+
+
+async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
+    """What is recorded while the collector is away is not sealed one by one."""
+
+    async def away(_request: object, _response: object, context: Context) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
+
+    collector = Misbehaving(before=away)
+    async with delivering(tmp_path, collector) as (keeper, _):
+        for number in range(100):
+            await keeper.record(sample(number))
+            await asyncio.sleep(0.005)
+        sealed = keeper._spool._db.execute("select count(*) from sealed").fetchone()[0]
+    assert sealed <= 2
+
+
+async def test_samples_carry_what_is_known_of_the_clock(tmp_path: Path) -> None:
+    """Before the first exchange a sample is flagged; after it, it has the collector's offset, within what it says."""
+    collector = Misbehaving(ahead_us=3_000_000)
+    async with delivering(tmp_path, collector) as (keeper, _):
+        await keeper.record(sample(0))
+        await until(lambda: bool(keeper.synchrony._recent))
+        await keeper.record(sample(1))
+        await until_empty(keeper)
+    stored = {one.round_at: one for push in collector.pushes for one in push.samples}
+    assert Quality(stored[0].quality) is Quality.CLOCK_UNSYNCED
+    known = stored[1]
+    assert Quality(known.quality) is Quality.CLEAN
+    assert abs(known.clock_offset_us - 3_000_000) <= known.clock_uncertainty_us + 1000
+
+
+async def test_vitals_tell_everything(tmp_path: Path) -> None:
+    """Account, heartbeat promise, clock, spend, missed rounds and the refused plan are in the newest push."""
+    collector = Misbehaving()
+    conditions = Conditions(plan_version=7, rounds_missed=4, refused_plan=(8, "no such dialect"))
+    async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (keeper, _):
+        await until_empty(keeper)
+        now_at = time.time_ns() // 1000
+        spent = Spend(provider="deep", day_at=now_at - now_at % DAY_US, requests=1)
+        await keeper.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), [spent])
+        await until_empty(keeper)
+    vitals = decode(Vitals, collector.pushes[-1].vitals)
+    assert (vitals.plan_version, vitals.rounds_missed) == (7, 4)
+    assert (vitals.refused_plan_version, vitals.refused_plan_reason) == (8, "no such dialect")
+    assert (vitals.finished, vitals.stored, vitals.spool_depth, vitals.quarantined) == (6, 5, 1, 0)
+    assert account_of(vitals).holds
+    assert (vitals.next_heartbeat_us, vitals.clock_uncertainty_us is not None) == (15_000_000, True)
+    assert [(line.provider, line.requests) for line in vitals.spend] == [("deep", 1)]
+
+
+async def test_what_is_left_is_delivered_at_the_end(tmp_path: Path) -> None:
+    """Stopped in the middle of a call, the last push takes along what that call carried."""
+    collector = Misbehaving(delay_seconds=0.2)
+    async with serving(collector) as channel, Keeper(tmp_path / "spool.sqlite3") as keeper:
+        uplink = Uplink(Collector(channel=channel, vantage=VANTAGE), keeper, on_plan_version=follow)
+        task = asyncio.create_task(uplink.run())
+        await until(lambda: uplink._healthy)
+        await keeper.record(sample(1))
+        await until(lambda: any(push.samples for push in collector.pushes))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await uplink.drain()
+        assert (await keeper.depth()).waiting == 0
+    assert collector.stored == [1]

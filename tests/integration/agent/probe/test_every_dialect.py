@@ -1,0 +1,143 @@
+"""Every dialect against every fault of the simulator, over a real socket: the outcome, and the timings there are."""
+
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fix_simulator import Simulator, running
+from isochrone_agent.clock import now_at
+from isochrone_agent.probe.dialects import DIALECTS
+from isochrone_agent.probe.prober import Prober
+from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
+
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=2_000_000, gap_us=500_000, total_us=9_000_000)
+FINE = [
+    *("none", "slow-headers", "crlf", "cr", "comments", "bundled-first", "one-chunk", "null-content", "byte-by-byte"),
+    *("split-code-points", "no-usage", "no-done", "usage-in-choice", "absurd-usage", "reasoning", "tool-call"),
+]
+BROKEN = {
+    "401": (Outcome.HTTP_ERROR, "HTTP 401"),
+    "403": (Outcome.HTTP_ERROR, "HTTP 403"),
+    "404": (Outcome.HTTP_ERROR, "HTTP 404"),
+    "429": (Outcome.THROTTLED, "HTTP 429"),
+    "500": (Outcome.HTTP_ERROR, "HTTP 500"),
+    "503": (Outcome.HTTP_ERROR, "HTTP 503"),
+    "html": (Outcome.GARBLED, "text/html came instead"),
+    "silence": (Outcome.TIMED_OUT, "no token within 2 s"),
+    "headers-only": (Outcome.TIMED_OUT, "no token within 2 s"),
+    "stall": (Outcome.STALLED, "no token for 0.5 s"),
+    "endless-comments": (Outcome.STALLED, "no token for 0.5 s"),
+    "cut": (Outcome.TRUNCATED, "closed the connection in the middle"),
+    "reset": (Outcome.TRUNCATED, "closed the connection in the middle"),
+    "truncated": (Outcome.TRUNCATED, "without its terminal marker"),
+    "in-band-error": (Outcome.HTTP_ERROR, "error inside the stream"),
+    "in-band-error-first": (Outcome.HTTP_ERROR, "error inside the stream"),
+    "garbage": (Outcome.GARBLED, "not JSON"),
+    "invalid-utf8": (Outcome.GARBLED, "not JSON"),
+    "huge-line": (Outcome.GARBLED, "longer than"),
+    "role-only": (Outcome.GARBLED, "without a single token"),
+    "after-end": (Outcome.GARBLED, "cannot come when the stream is done"),
+}
+PARTIAL = ("stall", "cut", "reset", "truncated", "in-band-error", "garbage", "huge-line")
+
+
+async def probe(simulator: Simulator, dialect: str, model: str, **workload: Any) -> Sample:
+    target = Target(
+        id=7,
+        name=model,
+        provider="sim",
+        model=model,
+        base_url=simulator.base_url_of(dialect),
+        dialect=dialect,
+        workload=Workload(max_output_tokens=40, timeouts=QUICK, **workload),
+    )
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    return await prober.probe(target, round_at=now_at())
+
+
+@pytest.mark.parametrize("fault", FINE)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_what_is_odd_but_fine(fault_simulator: Simulator, dialect: str, fault: str) -> None:
+    """In every dialect: a success, forty tokens counted or estimated, the first of them timed."""
+    sample = await probe(fault_simulator, dialect, f"fault-{fault}")
+    assert (sample.outcome, sample.error) == (Outcome.OK, None)
+    assert sample.ttft_us
+    assert (sample.output_tokens == 40) != (Quality.ESTIMATED_TOKENS in sample.quality)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_wait_is_known_wherever_it_is_said(fault_simulator: Simulator, dialect: str) -> None:
+    """A throttled sample says how long to wait: from the headers, and from Gemini's body, whose headers are silent."""
+    sample = await probe(fault_simulator, dialect, "fault-429")
+    assert sample.ratelimit is not None
+    assert sample.ratelimit.retry_after_us == 2_000_000
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_what_is_broken(fault_simulator: Simulator, dialect: str, fault: str) -> None:
+    """In every dialect: the outcome of the fault, a sentence, and the partial timings of streams that had begun."""
+    sample = await probe(fault_simulator, dialect, f"fault-{fault}")
+    outcome, words = BROKEN[fault]
+    assert sample.outcome is outcome, sample.error
+    assert words in (sample.error or "")
+    if fault in PARTIAL:
+        assert sample.ttft_us
+        assert sample.chunks == 5
+
+
+CHOOSY = """
+[[models]]
+id = "claude-opus-4-7"
+provider = "sim"
+ttft_ms = 50
+tokens_per_second = 200
+answer_tokens = 40
+reasoning = true
+fixed_temperature = true
+efforts = ["low", "medium", "high"]
+"""
+
+
+@pytest.fixture(scope="module")
+def choosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+    """A simulator of a model as the newer ones are: one temperature, and efforts in words."""
+    world = tmp_path_factory.mktemp("world") / "world.toml"
+    world.write_text(CHOOSY)
+    with running("--world", str(world)) as simulator:
+        yield simulator
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_plain_request_is_one_that_every_model_takes(choosy: Simulator, dialect: str) -> None:
+    """What a workload does not say is not sent, so that a model with a will of its own answers."""
+    sample = await probe(choosy, dialect, "claude-opus-4-7")
+    assert (sample.outcome, sample.output_tokens) == (Outcome.OK, 40), sample.error
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_what_a_model_refuses_is_told_in_its_words(choosy: Simulator, dialect: str) -> None:
+    """A pinned temperature is sent, even where it will be refused: the words of the refusal are the provider's."""
+    warm = await probe(choosy, dialect, "claude-opus-4-7", temperature=0.0)
+    assert (warm.outcome, warm.http_status) == (Outcome.HTTP_ERROR, 400)
+    assert "`temperature` does not support 0" in (warm.error or "")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_effort_reaches_a_model_that_takes_words(choosy: Simulator, dialect: str) -> None:
+    """A pinned effort makes the model reason aloud, and speed is known with the reasoning in it or beside it."""
+    sample = await probe(choosy, dialect, "claude-opus-4-7", reasoning_effort="low")
+    assert sample.outcome is Outcome.OK, sample.error
+    assert sample.ttft_us
+    assert sample.ttfat_us
+    assert sample.ttft_us < sample.ttfat_us
+    assert sample.tokens_per_second == pytest.approx(200, rel=0.5)
+
+
+async def test_the_table_is_the_simulators(fault_simulator: Simulator) -> None:
+    """Every fault there is stands in one of the lists above, so that a new one cannot be forgotten."""
+    from isochrone_sim.faults.faults import FAULTS
+
+    assert set(FAULTS) - {"flood"} == {*FINE, *BROKEN}

@@ -1,0 +1,290 @@
+"""Peers that break the rules: whatever they send, the probe ends in a sample, with its outcome and without secrets."""
+
+import asyncio
+import json
+import socket
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fix_peer import ANSWER, STREAM_HEAD, Handler, peer, reset, saying, stream_of
+from isochrone_agent.clock import now_at
+from isochrone_agent.probe import transport
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.tcpinfo import TcpInfo
+from isochrone_agent.spool.keeper import Keeper
+from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
+
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=1_000_000, gap_us=800_000, total_us=5_000_000)
+REFUSAL = b"HTTP/1.1 429 No\r\nretry-after: 7\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n"
+KEY = "eyJhbGciOiJSUzI1NiJ9." + "A1b2C3d4" * 60
+
+
+def target(port: int, *, base_url: str | None = None, dialect: str = "openai-chat", **workload: Any) -> Target:
+    fields: dict[str, Any] = {"prompt": "hi", "timeouts": QUICK} | workload
+    how = Workload(**fields)
+    at = base_url or f"http://127.0.0.1:{port}/v1"
+    return Target(id=1, name="m", provider="", model="m", base_url=at, dialect=dialect, workload=how)
+
+
+def new_prober() -> Prober:
+    return Prober(vantage="v", tls=ssl.create_default_context())
+
+
+async def probe(handler: Handler, *, key: str | None = None, **how: Any) -> Sample:
+    async with peer(handler) as port:
+        return await new_prober().probe(target(port, **how), round_at=now_at(), key=key)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("openai-chat", {"choices": [{"delta": "hi"}]}),
+        ("openai-chat", {"choices": [None]}),
+        ("openai-chat", {"choices": [{"delta": {"content": 5}}]}),
+        ("openai-chat", {"choices": 7}),
+        ("anthropic", {"type": "content_block_delta", "delta": "x"}),
+        ("anthropic", {"type": "message_start", "message": "x"}),
+        ("gemini", {"candidates": {"x": 1}}),
+        ("gemini", {"candidates": [{"content": {"parts": ["x"]}}]}),
+        ("openai-responses", {"type": "response.completed", "response": "x"}),
+        ("cohere", {"type": "content-delta", "delta": "x"}),
+    ],
+)
+async def test_json_of_another_shape_is_garbled(dialect: str, event: object) -> None:
+    """A string, a number or nothing where an object belongs fails the stream, not the agent."""
+    sample = await probe(saying(stream_of(event)), dialect=dialect)
+    assert sample.outcome is Outcome.GARBLED
+    assert "shape" in (sample.error or "")
+
+
+async def test_json_without_a_bottom_is_garbled() -> None:
+    """Brackets two hundred thousand deep fail the stream, not the agent."""
+    sample = await probe(saying(STREAM_HEAD + b"data: " + b"[" * 200_000 + b"\n\n"))
+    assert sample.outcome is Outcome.GARBLED
+
+
+async def test_a_refusal_without_a_bottom_is_a_refusal() -> None:
+    """A status 500 whose body cannot be read is a status 500."""
+    head = b"HTTP/1.1 500 No\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    sample = await probe(saying(head + b"[" * 8_000))
+    assert (sample.outcome, sample.error) == (Outcome.HTTP_ERROR, "HTTP 500")
+
+
+@pytest.mark.parametrize("name", ["retry-after", "x-ratelimit-reset", "openai-processing-ms", "retry-after-ms"])
+@pytest.mark.parametrize("value", ["9" * 400, "1761000000000000000", "Wed, 21 Oct 99999999999999999999 07:28:00 GMT"])
+async def test_headers_beyond_measure_do_no_harm(tmp_path: Path, name: str, value: str) -> None:
+    """Numbers and dates that no clock holds are unknown, and the sample can be kept."""
+    head = STREAM_HEAD.replace(b"connection", f"{name}: {value}\r\nconnection".encode())
+    sample = await probe(saying(head + ANSWER))
+    assert sample.outcome is Outcome.OK
+    async with Keeper(tmp_path / "spool.sqlite3") as keeper:
+        await keeper.record(sample)
+        assert (await keeper.depth()).waiting == 1
+
+
+async def test_what_cannot_be_stored_is_not_kept(tmp_path: Path) -> None:
+    """Half a code point and a NUL in the provider's words become question marks, and the sample can be kept."""
+    sample = await probe(saying(stream_of({"error": {"message": "half \ud800 and nul \x00"}})))
+    assert sample.error == "error inside the stream: half ? and nul ?"
+    async with Keeper(tmp_path / "spool.sqlite3") as keeper:
+        await keeper.record(sample)
+
+
+@pytest.mark.parametrize("fate", ["hangs", "cut", "reset"])
+async def test_a_refusal_is_one_whatever_becomes_of_its_body(fate: str) -> None:
+    """A 429 whose body hangs, ends early or breaks is throttled all the same, with its wait, and soon."""
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(REFUSAL + b'{"error":')
+        await writer.drain()
+        if fate == "hangs":
+            await asyncio.sleep(30)
+        if fate == "reset":
+            await asyncio.sleep(0.05)
+            reset(writer)
+
+    started = time.monotonic()
+    sample = await probe(handle, timeouts=Timeouts(first_token_us=20_000_000, total_us=25_000_000))
+    assert (sample.outcome, sample.http_status, sample.timeout_us) == (Outcome.THROTTLED, 429, None)
+    assert sample.ratelimit is not None
+    assert sample.ratelimit.retry_after_us == 7_000_000
+    assert time.monotonic() - started < 10
+
+
+async def test_a_hanging_refusal_outlives_no_limit() -> None:
+    """A refusal is observed even if the total limit ends the wait for its words."""
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(REFUSAL)
+        await asyncio.sleep(30)
+
+    sample = await probe(handle, timeouts=Timeouts(total_us=300_000))
+    assert (sample.outcome, sample.error) == (Outcome.THROTTLED, "HTTP 429")
+
+
+@pytest.mark.parametrize("words", [KEY, KEY[:250], f"…{KEY[-60:]}", f"{KEY[40:90]} and {KEY}"])
+@pytest.mark.parametrize("where", ["refusal", "stream", "headers"])
+async def test_no_piece_of_a_quoted_key_is_kept(words: str, where: str) -> None:
+    """A provider that quotes the key, whole or a part of it, in whichever place: no run of it is in the sample."""
+    error = {"error": {"message": f"invalid api key: {words}"}}
+    said = {
+        "refusal": b"HTTP/1.1 401 No\r\nconnection: close\r\n\r\n" + json.dumps(error).encode(),
+        "stream": stream_of(error),
+        "headers": STREAM_HEAD.replace(
+            b"connection", f"server: {words}\r\nx-request-id: {words}\r\nconnection".encode()
+        ),
+    }[where]
+    sample = await probe(saying(said), key=KEY)
+    kept = repr(sample)
+    assert "***" in kept
+    assert not any(KEY[at : at + 8] in kept for at in range(len(KEY) - 7))
+
+
+@pytest.mark.parametrize("key", ["sk-SECRETSECRET\nsecond", "sk-SECRETSECRET\r\nx: y", "sk-SECRETSECRET\0"])
+async def test_a_key_that_no_header_carries_is_in_no_error(key: str) -> None:
+    """The library refuses to send such a header and quotes it; the sample says so without the quotation."""
+    sample = await probe(saying(STREAM_HEAD + ANSWER), key=key)
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert "SECRET" not in repr(sample)
+
+
+async def test_a_warm_connection_that_broke_is_not_used_again() -> None:
+    """A provider that resets idle connections costs a new connection, not a sample."""
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = STREAM_HEAD.replace(b"connection: close", f"content-length: {len(ANSWER)}".encode())
+        writer.write(head + ANSWER)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        reset(writer)
+        await asyncio.sleep(1)
+
+    async with peer(handle) as port:
+        prober = new_prober()
+        for _ in range(3):
+            sample = await prober.probe(target(port, connection=ConnectionUse.WARM), round_at=now_at())
+            assert (sample.outcome, sample.error, Quality.REUSED in sample.quality) == (Outcome.OK, None, False)
+            await asyncio.sleep(0.15)
+        await prober.aclose()
+
+
+async def test_retransmits_are_those_of_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel counts over a connection's life; a probe on a warm one reports what was added during it."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = STREAM_HEAD.replace(b"connection: close", f"content-length: {len(ANSWER)}".encode())
+        while True:
+            writer.write(head + ANSWER)
+            await writer.drain()
+            await reader.readuntil(b"POST ")
+            await reader.readuntil(b"\r\n\r\n")
+
+    # By reading: the end of the first probe, then beginning and end of the second and of the third.
+    counts = iter([3, 3, 3, 4, 9])
+    monkeypatch.setattr(transport, "read_tcp_info", lambda _sock: TcpInfo(retransmits=next(counts, 9)))
+    async with peer(handle) as port:
+        prober = new_prober()
+        at = target(port, connection=ConnectionUse.WARM)
+        samples = [await prober.probe(at, round_at=now_at()) for _ in range(3)]
+        await prober.aclose()
+    assert [sample.retransmits for sample in samples] == [3, 0, 5]
+
+
+async def test_a_reset_in_the_handshake_is_a_failed_connection() -> None:
+    """A connection reset before TLS stands never came about."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        reset(writer)
+
+    async with peer(handle, reads_head=False) as port:
+        at = target(port, base_url=f"https://127.0.0.1:{port}/v1")
+        sample = await new_prober().probe(at, round_at=now_at())
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert "TLS" in (sample.error or "")
+    assert sample.tcp_us is not None
+
+
+async def test_one_limit_for_the_whole_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a slow resolver took is not granted to TLS a second time: the limit is that of the sample."""
+    honest = socket.getaddrinfo
+
+    def slow(_host: str, *more: Any, **named: Any) -> Any:
+        time.sleep(0.8)
+        return honest("127.0.0.1", *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        at = target(
+            0,
+            base_url=f"https://slow.example:{listener.getsockname()[1]}/v1",
+            timeouts=Timeouts(connect_us=1_000_000),
+        )
+        started = time.monotonic()
+        sample = await new_prober().probe(at, round_at=now_at())
+    assert time.monotonic() - started < 1.6
+    assert (sample.outcome, sample.timeout_us) == (Outcome.TIMED_OUT, 1_000_000)
+    assert "TLS" in (sample.error or "")
+
+
+async def test_lookups_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty probes at once with a resolver of 100 ms: forty lookups of about that at the same time, and forty requests
+    at once behind them.
+    """
+    honest, arrivals = socket.getaddrinfo, list[float]()
+
+    def slow(_host: str, *more: Any, **named: Any) -> Any:
+        time.sleep(0.1)
+        return honest("127.0.0.1", *more, **named)
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrivals.append(time.monotonic())
+        writer.write(STREAM_HEAD + ANSWER)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    async with peer(handle) as port:
+        at = target(port, base_url=f"http://api.example:{port}/v1", concurrency=40)
+        samples = await new_prober().burst(at, round_at=now_at())
+    assert {sample.outcome for sample in samples} == {Outcome.OK}
+    # Through a pool of six the last lookup would begin 600 ms after the first.
+    assert max(arrivals) - min(arrivals) < 0.4
+    lookups_us = sorted(sample.dns_us or 0 for sample in samples)
+    assert lookups_us[0] >= 100_000
+    assert lookups_us[20] < 200_000
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "http://foo..bar/v1",
+        "http://127.0.0.1:99999/v1",
+        "http:///v1",
+        "http://a b/v1",
+        "http://m\u00fcnchen.invalid/v1",
+    ],
+)
+async def test_an_address_that_is_none_is_a_failed_connection(base_url: str) -> None:
+    """A base URL that leads nowhere is no provider's garbling, and no crash."""
+    sample = await new_prober().probe(target(0, base_url=base_url), round_at=now_at())
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert sample.error
+
+
+async def test_an_ipv6_address_stands_in_brackets_in_the_host_header() -> None:
+    """Servers refuse a Host header in which an IPv6 address and its port run into each other."""
+    heads = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(STREAM_HEAD + ANSWER)
+
+    async with peer(handle, reads_head=False) as port:
+        dialling = transport.Dialling(connect_to={("::1", 8080): ("127.0.0.1", port)})
+        prober = Prober(vantage="v", tls=ssl.create_default_context(), dialling=dialling)
+        sample = await prober.probe(target(0, base_url="http://[::1]:8080/v1"), round_at=now_at())
+    assert sample.outcome is Outcome.OK
+    assert b"host: [::1]:8080\r\n" in heads[0].lower()

@@ -1,0 +1,182 @@
+"""The prober against a real server on a real socket: each failure has its outcome, and times agree with the truth."""
+
+import asyncio
+import ssl
+import statistics
+import time
+from typing import Any
+
+import pytest
+
+from fix_simulator import Simulator
+from isochrone_agent.clock import now_at
+from isochrone_agent.probe import transport
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.transport import Dialling
+from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
+
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
+
+
+def target(simulator: Simulator, model: str, *, timeouts: Timeouts = QUICK, **more: Any) -> Target:
+    workload = Workload(max_output_tokens=40, timeouts=timeouts)
+    fields: dict[str, Any] = {"provider": "sim", "base_url": simulator.base_url, "workload": workload} | more
+    return Target(id=7, name=model, model=model, **fields)
+
+
+async def probe(at: Target, *, key: str | None = None, dialling: Dialling | None = None) -> Sample:
+    prober = Prober(vantage="here", tls=ssl.create_default_context(), dialling=dialling or Dialling())
+    return await prober.probe(at, round_at=now_at(), key=key)
+
+
+async def test_a_limit_that_was_hit_is_kept(fault_simulator: Simulator) -> None:
+    """A censored sample carries the limit it is censored at."""
+    silent = await probe(target(fault_simulator, "fault-silence"))
+    stalled = await probe(target(fault_simulator, "fault-stall"))
+    assert (silent.timeout_us, stalled.timeout_us) == (QUICK.first_token_us, QUICK.gap_us)
+
+
+async def test_429_says_how_long_to_wait(fault_simulator: Simulator) -> None:
+    """`retry-after` is in the sample of a throttled probe."""
+    sample = await probe(target(fault_simulator, "fault-429"))
+    assert sample.ratelimit is not None
+    assert sample.ratelimit.retry_after_us
+
+
+@pytest.mark.parametrize(
+    ("base_url", "sentence"),
+    [
+        ("http://127.0.0.1:1/v1", "Connection refused"),
+        ("http://no-such-host.invalid/v1", "not known"),
+        ("https://127.0.0.1:1/v1", "Connection refused"),
+    ],
+)
+async def test_no_connection_is_a_sample(fault_simulator: Simulator, base_url: str, sentence: str) -> None:
+    """A refused connection and an unknown name are samples with the system's own words."""
+    sample = await probe(target(fault_simulator, "m", base_url=base_url))
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert sentence in (sample.error or "")
+
+
+async def test_plain_http_behind_https_is_a_failed_connection(fault_simulator: Simulator) -> None:
+    """A TLS handshake with a server that speaks none fails as a connection, with the reason."""
+    sample = await probe(target(fault_simulator, "m", base_url=fault_simulator.base_url.replace("http", "https")))
+    assert sample.outcome in (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
+    assert "TLS" in (sample.error or "")
+
+
+async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
+    """TTFT and the span of the stream are what the simulator recorded, not what it was configured to do."""
+    samples = [await probe(target(fault_simulator, "fault-crlf")) for _ in range(5)]
+    truth = {record["request_id"]: record for record in fault_simulator.truth()}
+    errors_us = []
+    for sample in samples:
+        record = truth[sample.request_id]
+        true_ttft_us = (record["first_token_at_ns"] - record["request_at_ns"]) / 1000
+        assert sample.ttft_us is not None
+        errors_us.append(abs(sample.ttft_us - true_ttft_us))
+        assert sample.output_tokens == 40
+    assert statistics.median(errors_us) < 5_000
+
+
+async def test_connect_to_reaches_another_address(fault_simulator: Simulator) -> None:
+    """The connection goes where `connect_to` says while the request keeps naming the host of its URL."""
+    port = int(fault_simulator.base_url.rsplit(":", 1)[1].split("/")[0])
+    dialling = Dialling(connect_to={("llm.example", 80): ("127.0.0.1", port)})
+    sample = await probe(target(fault_simulator, "fault-crlf", base_url="http://llm.example/v1"), dialling=dialling)
+    assert (sample.outcome, sample.remote_address) == (Outcome.OK, "127.0.0.1")
+
+
+async def test_probes_at_once_do_not_disturb_each_other(fault_simulator: Simulator) -> None:
+    """Eight probes in flight in one loop all succeed, with their own counts."""
+    samples = await asyncio.gather(*(probe(target(fault_simulator, "fault-no-done")) for _ in range(8)))
+    assert {(s.outcome, s.chunks, s.output_tokens) for s in samples} == {(Outcome.OK, 40, 40)}
+
+
+async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
+    """Where the kernel gives receive stamps they are used, and the round trip is its own."""
+    sample = await probe(target(fault_simulator, "fault-crlf"))
+    if Quality.USER_STAMPS in sample.quality:
+        pytest.skip("this kernel gives no receive timestamps")
+    assert sample.loop_lag_us is not None
+    assert sample.rtt_us
+
+
+async def test_a_busy_loop_shows_without_kernel_stamps(
+    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the kernel gives no stamps the loop's own lateness is in the sample, and flags it as with them."""
+    monkeypatch.setattr(transport, "enable_receive_stamps", lambda _sock: False)
+    probing = asyncio.create_task(probe(target(fault_simulator, "fault-crlf")))
+    await asyncio.sleep(0.1)
+    time.sleep(0.08)  # noqa: ASYNC251  # the point: the loop is blocked
+    sample = await probing
+    assert sample.outcome is Outcome.OK
+    # A beat may have been due up to 10 ms after the loop stopped.
+    assert sample.loop_lag_us is not None
+    assert sample.loop_lag_us > 65_000
+    assert {"lagged", "user_stamps"} <= set(sample.quality.labels)
+
+
+async def test_no_key_in_a_sample(simulator_with_key: Simulator) -> None:
+    """A refused key is not repeated in the sample, whatever the provider says."""
+    sample = await probe(target(simulator_with_key, "qwen3-8b"), key="sk-wrong-key-1234567")
+    assert (sample.outcome, sample.http_status) == (Outcome.HTTP_ERROR, 401)
+    assert "sk-wrong-key-1234567" not in repr(sample)
+
+
+async def test_a_warm_connection_is_kept_and_said_to_be(fault_simulator: Simulator) -> None:
+    """With `connection: warm` the second probe uses the first one's connection: no phases, a flag, a round trip."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    warm = Workload(max_output_tokens=40, timeouts=QUICK, connection=ConnectionUse.WARM)
+    at = target(fault_simulator, "fault-crlf", workload=warm)
+    first, second = [await prober.probe(at, round_at=now_at()) for _ in range(2)]
+    await prober.aclose()
+    assert (first.tcp_us is None, Quality.REUSED in first.quality) == (False, False)
+    assert (second.connect_us, Quality.REUSED in second.quality) == (None, True)
+    assert (second.outcome, second.remote_address, second.rtt_us is None) == (Outcome.OK, "127.0.0.1", False)
+
+
+async def test_a_warm_connection_that_was_dropped_is_made_anew(fault_simulator: Simulator) -> None:
+    """After a stream that the provider cut, the next probe opens a new connection and succeeds."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    warm = Workload(max_output_tokens=40, timeouts=QUICK, connection=ConnectionUse.WARM)
+    cut = await prober.probe(target(fault_simulator, "fault-cut", workload=warm), round_at=now_at())
+    fine = await prober.probe(target(fault_simulator, "fault-crlf", workload=warm), round_at=now_at())
+    await prober.aclose()
+    assert (cut.outcome, fine.outcome) == (Outcome.TRUNCATED, Outcome.OK)
+    assert fine.tcp_us is not None
+
+
+async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
+    """A burst of six is six streams at once, each a sample of its own; none waits for another."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    workload = Workload(max_output_tokens=40, timeouts=QUICK, concurrency=6)
+    samples = await prober.burst(target(fault_simulator, "fault-crlf", workload=workload), round_at=now_at())
+    assert [s.outcome for s in samples] == [Outcome.OK] * 6
+    assert len({s.request_id for s in samples}) == 6
+    spread_us = max(s.dispatched_at for s in samples) - min(s.dispatched_at for s in samples)
+    assert spread_us < min(s.e2e_us or 0 for s in samples)
+
+
+@pytest.mark.parametrize("fault", ["silence", "cut", "stall"])
+async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simulator, fault: str) -> None:
+    """The kernel's round trip of a connection is kept although the stream on it failed."""
+    sample = await probe(target(fault_simulator, f"fault-{fault}"))
+    assert sample.rtt_us
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600])
+async def test_a_wall_clock_that_steps_moves_no_duration(
+    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    """A wall clock set by an hour in the middle of the stream: the durations stand, and the sample says so."""
+    honest, step_at_ns = time.time_ns, time.monotonic_ns() + 120_000_000
+    monkeypatch.setattr(
+        time, "time_ns", lambda: honest() + (step_s * 1_000_000_000 if time.monotonic_ns() > step_at_ns else 0)
+    )
+    sample = await probe(target(fault_simulator, "fault-crlf"))
+    [record] = fault_simulator.truth(sample.request_id)
+    true_e2e_us = (record["last_token_at_ns"] - record["request_at_ns"]) / 1000
+    assert sample.e2e_us == pytest.approx(true_e2e_us, abs=20_000)
+    assert Quality.CLOCK_STEPPED in sample.quality

@@ -1,0 +1,67 @@
+"""TLS: every phase timed apart, the kernel's stamps under the cipher, and certificates that are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from fix_simulator import MakeBadCertificate, Simulator, StartSimulator
+from isochrone_agent.clock import now_at
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.probe.trust import tls_context
+from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
+
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=2_000_000, gap_us=500_000, total_us=9_000_000)
+
+
+async def probe(base_url: str, model: str, ca: str | Path | None) -> Sample:
+    workload = Workload(max_output_tokens=40, timeouts=QUICK)
+    target = Target(id=7, name=model, provider="sim", model=model, base_url=base_url, workload=workload)
+    prober = Prober(vantage="here", tls=tls_context(Path(ca) if ca else None))
+    return await prober.probe(target, round_at=now_at())
+
+
+async def test_all_phases_of_a_tls_connection(tls_simulator: Simulator) -> None:
+    """TCP and TLS are timed apart, a name is looked up, and none of it is in the time to first token."""
+    base_url = tls_simulator.base_url.replace("127.0.0.1", "localhost")
+    sample = await probe(base_url, "fault-none", tls_simulator.ca)
+    assert (sample.outcome, sample.error) == (Outcome.OK, None)
+    assert sample.dns_us is not None
+    assert sample.tcp_us is not None
+    assert sample.tls_us
+    assert sample.tls_us > sample.tcp_us
+    [record] = tls_simulator.truth(sample.request_id)
+    true_us = (record["first_token_at_ns"] - record["request_at_ns"]) / 1000
+    assert sample.ttft_us == pytest.approx(true_us, abs=5_000)
+
+
+async def test_stamps_are_the_kernels_under_tls(tls_simulator: Simulator, fault_simulator: Simulator) -> None:
+    """Where plain reads have kernel stamps, deciphered ones have them too."""
+    plain = await probe(fault_simulator.base_url, "fault-none", None)
+    if Quality.USER_STAMPS in plain.quality:
+        pytest.skip("this kernel gives no receive timestamps")
+    ciphered = await probe(tls_simulator.base_url, "fault-none", tls_simulator.ca)
+    assert Quality.USER_STAMPS not in ciphered.quality
+
+
+@pytest.mark.parametrize("fault", ["stall", "cut", "reset", "byte-by-byte", "split-code-points", "huge-line"])
+async def test_faults_are_the_same_under_tls(tls_simulator: Simulator, fault_simulator: Simulator, fault: str) -> None:
+    """A stream that breaks or is cut into bytes comes to the same outcome and chunks with and without TLS."""
+    plain = await probe(fault_simulator.base_url, f"fault-{fault}", None)
+    ciphered = await probe(tls_simulator.base_url, f"fault-{fault}", tls_simulator.ca)
+    assert (ciphered.outcome, ciphered.chunks) == (plain.outcome, plain.chunks)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "words"),
+    [("expired", "certificate has expired"), ("wrong-host", "not valid for"), ("untrusted", "self-signed certificate")],
+)
+async def test_bad_certificates_are_refused(
+    simulator: StartSimulator, bad_certificate: MakeBadCertificate, flaw: str, words: str
+) -> None:
+    """An expired certificate, one for another host and one nobody vouches for end the probe, each with its reason."""
+    bad = bad_certificate(flaw)
+    running = simulator("us-east-2", more=bad.options)
+    sample = await probe(running.base_url, "fault-none", bad.trusted)
+    assert sample.outcome is Outcome.CONNECT_FAILED
+    assert words in (sample.error or "").replace("self signed", "self-signed")
+    assert sample.tcp_us is not None

@@ -1,0 +1,106 @@
+"""Sockets that say when: what moves the instant of the request, and what does not."""
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+from isochrone_agent.probe.transport import Dialling, Line, StampingBackend, StampingStream
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Line, StampingStream, socket.socket]]:
+    """A stamping stream, its line, and the other end of the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        line = Line(ssl.create_default_context(), Dialling())
+        stream = await StampingBackend(line, Dialling()).connect_tcp(*listener.getsockname())
+        assert isinstance(stream, StampingStream)
+        theirs, _ = listener.accept()
+        with theirs:
+            yield line, stream, theirs
+            await stream.aclose()
+
+
+async def test_an_empty_write_is_no_write() -> None:
+    """HTTP libraries end a message with a write of nothing; the request was sent with its last byte, not with that."""
+    async with connected() as (line, stream, _):
+        await stream.write(b"the request")
+        sent_ns = line.tap.sent_ns
+        await asyncio.sleep(0.01)
+        await stream.write(b"")
+        assert line.tap.sent_ns == sent_ns
+
+
+async def test_a_read_has_the_stamp_of_its_bytes() -> None:
+    """Bytes that lay in the socket while the loop was busy are stamped with their arrival, and the wait is noted."""
+    async with connected() as (line, stream, theirs):
+        await stream.write(b"x")
+        late = threading.Timer(0.01, theirs.sendall, [b"early"])
+        late.start()
+        time.sleep(0.1)  # noqa: ASYNC251  # the point: the loop is blocked
+        busy_until_ns = time.monotonic_ns()
+        assert await stream.read(100) == b"early"
+        late.join()
+        if line.tap.received.kernel:
+            assert busy_until_ns - line.tap.received.at_ns > 50_000_000
+            assert line.tap.max_waited_ns > 50_000_000
+
+
+async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
+    """A heartbeat runs where nothing else tells how late the loop is, and ends with the probe."""
+    async with connected() as (line, stream, theirs):
+        with line.use() as tap:
+            await stream.write(b"x")
+            theirs.sendall(b"bytes")
+            await stream.read(100)
+            assert (tap.heartbeat is None) is tap.received.kernel
+            tap.watch_loop()
+        assert tap.heartbeat is not None
+        assert tap.heartbeat._alarm is None
+
+
+async def test_a_patient_line_collects_reads() -> None:
+    """Reads of a stream under way are handed on together, in order, each with a stamp of its own."""
+    async with connected() as (line, stream, theirs):
+        line.patient = True
+        stamps = []
+        waiting = asyncio.create_task(stream.read(100))
+        for word in (b"one", b"two", b"three"):
+            theirs.sendall(word)
+            await asyncio.sleep(0.005)
+        assert not waiting.done()
+        words = [await waiting]
+        stamps.append(line.tap.received.at_ns)
+        for _ in range(2):
+            words.append(await stream.read(100))
+            stamps.append(line.tap.received.at_ns)
+        assert words == [b"one", b"two", b"three"]
+        assert all(later - earlier > 3_000_000 for earlier, later in pairwise(stamps))
+
+
+async def test_the_end_of_a_patient_stream_comes_at_once() -> None:
+    """Nobody waits for more of a connection that is closed."""
+    async with connected() as (line, stream, theirs):
+        line.patient = True
+        waiting = asyncio.create_task(stream.read(100))
+        await asyncio.sleep(0)
+        theirs.shutdown(socket.SHUT_WR)
+        assert await asyncio.wait_for(waiting, 0.04) == b""
+
+
+async def test_unread_bytes_are_bounded() -> None:
+    """A peer that sends without end fills its own buffers, not our memory."""
+    async with connected() as (_, stream, theirs):
+        theirs.setblocking(False)
+        sent = 0
+        for _ in range(400):
+            try:
+                sent += theirs.send(b"x" * 65_536)
+            except BlockingIOError:
+                await asyncio.sleep(0.002)
+        assert stream._waiting_bytes <= (1 << 20) + 65_536
+        assert sent < 16 << 20

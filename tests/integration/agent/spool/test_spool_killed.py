@@ -1,0 +1,192 @@
+"""`kill -9` of a process that writes a spool, at random instants: nothing that was committed is lost or changed."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from isochrone_agent.spool import inspection, walfile
+from isochrone_agent.spool.spool import Spool
+from isochrone_agent.spool.spoolfile import PAGE_BYTES
+from isochrone_wire import codec
+from isochrone_wire.model import Outcome, Sample
+from isochrone_wire.v1 import sample_pb2
+
+KILLS = 12
+# Records, seals, stores and splits as fast as it can, and tells what was committed, in the order it was.
+WRITER = """
+import sys
+from pathlib import Path
+from isochrone_agent.spool import Spool
+from isochrone_wire.model import Outcome, Sample
+spool = Spool(Path(sys.argv[1]))
+number = int(sys.argv[2])
+def tell(*words):
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")
+    sys.stdout.flush()
+while True:
+    number += 1
+    spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
+    tell("kept", number)
+    if number % 7 == 0:
+        batch = spool.lease()
+        if number % 3 == 0:
+            spool.split(batch, "no")
+        else:
+            tell("storing", batch.samples)
+            spool.acknowledge(batch)
+            tell("stored", batch.samples)
+"""
+
+
+def test_what_was_committed_is_there(tmp_path: Path) -> None:
+    """After every kill the spool opens without salvage, the account holds, and it knows every sample it promised to
+    keep: at most the one being written when the kill came is more than was told. Of a log that ends in a half-written
+    frame a copy may be kept, because a bad disk would look the same.
+    """
+    path = tmp_path / "spool.sqlite3"
+    chance = Random(7)
+    told_kept = told_stored = told_storing = 0
+    for _ in range(KILLS):
+        words = _until_killed(path, told_kept, chance.uniform(0.02, 0.2))
+        told_kept = max([told_kept, *(int(word[1]) for word in words if word[0] == "kept")])
+        told_stored += sum(int(word[1]) for word in words if word[0] == "stored")
+        told_storing += sum(int(word[1]) for word in words if word[0] == "storing")
+        assert inspection.verify_spool(path) == []
+        spool = Spool(path)
+        account = spool.account()
+        spool.close()
+        assert account.holds
+        assert told_kept <= account.finished <= told_kept + KILLS
+        assert told_stored <= account.stored <= told_storing
+    assert told_kept > KILLS
+    assert [kept.name for kept in tmp_path.glob("*damaged*") if not kept.name.endswith("-wal")] == []
+
+
+def _until_killed(path: Path, number: int, seconds: float) -> list[list[str]]:
+    command = [sys.executable, "-c", WRITER, str(path), str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as writer:
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
+        time.sleep(seconds)
+        writer.kill()
+        # A line that was cut off says nothing.
+        lines = [first, *writer.stdout.read().split("\n")[:-1]]
+    return [line.split() for line in lines if len(line.split()) == 2]
+
+
+# Stores two batches of three samples, records three more, and is gone without closing anything.
+LEAVER = """
+import os, sys
+from pathlib import Path
+from isochrone_agent.spool import Spool
+from isochrone_wire.model import Outcome, Sample
+spool = Spool(Path(sys.argv[1]))
+for number in range(1, 10):
+    spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
+    if number in (3, 6):
+        batch = spool.lease()
+        print(batch.epoch, batch.seq, flush=True)
+        spool.acknowledge(batch)
+os._exit(9)
+"""
+
+
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[tuple[int, int]]]:
+    """The folder of a spool with a log, and the numbers that a collector has seen."""
+    folder = tmp_path_factory.mktemp("left")
+    command = [sys.executable, "-c", LEAVER, str(folder / "spool.sqlite3")]
+    told = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False).stdout
+    lines = [line.split() for line in told.splitlines()]
+    return folder, {(int(line[0]), int(line[1])) for line in lines if len(line) == 2}
+
+
+def _copied(left_behind: Path, folder: Path) -> tuple[Path, bytearray]:
+    for name in ("spool.sqlite3", "spool.sqlite3-wal"):
+        shutil.copyfile(left_behind / name, folder / name)
+    return folder / "spool.sqlite3", bytearray((left_behind / "spool.sqlite3-wal").read_bytes())
+
+
+def _rounds(spool: Spool, seen: set[tuple[int, int]]) -> list[int]:
+    """What a collector stores that has seen those numbers."""
+    found = list[int]()
+    while (batch := spool.lease()) is not None:
+        assert (batch.epoch, batch.seq) not in seen
+        found += [codec.decode(Sample, sample_pb2.Sample.FromString(body)).round_at for body in batch.bodies]
+        spool.acknowledge(batch)
+    return found
+
+
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, "header"])
+def test_a_garbled_log_is_no_silent_loss(
+    left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path, place: float | str
+) -> None:
+    """A bad frame in the log loses at most what lay in that frame, and that is counted; nothing that is recorded later
+    travels under a number the collector has seen.
+    """
+    folder, seen = left_behind
+    path, log = _copied(folder, tmp_path)
+    frame_bytes = walfile.FRAME_HEADER_BYTES + PAGE_BYTES
+    frames = (len(log) - walfile.HEADER_BYTES) // frame_bytes
+    at = 10 if isinstance(place, str) else walfile.HEADER_BYTES + int(frames * place) * frame_bytes + 2000
+    log[at] ^= 0xFF
+    Path(f"{path}-wal").write_bytes(log)
+    spool = Spool(path)
+    kept = spool.account()
+    assert (kept.finished, kept.holds) == (9, True)
+    [kept_log] = tmp_path.glob("spool.sqlite3.damaged-*-wal")
+    assert inspection.inspect_spool(path).damaged_files == (Path(str(kept_log).removesuffix("-wal")),)
+    for number in (101, 102):
+        spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
+    rounds = _rounds(spool, seen)
+    assert set(rounds) >= {101, 102}
+    assert len(rounds) == len(set(rounds)) == kept.spooled + 2
+    assert not set(rounds) & set(range(1, 7))
+    spool.close()
+    assert inspection.verify_spool(path) == []
+
+
+def test_a_torn_tail_is_no_damage(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
+    """Wherever a crash cuts the log off, the spool opens with what was committed until then, and nobody is alarmed."""
+    chance = Random(3)
+    for turn in range(12):
+        (tmp_path / str(turn)).mkdir()
+        path, log = _copied(left_behind[0], tmp_path / str(turn))
+        Path(f"{path}-wal").write_bytes(log[: chance.randrange(len(log))])
+        spool = Spool(path)
+        assert spool.account().holds
+        spool.close()
+        assert not list(path.parent.glob("*damaged*"))
+
+
+def test_the_last_transaction_garbled_is_said(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
+    """It may be what a crash cut off: the rest is kept as it is, with a copy of the log, and it is said only once."""
+    path, log = _copied(left_behind[0], tmp_path)
+    log[-100] ^= 0xFF
+    Path(f"{path}-wal").write_bytes(log)
+    spool = Spool(path)
+    assert (spool.account().finished, spool.account().holds) == (8, True)
+    assert [file.name.endswith("-wal") for file in tmp_path.glob("*damaged*")] == [True]
+    assert inspection.inspect_spool(path).damaged_files == ()
+
+
+def test_the_log_is_read_as_sqlite_reads_it(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
+    """After every cut and every flipped byte SQLite sees as many pages as the frames that are believed say."""
+    chance = Random(5)
+    for turn in range(20):
+        (tmp_path / str(turn)).mkdir()
+        path, log = _copied(left_behind[0], tmp_path / str(turn))
+        log[chance.randrange(len(log))] ^= 0xFF
+        Path(f"{path}-wal").write_bytes(log)
+        believed = walfile.read_log(bytes(log), PAGE_BYTES).believed
+        with sqlite3.connect(path) as db:
+            _, _, moved = db.execute("pragma wal_checkpoint(passive)").fetchone()
+        db.close()
+        assert moved == believed

@@ -1,0 +1,155 @@
+"""What hostile or broken clients send over HTTP: an answer in the 400s or a closed connection, and nothing else."""
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from fix_web import Web
+from isochrone_collector.http_api import connection
+from isochrone_collector.http_api.connection import Connection
+from isochrone_wire.model import SECOND_US
+
+US = "/v1/routes/us-east-2"
+
+
+async def said(web: Web, request: bytes) -> bytes:
+    """What a connection answers to bytes, until it is closed or nothing comes any more."""
+    reader, writer = await asyncio.open_connection(web.address.host, web.address.port)
+    try:
+        writer.write(request)
+        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    except (asyncio.IncompleteReadError, ConnectionError) as error:
+        return error.partial if isinstance(error, asyncio.IncompleteReadError) else b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/routes/%zz",
+        "/v1/routes/%",
+        "/v1/routes/%ff%fe",
+        "/v1/routes/us%0d%0aSet-Cookie:%20a=b",
+        "/v1/routes/us%00east",
+        f"{US}?route=%zz",
+        f"{US}?route=%ff",
+        f"{US}?route=a%0d%0aX-Evil:%201",
+        f"{US}?after=99999999999999999999",
+        f"{US}?after=1e3",
+        f"{US}?after=%D9%A1",
+        f"{US}?wait=999999999999999999999d",
+        f"{US}?" + "&".join(["route=a"] * 500),
+        "/v1/diff?window=0s",
+        "/v1/diff?window=999999999999d",
+        "/v1/diff?from=0001-01-01T00:00:00Z&until=9999-12-31T23:59:59Z",
+        "/v1/diff?from=2026-11-21T08:00:00",
+        "/v1/diff?until=2026-11-21T08:00:00Z",
+        "/v1/explain/a/b?generation=-1",
+    ],
+)
+async def test_nonsense_is_a_bad_request(web: Web, target: str) -> None:
+    """Broken escapes, other encodings, control characters and numbers out of range are 400, in a problem document."""
+    answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert b"application/problem+json" in answer
+    assert b"Set-Cookie" not in answer
+    assert b"X-Evil" not in answer
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/routes/..%2f..%2f..%2fetc%2fpasswd",
+        "/v1/routes/../../etc/passwd",
+        "/v1/routes/' OR 1=1 --".replace(" ", "%20"),
+        "/v1/routes/" + "a" * 8_000,
+        "/v1/routes/%E2%80%AEus",
+        "/v1/routes/us-east-2%20",
+        "/v1/routes/US-EAST-2",
+        "//v1/routes",
+        "/v1/routes/us-east-2/",
+    ],
+)
+async def test_strange_names_are_unknown_names(web: Web, target: str) -> None:
+    """A region is looked up among the known ones and nowhere else: whatever else it looks like, it is not there."""
+    answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    assert answer.split(b" ")[1] in (b"404", b"400"), answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /v1/routes?" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /v1/routes HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET /v1/routes HTTP/1.1\r\nHost: h\r\n" + b"".join(b"X-%d: 1\r\n" % n for n in range(20_000)) + b"\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /v1/routes HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+        b"\x00" * 1_000,
+    ],
+)
+async def test_what_is_no_request_is_refused(web: Web, request_bytes: bytes) -> None:
+    """Heads beyond 16 kB, other protocols and contradictions get 400 or are cut off, what can be read is read."""
+    answer = await said(web, request_bytes)
+    assert answer == b"" or answer.split(b" ")[1] in (b"400", b"404", b"200"), answer
+    assert (await web.get("/healthz")).status_code == 200
+
+
+async def test_an_upgrade_is_ignored(web: Web) -> None:
+    """There are no web sockets here: whoever asks for one gets the document."""
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n"
+    answer = await said(web, f"GET {US} HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_who_says_nothing_is_dropped(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection without a whole request ends after a while, also when it trickles, and one that waits stays."""
+    monkeypatch.setattr(connection, "IDLE_US", SECOND_US // 2)
+    async with web.watch(f"{US}/watch"):
+        silent, silent_writer = await asyncio.open_connection(web.address.host, web.address.port)
+        trickling, trickle = await asyncio.open_connection(web.address.host, web.address.port)
+        trickle.write(b"GET /v1/routes HTTP/1.1\r\n")
+        for _ in range(40):
+            if trickling.at_eof():
+                break
+            trickle.write(b"X: y\r\n")
+            await asyncio.sleep(0.1)
+        for reader in (silent, trickling):
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await asyncio.wait_for(reader.readexactly(1), 10)
+        silent_writer.close()
+        trickle.close()
+        assert web.publisher.watchers == 1
+
+
+async def test_connections_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit a connection is told to come again and closed; those there are go on, and places are reused."""
+    assert (await web.get(US)).status_code == 200
+    await web.client.aclose()
+    monkeypatch.setattr(Connection, "most", 20)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection((web.address.host, web.address.port))) for _ in range(20)]
+        await asyncio.sleep(0.2)
+        refused = await said(web, b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 5" in refused
+        idle[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await asyncio.to_thread(idle[0].recv, 100)).startswith(b"HTTP/1.1 200 ")
+
+    async def is_served() -> bool:
+        return (await said(web, b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+    async with asyncio.timeout(10):
+        while not await is_served():
+            await asyncio.sleep(0.05)
+
+
+async def test_there_is_no_cors(web: Web) -> None:
+    """A page from elsewhere is given no leave to read answers."""
+    answer = await web.get(US, origin="https://evil.example")
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+    assert (await web.client.options(US)).status_code == 405

@@ -1,0 +1,155 @@
+"""The HTTP interface of real collectors: who may come in, by which certificate, and the same tables by every door."""
+
+import json
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fix_collector import Collector, StartCollector
+from isochrone_client.client import ObservatoryClient
+from isochrone_collector.auth import tls
+from isochrone_wire import joining, passport
+from isochrone_wire.address import parse_address
+from isochrone_wire.plain import to_plain
+from material.rounds import FIRST, PLAN, US, Fleet, rounds_until
+from material.waiting import eventually
+
+OPEN = ("--http-listen", "127.0.0.1:0")
+PATIENCE = 30.0
+
+
+def get(collector: Collector, path: str, *, ask: str = "") -> httpx.Response:
+    """What a path answers, with the certificate of the collector's own data folder, and a credential."""
+    context = ssl.create_default_context()
+    pem = collector.data_dir / "tls" / "certificate.pem"
+    if pem.exists():
+        context.load_verify_locations(pem)
+    headers = [(b"Authorization", b"Bearer " + ask.encode())] if ask else []
+    return httpx.get(collector.http + path, headers=headers, verify=context, timeout=PATIENCE)
+
+
+def credential(collector: Collector, name: str, role: str) -> str:
+    """What somebody who joins in a role gets."""
+    token = collector.call.invite(name, role=role, region="us-east-2" if role == "vantage" else None)
+    return joining.join(parse_address(collector.address), token, version="test").credential
+
+
+def test_a_credential_opens_the_door(start_collector: StartCollector) -> None:
+    """Under TLS readers and operators come in, vantages and strangers do not, and health is open to all."""
+    collector = start_collector(more=("--tls", *OPEN))
+    assert collector.http.startswith("https://")
+    operator = passport.read(collector.data_dir / "operator.json").credential
+    reader, vantage = credential(collector, "ida", "reader"), credential(collector, "sg-1", "vantage")
+    for ask, status in (
+        (operator, 200),
+        (reader, 200),
+        (vantage, 403),
+        ("", 401),
+        ("nonsense", 401),
+        (reader[:-4] + "AAAA", 401),
+        ("é" * 9, 401),
+    ):
+        answer = get(collector, "/v1/routes", ask=ask)
+        assert answer.status_code == status, (ask[:12], answer.text)
+        assert ("www-authenticate" in answer.headers) == (status == 401)
+        assert reader not in answer.text
+    assert get(collector, "/v1/openapi.json").status_code == 401
+    assert [get(collector, path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+    assert collector.call.revoke("ida") == 1
+    assert get(collector, "/v1/routes", ask=reader).status_code == 401
+    assert reader not in collector.log()
+
+
+def test_a_new_certificate_is_shown(start_collector: StartCollector, tmp_path: Path) -> None:
+    """HTTP shows the same certificate as gRPC, also after its files have changed."""
+    pair = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    write_pair(*pair)
+    collector = start_collector(more=("--certificate", str(pair[0]), "--key", str(pair[1]), *OPEN))
+    before = shown(collector)
+    assert before == pair[0].read_text()
+    write_pair(*pair)
+    eventually(PATIENCE, lambda: shown(collector) == pair[0].read_text(), "the new certificate is shown")
+    assert shown(collector) != before
+
+
+def write_pair(certificate: Path, key: Path) -> None:
+    chain, secret = tls._self_signed("127.0.0.1")
+    key.write_bytes(secret)
+    certificate.write_bytes(chain)
+
+
+def shown(collector: Collector) -> str:
+    """The certificate that HTTP shows, in PEM."""
+    url = httpx.URL(collector.http)
+    assert url.port is not None
+    return ssl.get_server_certificate((url.host, url.port))
+
+
+def test_a_taken_port_stops_nobody(start_collector: StartCollector) -> None:
+    """A collector that cannot open its door for HTTP says so, and serves on; so does one that was told not to."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        collector = start_collector(more=("--http-listen", f"127.0.0.1:{taken.getsockname()[1]}"))
+        assert collector.http == ""
+        assert "http.unavailable" in collector.log()
+        assert collector.call.targets().plan_version == 0
+    assert collector.stop() == 0
+
+
+def test_every_door_shows_the_same_tables(start_collector: StartCollector) -> None:
+    """HTTP, gRPC and Prometheus tell the same generations, and the explanation over HTTP replays."""
+    collector = start_collector(more=OPEN)
+    collector.call.apply(PLAN)
+    fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
+    fleet.tell(collector.call, rounds_until(time.time_ns() // 1000, 40))
+    eventually(
+        PATIENCE,
+        lambda: get(collector, f"/v1/routes/{US}").status_code == 200 and leads(collector),
+        f"{FIRST} leads",
+    )
+    with ObservatoryClient(collector.address) as client:
+        told = client.get_tables(US, "chat")
+        document = get(collector, f"/v1/routes/{US}?route=chat")
+        scraped = collector.scrape()
+        explained = client.explain_route(US, "chat", generation=told.generation)
+    labels = f'client_region="{US}",route="chat"'
+    member = f'{labels},target="{FIRST}",provider="alpha",model="m"'.split(",")
+    assert document.json()["tables"] == to_plain(told.tables)
+    assert document.headers["etag"] == f'"{told.etag}"'
+    assert scraped[f"isochrone_route_generation{{{labels}}}"] == told.generation
+    assert scraped[f'isochrone_route_state{{{labels},state="ok"}}'] == 1
+    assert scraped["isochrone_route_watchers"] == 0
+    lines = {name: value for name, value in scraped.items() if all(label in name for label in member)}
+    kinds = {name.partition("{")[0]: value for name, value in lines.items()}
+    entry = told.tables[0].entries[0]
+    assert kinds["isochrone_route_rank"] == 1
+    assert kinds["isochrone_route_weight"] == entry.weight
+    assert kinds["isochrone_route_samples"] == entry.n
+    assert entry.ttft_p50_us is not None
+    [p50] = [value for name, value in lines.items() if 'quantile="0.5"' in name]
+    assert p50 == pytest.approx(entry.ttft_p50_us.value / 1e6)
+    answer = get(collector, f"/v1/explain/{US}/chat?generation={told.generation}").json()
+    assert answer == to_plain(explained)
+    assert answer["replays"] is True
+    assert json.loads(answer["inputs"])
+
+
+def leads(collector: Collector) -> bool:
+    entries = get(collector, f"/v1/routes/{US}").json()["tables"][0]["entries"]
+    return bool(entries) and entries[0]["target"] == FIRST
+
+
+def test_streams_do_not_hold_up_a_stop(start_collector: StartCollector) -> None:
+    """A collector that is asked to stop ends its streams and is gone in a moment, without complaints in its log."""
+    collector = start_collector(more=OPEN)
+    collector.call.apply(PLAN)
+    fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
+    fleet.tell(collector.call, rounds_until(time.time_ns() // 1000, 40))
+    eventually(PATIENCE, lambda: get(collector, f"/v1/routes/{US}").status_code == 200, "there is a table")
+    with httpx.stream("GET", f"{collector.http}/v1/routes/{US}/watch", timeout=PATIENCE) as response:
+        assert next(response.iter_lines()) == "retry: 2000"
+        assert collector.stop() == 0
+    assert "Traceback" not in collector.log()

@@ -1,0 +1,158 @@
+"""Server-sent events: every generation once and in order, whoever reads how slowly and wherever they begin."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from fix_web import ELSEWHERE, StartWeb, Web, first, until
+from isochrone_collector.auth.gate import Gate
+from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
+from isochrone_collector.http_api import rendering, streaming
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.plain import to_plain
+from isochrone_wire.routes import RouteTable
+from material.routes import CHAT, VOICE
+
+WATCH = "/v1/routes/us-east-2/watch"
+BRIEF = {"max_watchers": 10, "heartbeat_us": SECOND_US // 10}
+
+
+def numbered(*generations: int, of: RouteTable = CHAT, sentence: str = "") -> list[RouteTable]:
+    return [replace(of, generation=number, etag=f"g{number}", sentence=sentence) for number in generations]
+
+
+async def test_a_snapshot_comes_first_and_then_what_changes(web: Web) -> None:
+    """At first every table in force, oldest first, then each as it is published, of this region only."""
+    async with web.watch(WATCH) as events:
+        snapshot = await first(events, 2)
+        assert [event.data for event in snapshot] == [to_plain(VOICE), to_plain(CHAT)]
+        await web.publish(*numbered(49), *numbered(50, of=ELSEWHERE), *numbered(51, of=VOICE))
+        later = await first(events, 2)
+    assert [(event.id, event.event) for event in (*snapshot, *later)] == [
+        *((47, "table"), (48, "table")),
+        *((49, "table"), (51, "table")),
+    ]
+    assert [event.data["route"] for event in later] == ["chat", "voice"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "expected"),
+    [
+        (WATCH, {"last_event_id": "48"}, [49, 50, 51]),
+        (WATCH, {"last_event_id": "50"}, [51]),
+        (f"{WATCH}?after=49", {}, [50, 51]),
+        (f"{WATCH}?after=1", {"last_event_id": "50"}, [51]),
+        (f"{WATCH}?route=voice&after=48", {}, [50]),
+    ],
+)
+async def test_who_comes_back_misses_and_repeats_nothing(
+    web: Web, path: str, headers: dict[str, str], expected: list[int]
+) -> None:
+    """A reader that names the last event it saw gets every later one once, in order."""
+    await web.publish(*numbered(49), *numbered(50, of=VOICE), *numbered(51))
+    async with web.watch(path, **headers) as events:
+        found = await first(events, len(expected))
+        await web.publish(*numbered(52, of=VOICE))
+        found += await first(events, 1)
+    assert [event.id for event in found] == [*expected, 52]
+
+
+async def test_a_reader_that_is_ahead_gets_a_snapshot(web: Web) -> None:
+    """A generation that was never given, as after a restored database, is answered with what is in force."""
+    async with web.watch(WATCH, last_event_id="999") as events:
+        assert [event.id for event in await first(events, 2)] == [47, 48]
+
+
+async def test_silence_is_told_from_death(start_web: StartWeb) -> None:
+    """While nothing changes comments come, so that a reader and everything between knows that the stream lives."""
+    web = await start_web(**BRIEF)
+    await web.publish(CHAT)
+    async with web.watch(f"{WATCH}?after=48") as events:
+        assert [await asyncio.wait_for(anext(events), 20) for _ in range(3)] == [None, None, None]
+
+
+async def test_too_many_watchers_are_refused_politely(start_web: StartWeb) -> None:
+    """Whoever comes beyond the limit gets 503 and when to come again; a place that becomes free is given away."""
+    web = await start_web(max_watchers=2)
+    await web.publish(CHAT)
+    async with web.watch(WATCH) as one, web.watch(WATCH) as two:
+        assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [48, 48]
+        for path in (WATCH, f"{WATCH}?after=48", "/v1/routes/us-east-2?wait=5s&after=48"):
+            refused = await web.get(path)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), path
+            assert refused.json()["type"] == "urn:isochrone:problem:too-many"
+        assert (await web.get("/v1/routes/us-east-2")).status_code == 200
+    await until(lambda: web.publisher.watchers == 0)
+    async with web.watch(WATCH) as again:
+        assert [event.id for event in await first(again, 1)] == [48]
+
+
+async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that makes no room loses its connection, costs no memory, and finds everything when it comes back."""
+    monkeypatch.setattr(streaming, "SEND_US", SECOND_US // 5)
+    long = "x" * 100_000
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        await asyncio.to_thread(slow.connect, (web.address.host, web.address.port))
+        slow.sendall(f"GET {WATCH}?after=48 HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+        await until(lambda: web.publisher.watchers == 1)
+        await web.publish(*numbered(*range(49, 79), sentence=long))
+        await until(lambda: web.publisher.watchers == 0)
+        read = await asyncio.to_thread(read_to_the_end, slow)
+    assert len(read) < 1_000_000
+    assert not read.endswith(b"0\r\n\r\n")
+    async with web.watch(WATCH, last_event_id="60") as events:
+        assert [event.id for event in await first(events, 18)] == list(range(61, 79))
+
+
+def read_to_the_end(connection: socket.socket) -> bytes:
+    connection.settimeout(10)
+    return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+async def test_a_table_is_encoded_once(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many watch, a generation is written as JSON once."""
+    async with web.watch(f"{WATCH}?after=48") as one, web.watch(f"{WATCH}?after=48") as two:
+        await until(lambda: web.publisher.watchers == 2)
+        written: list[int] = []
+        usual = rendering.encoded
+
+        def counted(table: RouteTable) -> bytes:
+            written.append(table.generation)
+            return usual(table)
+
+        monkeypatch.setattr(rendering, "encoded", counted)
+        await web.publish(*numbered(49))
+        assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [49, 49]
+    assert written == [49]
+
+
+async def test_streams_end_when_the_collector_stops(web: Web) -> None:
+    """A stream of a collector that stops comes to a proper end, behind the last table that was published."""
+    async with web.watch(WATCH) as events:
+        await first(events, 2)
+        web.publisher.close()
+        assert [event async for event in events if event is not None] == []
+    await until(lambda: web.publisher.watchers == 0)
+
+
+async def test_who_is_shut_out_stops_reading(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream outlives neither its credential's revocation nor ends because the database cannot be asked."""
+    web = await start_web(**BRIEF)
+    await web.publish(CHAT)
+
+    async def nobody_knows(*_: object) -> None:
+        raise DatabaseUnavailable("away")
+
+    async def refused(*_: object) -> None:
+        raise NotAdmitted("the credential has been revoked")
+
+    async with web.watch(f"{WATCH}?after=48") as events:
+        assert await anext(events) is None
+        monkeypatch.setattr(Gate, "admit", nobody_knows)
+        assert [await anext(events), await anext(events)] == [None, None]
+        monkeypatch.setattr(Gate, "admit", refused)
+        assert [event async for event in events if event is not None] == []
+    assert (await web.get("/v1/routes")).status_code == 401

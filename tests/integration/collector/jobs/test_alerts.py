@@ -1,0 +1,252 @@
+"""Alerts: raised once, kept, signed, and told until somebody takes them."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+
+from fix_collector import StartCollector, run_command
+from fix_webhook import SECRET, Receiver
+from isochrone_collector import signature
+from isochrone_collector.alerts.notice import of_test
+from isochrone_collector.clock import now_at
+from isochrone_collector.jobs import webhook
+from isochrone_collector.jobs.alerting import Alerting
+from isochrone_collector.jobs.webhook import Webhook
+from isochrone_collector.settings import Hook
+from isochrone_collector.store import alerts, vantages
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.vantages import Sign
+from isochrone_wire.answers import Window
+from isochrone_wire.insights import Alert, AlertKind
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
+
+EVER = Window(from_at=now_at() - DAY_US, until_at=now_at() + 30 * DAY_US)
+
+
+@dataclass(slots=True)
+class Clock:
+    """The present, as the test says."""
+
+    at: int
+
+    def __call__(self) -> int:
+        """The instant, in microseconds since the epoch."""
+        return self.at
+
+
+@dataclass(slots=True)
+class Bench:
+    """Alerts on a database, with a clock that the test moves and a webhook that it answers for."""
+
+    database: Database
+    alerting: Alerting
+    clock: Clock
+
+    async def raise_test(self) -> None:
+        """Raise an alert, to be told at once."""
+        async with self.database.connection() as connection:
+            await self.alerting.raise_(connection, of_test(raised_at=self.clock.at))
+
+    async def listed(self) -> tuple[Alert, ...]:
+        """All alerts, newest first."""
+        async with self.database.connection() as connection:
+            return await alerts.of_window(connection, EVER)
+
+    async def heard(self, name: str, promise_us: int) -> None:
+        """A vantage pushed just now, and promised when it will again."""
+        who = Vantage(name=name, region="us-east-2")
+        sign = Sign(
+            vantage_id=who.id, batch_epoch=1, seen_at=self.clock.at, vitals=Vitals(next_heartbeat_us=promise_us)
+        )
+        async with self.database.connection() as connection:
+            await vantages.register(connection, who, seen_at=self.clock.at)
+            await vantages.note_vitals(connection, [sign])
+
+    async def roll_calls(self, until_at: int) -> None:
+        """Let time pass, with a roll call every half minute."""
+        while self.clock.at < until_at:
+            self.clock.at = min(self.clock.at + 30 * SECOND_US, until_at)
+            await self.alerting.call_roll()
+
+
+@asynccontextmanager
+async def a_bench(database_url: str, hook: Hook | None) -> AsyncIterator[Bench]:
+    database, clock = Database(database_url), Clock(now_at())
+    told = Webhook(hook) if hook else None
+    await database.open()
+    try:
+        yield Bench(database, Alerting(database=database, webhook=told, clock=clock), clock)
+    finally:
+        await database.close()
+        if told:
+            await told.close()
+
+
+@pytest.fixture
+async def bench(database_url: str, receiver: Receiver) -> AsyncIterator[Bench]:
+    """A bench whose webhook is the receiver."""
+    async with a_bench(database_url, Hook(url=receiver.address, secret=SECRET)) as made:
+        yield made
+
+
+async def test_an_alert_is_told_once_and_signed(bench: Bench, receiver: Receiver) -> None:
+    """The receiver gets it with a signature that verifies; taken is taken, and raised twice is raised once."""
+    await bench.raise_test()
+    await bench.raise_test()
+    await bench.alerting.tell()
+    await bench.alerting.tell()
+    [told] = receiver.told
+    assert told.body["type"] == "isochrone.test"
+    assert told.body["data"]["id"] == told.message
+    [alert] = await bench.listed()
+    assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, bench.clock.at, "")
+
+
+async def test_a_refused_alert_is_told_again(bench: Bench, receiver: Receiver) -> None:
+    """500 and then 200: the same id twice, not before the pause is over, and the error is forgotten."""
+    receiver.answers[:] = [500]
+    await bench.raise_test()
+    await bench.alerting.tell()
+    await bench.alerting.tell()
+    assert len(receiver.told) == 1
+    [alert] = await bench.listed()
+    assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, None, "500 Internal Server Error")
+    bench.clock.at += 6 * SECOND_US
+    await bench.alerting.tell()
+    first, second = receiver.told
+    assert first.message == second.message
+    [alert] = await bench.listed()
+    assert (alert.attempts, alert.last_error) == (2, "")
+    assert alert.delivered_at is not None
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_redirects_are_not_followed(bench: Bench, receiver: Receiver, status: int) -> None:
+    """A redirect is a failure: an alert goes where the operator said and nowhere else."""
+    receiver.answers[:] = [status]
+    await bench.raise_test()
+    await bench.alerting.tell()
+    [alert] = await bench.listed()
+    assert alert.last_error.endswith("redirects are not followed")
+    assert (len(receiver.told), receiver.strayed) == (1, 0)
+
+
+async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
+    """410 says that nobody wants it: it is not told again."""
+    receiver.answers[:] = [410]
+    await bench.raise_test()
+    await bench.alerting.tell()
+    bench.clock.at += DAY_US // 2
+    await bench.alerting.tell()
+    assert len(receiver.told) == 1
+
+
+async def test_after_a_day_nobody_tries_again(bench: Bench, receiver: Receiver) -> None:
+    """The pauses grow, and a day after an alert was raised it is given up; it stays listed with its error."""
+    receiver.answers[:] = [503] * 100
+    await bench.raise_test()
+    end_at = bench.clock.at + 2 * DAY_US
+    while bench.clock.at < end_at:
+        await bench.alerting.tell()
+        bench.clock.at += 10 * MINUTE_US
+    [alert] = await bench.listed()
+    assert alert.attempts == len(receiver.told)
+    assert 10 <= alert.attempts <= 16
+    assert alert.last_error == "503 Service Unavailable"
+
+
+async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it for longer than the limit."""
+    monkeypatch.setattr(webhook, "TIMEOUT_S", 0.3)
+    receiver.hold = threading.Event()
+    await bench.raise_test()
+    async with asyncio.timeout(4):
+        await bench.alerting.tell()
+    [alert] = await bench.listed()
+    assert alert.last_error == "no answer within 0.3 s"
+
+
+async def test_without_a_webhook_alerts_are_kept(database_url: str) -> None:
+    """They are raised and listed, told to nobody, and a test says that there is no webhook."""
+    async with a_bench(database_url, None) as bench:
+        await bench.raise_test()
+        await bench.alerting.tell()
+        [alert] = await bench.listed()
+        assert (alert.attempts, alert.delivered_at) == (0, None)
+
+
+async def test_nobody_listens(database_url: str) -> None:
+    """A refused connection is an error like any other, and its sentence does not repeat the address."""
+    hook = Hook(url="http://127.0.0.1:9/url-token-7f3a", secret=SECRET)
+    async with a_bench(database_url, hook) as bench:
+        await bench.raise_test()
+        await bench.alerting.tell()
+        [alert] = await bench.listed()
+        assert alert.last_error == "no connection"
+
+
+async def test_an_absence_is_told_once_and_so_is_the_return(bench: Bench) -> None:
+    """A vantage that promised 15 s is missed two minutes late, once; and it is back, once. Restarts change nothing."""
+    await bench.alerting.call_roll()
+    await bench.heard("ohio-1", 15 * SECOND_US)
+    gone_at = bench.clock.at
+    await bench.roll_calls(gone_at + 2 * MINUTE_US)
+    assert await bench.listed() == ()
+    await bench.roll_calls(gone_at + 6 * MINUTE_US)
+    restarted = Alerting(database=bench.database, webhook=None, clock=bench.clock)
+    for _ in range(20):
+        bench.clock.at += 30 * SECOND_US
+        await restarted.call_roll()
+    [absent] = await bench.listed()
+    assert (absent.kind, absent.subject) == ("vantage_absent", "ohio-1")
+    assert absent.raised_at - gone_at < 4 * MINUTE_US
+    await bench.heard("ohio-1", 15 * SECOND_US)
+    await bench.alerting.call_roll()
+    bench.clock.at += SECOND_US
+    await bench.alerting.call_roll()
+    assert [alert.kind for alert in await bench.listed()] == ["vantage_back", "vantage_absent"]
+
+
+async def test_a_second_absence_is_another(bench: Bench) -> None:
+    """Who is back and gone again is missed again."""
+    await bench.alerting.call_roll()
+    for _ in range(2):
+        await bench.heard("ohio-1", 15 * SECOND_US)
+        await bench.roll_calls(bench.clock.at + 5 * MINUTE_US)
+    kinds = [alert.kind for alert in await bench.listed()]
+    assert kinds.count(AlertKind.VANTAGE_ABSENT) == 2
+
+
+def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver: Receiver, tmp_path: Path) -> None:
+    """A real collector: the test command says what came of it, and neither secret nor address is in its log or list."""
+    file = tmp_path / "alert.secret"
+    file.write_text(signature.written(SECRET))
+    collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file)])
+    done = run_command("alerts", "test", "--collector", collector.address)
+    assert (done.returncode, done.stdout) == (0, "the webhook took a test alert\n"), done.stderr
+    receiver.answers[:] = [500]
+    failed = run_command("alerts", "test", "--collector", collector.address)
+    assert failed.returncode == 1
+    assert "500 Internal Server Error" in failed.stderr
+    assert receiver.kinds() == ["isochrone.test", "isochrone.test"]
+    listed = collector.call.alerts(EVER)
+    assert listed.webhook
+    assert sorted(alert.delivered_at is not None for alert in listed.alerts) == [False, True]
+    seen = collector.log() + repr(listed) + done.stdout + failed.stdout + failed.stderr
+    assert not {part for part in (signature.written(SECRET), SECRET.decode(), "url-token-7f3a") if part in seen}
+    assert "webhook.set" in collector.log()
+
+
+def test_a_collector_without_a_webhook_says_so(start_collector: StartCollector) -> None:
+    """A test without a webhook fails with what would help, and the list says that nobody is told."""
+    collector = start_collector()
+    with pytest.raises(grpc.RpcError) as refused:
+        collector.call.test_alert()
+    assert "--alert-url" in str(refused.value)
+    assert collector.call.alerts(EVER).webhook is False

@@ -1,0 +1,116 @@
+"""What is done once for all collectors on one database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import psycopg
+import pytest
+
+from isochrone_collector.clock import now_at
+from isochrone_collector.jobs.leader import Housekeeping
+from isochrone_collector.store.postgres.pool import Database
+
+_SOON_S = 20.0
+_OFTEN_US = 20_000
+
+
+@asynccontextmanager
+async def _database(url: str) -> AsyncIterator[Database]:
+    database = Database(url)
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def _until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_SOON_S):
+        while not happened():
+            await asyncio.sleep(0.01)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _cut_leaders_connection(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND pid <> pg_backend_pid() AND database = "
+            "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+
+
+def _counting(database: Database, done: list[str], who: str) -> Housekeeping:
+    async def work() -> None:
+        done.append(who)
+
+    housekeeping = Housekeeping(database=database, clock=now_at)
+    housekeeping.add("count", _OFTEN_US, work)
+    return housekeeping
+
+
+async def test_one_of_two_leads(database_url: str) -> None:
+    """Of two collectors on one database one does the chores, and the other takes over when it ends."""
+    done: list[str] = []
+    async with _database(database_url) as database:
+        first, second = (_counting(database, done, who) for who in ("first", "second"))
+        task = asyncio.create_task(first.run())
+        await _until(lambda: len(done) > 2)
+        other = asyncio.create_task(second.run())
+        await asyncio.sleep(0.3)
+        assert first.is_leader
+        assert not second.is_leader
+        assert set(done) == {"first"}
+        await _end(task)
+        await _until(lambda: second.is_leader and done[-1] == "second")
+        await _until(lambda: not first.is_leader)
+        await _end(other)
+
+
+async def test_lost_connection_is_lost_leadership(database_url: str) -> None:
+    """A leader whose connection is cut stops its chores, even one that takes long, and asks for the lock again."""
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def long() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with _database(database_url) as database:
+        housekeeping = Housekeeping(database=database, clock=now_at)
+        housekeeping.add("long", _OFTEN_US, long)
+        task = asyncio.create_task(housekeeping.run())
+        await asyncio.wait_for(begun.wait(), _SOON_S)
+        begun.clear()
+        await asyncio.to_thread(_cut_leaders_connection, database_url)
+        await asyncio.wait_for(cancelled.wait(), _SOON_S)
+        await asyncio.wait_for(begun.wait(), _SOON_S)
+        assert housekeeping.is_leader
+        await _end(task)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), psycopg.OperationalError("gone"), TimeoutError()])
+async def test_failed_chore_comes_again(database_url: str, error: Exception) -> None:
+    """A chore that fails ends neither the leadership nor the other chores, and is tried again."""
+    tried: list[str] = []
+
+    async def fails() -> None:
+        tried.append("fails")
+        raise error
+
+    async with _database(database_url) as database:
+        housekeeping = _counting(database, tried, "works")
+        housekeeping.add("fails", _OFTEN_US, fails)
+        task = asyncio.create_task(housekeeping.run())
+        await _until(lambda: tried.count("fails") > 2 and tried.count("works") > 2)
+        assert housekeeping.is_leader
+        await _end(task)

@@ -1,0 +1,297 @@
+"""Route tables from pushed samples to whoever watches, on a real PostgreSQL and real collectors."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlencode
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from fix_collector import Collector, StartCollector
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.errors import ClientError, RefusedError, UnreachableError
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.routes import ChangeKind, RegionTables, RouteState, RouteTable
+from material.rounds import EVERY_US, FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until, usual, without
+from material.waiting import eventually
+
+PATIENCE = 30.0
+SWITCHES = {ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD}
+
+
+def now_at() -> int:
+    return time.time_ns() // 1000
+
+
+def tables(collector: Collector, region: str) -> RegionTables | None:
+    """What is in force in a region; `None` while nothing is."""
+    with ObservatoryClient(collector.address) as client, suppress(RefusedError, UnreachableError):
+        return client.get_tables(region)
+    return None
+
+
+def first_choice(collector: Collector, region: str) -> str:
+    """Where the route of a region goes first; empty while nobody knows."""
+    found = tables(collector, region)
+    return found.tables[0].entries[0].target if found and found.tables[0].entries else ""
+
+
+def wait_for(collector: Collector, region: str, target: str) -> None:
+    """Until the route of a region goes to a target first."""
+    eventually(PATIENCE, lambda: first_choice(collector, region) == target, f"{target} leads in {region}")
+
+
+def begun(collector: Collector, *, rounds: int = 60, ago_us: int = 0) -> Fleet:
+    """A fleet on a collector with the plan, and its first rounds, decided upon in both regions."""
+    collector.call.apply(PLAN)
+    fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
+    fleet.tell(collector.call, rounds_until(now_at() - ago_us, rounds))
+    for region in (US, SG):
+        wait_for(collector, region, FIRST)
+    return fleet
+
+
+def fail(fleet: Fleet, collector: Collector, *dead: str) -> None:
+    """Four rounds in which some fail everywhere, now."""
+    at = now_at()
+    fleet.tell(collector.call, [at - place for place in (3, 2, 1, 0)], without(*dead))
+
+
+def published(database_url: str) -> list[tuple[int, str, str]]:
+    """Every table ever published: its number, region and kind."""
+    with psycopg.connect(database_url) as connection:
+        return connection.execute(
+            "SELECT generation, client_region, change FROM route_table ORDER BY generation"
+        ).fetchall()
+
+
+def assert_all_replay(collector: Collector) -> None:
+    """Every stored generation, decided again, gives the same bytes."""
+    with psycopg.connect(collector.database_url) as connection:
+        stored = connection.execute("SELECT client_region, route, generation FROM route_table").fetchall()
+    assert stored
+    with ObservatoryClient(collector.address) as client:
+        for region, route, generation in stored:
+            told = client.explain_route(region, route, generation=generation)
+            assert (told.table.generation, told.replays) == (generation, True), told.table.sentence
+            assert told.steps
+
+
+class Watcher:
+    """Watches everything at an address like a good consumer: whenever it is cut off, it resumes behind the last one."""
+
+    def __init__(self, address: str) -> None:
+        self.seen: list[RouteTable] = []
+        self._client = ObservatoryClient(address)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def generations(self) -> list[int]:
+        """The numbers it saw, in the order in which they came."""
+        return [table.generation for table in self.seen]
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._is_over = True
+        self._client.close()
+        self._thread.join(20)
+
+    def _watch(self) -> None:
+        while not self._is_over:
+            with suppress(ClientError, ValueError):
+                for table in self._client.watch_tables(after=self.seen[-1].generation if self.seen else 0):
+                    if table is not None:
+                        self.seen.append(table)
+            time.sleep(0.1)
+
+
+@contextmanager
+def watching(address: str) -> Iterator[Watcher]:
+    watcher = Watcher(address)
+    try:
+        yield watcher
+    finally:
+        watcher.stop()
+
+
+def test_a_dead_provider_is_left_everywhere(start_collector: StartCollector) -> None:
+    """Failures seen from several vantages move the first choice of every region at once, and each decision replays."""
+    collector = start_collector()
+    fleet = begun(collector)
+    first = tables(collector, US)
+    assert first is not None
+    assert first.tables[0].state is RouteState.OK
+    assert [entry.target for entry in first.tables[0].entries] == [FIRST, SECOND, THIRD]
+    assert first.tables[0].entries[0].weight == 1.0
+    fail(fleet, collector, FIRST)
+    for region in (US, SG):
+        wait_for(collector, region, SECOND)
+        found = tables(collector, region)
+        assert found is not None
+        assert found.stale_since_at is None
+        assert found.etag == found.tables[0].etag
+    changes = [(region, change) for _, region, change in published(collector.database_url) if change in SWITCHES]
+    assert sorted(changes) == [(SG, "hard"), (US, "hard")]
+    assert_all_replay(collector)
+
+
+def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -> None:
+    """Where a provider becomes slow in one region, the table moves there and nowhere else, and the events say so."""
+    collector = start_collector()
+    fleet = begun(collector, rounds=50, ago_us=10 * EVERY_US)
+
+    def slow_there(target: str, region: str) -> int | None:
+        return 1_500_000 if (target, region) == (FIRST, SG) else usual(target, region)
+
+    fleet.tell(collector.call, rounds_until(now_at(), 10), slow_there)
+    eventually(PATIENCE, lambda: first_choice(collector, SG) in (SECOND, THIRD), f"{FIRST} is left in {SG}")
+    assert first_choice(collector, US) == FIRST
+    window = Window(from_at=now_at() - 60 * EVERY_US, until_at=now_at() + EVERY_US)
+    with ObservatoryClient(collector.address) as client:
+        events = client.list_route_events(Selection(window=window)).events
+    moved = {(event.client_region, event.change) for event in events if event.change in SWITCHES}
+    assert moved == {(SG, ChangeKind.FAST)}
+    assert all(
+        change in ("first", "plan", "evidence")
+        for _, region, change in published(collector.database_url)
+        if region == US
+    )
+    assert_all_replay(collector)
+
+
+def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> None:
+    """Across SIGKILL and restart a watcher gets every generation once, in order, none lost and none repeated."""
+    collector = start_collector()
+    fleet = begun(collector)
+    with watching(collector.address) as watcher:
+        eventually(PATIENCE, lambda: len(watcher.seen) > 0, "the watcher sees tables")
+        at_first = watcher.generations()[0]
+        fail(fleet, collector, FIRST)
+        collector.kill()
+        collector = start_collector(port=collector.port)
+        eventually(
+            PATIENCE, lambda: first_choice(collector, US) == SECOND, "the failures are acted on after the restart"
+        )
+        fail(fleet, collector, SECOND)
+        eventually(PATIENCE, lambda: first_choice(collector, SG) != SECOND, "the next failures are as well")
+        stored = [number for number, _, _ in published(collector.database_url)]
+        eventually(PATIENCE, lambda: watcher.generations()[-1:] >= stored[-1:], "the watcher has seen the newest")
+        stored = [number for number, _, _ in published(collector.database_url)]
+        seen = watcher.generations()
+    assert seen == stored[stored.index(at_first) :][: len(seen)]
+    assert_all_replay(collector)
+
+
+def test_followers_serve_the_same_and_take_over(start_collector: StartCollector) -> None:
+    """Two collectors serve one generation under one etag; when the leader is killed the other builds on, and no number
+    is given twice.
+    """
+    leader = start_collector()
+    follower = start_collector()
+    fleet = begun(leader)
+    fail(fleet, follower, FIRST)
+    eventually(PATIENCE, lambda: first_choice(leader, US) == SECOND, "samples pushed to the follower count")
+
+    def is_same() -> bool:
+        mine, theirs = tables(leader, US), tables(follower, US)
+        return (
+            mine is not None and theirs is not None and (mine.generation, mine.etag) == (theirs.generation, theirs.etag)
+        )
+
+    eventually(PATIENCE, is_same, "both serve the same generation")
+    leader.kill()
+    fail(fleet, follower, SECOND)
+    eventually(PATIENCE, lambda: first_choice(follower, US) not in ("", SECOND), "the follower has taken over")
+    numbers = [number for number, _, _ in published(follower.database_url)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert_all_replay(follower)
+
+
+def test_a_lost_database_is_told(start_collector: StartCollector, tmp_path: Path) -> None:
+    """Without its database a collector serves the old tables with their old instants and says since when; with it back
+    it goes on.
+    """
+    postgres = EmbeddedPostgres(tmp_path / "postgres")
+    postgres.start()
+    try:
+        parts = {key: value for key, value in conninfo_to_dict(postgres.conninfo).items() if value}
+        collector = start_collector(database_url=f"postgresql:///?{urlencode(parts)}")
+        fleet = begun(collector)
+        before = tables(collector, US)
+        assert before is not None
+        postgres.stop()
+
+        def is_stale() -> bool:
+            found = tables(collector, US)
+            return found is not None and found.stale_since_at is not None
+
+        eventually(PATIENCE, is_stale, "the collector says that its tables are stale")
+        stale = tables(collector, US)
+        assert stale is not None
+        assert stale.tables[0].built_at <= before.tables[0].built_at + EVERY_US
+        assert stale.tables[0].entries[0].target == FIRST
+        postgres.start()
+        eventually(PATIENCE, lambda: not is_stale(), "the database is back")
+        fail(fleet, collector, FIRST)
+        eventually(PATIENCE, lambda: first_choice(collector, US) == SECOND, "tables are built again")
+        collector.stop()
+    finally:
+        postgres.stop()
+
+
+def test_unknown_names_are_refused_with_the_known(start_collector: StartCollector) -> None:
+    """A region or route that is not there is NOT_FOUND, with those that are; also for a watcher and for `explain`."""
+    collector = start_collector()
+    begun(collector, rounds=10)
+    with ObservatoryClient(collector.address) as client:
+        for ask in (
+            lambda: client.get_tables("mars-1"),
+            lambda: next(client.watch_tables("mars-1")),
+            lambda: client.explain_route("mars-1", "chat"),
+        ):
+            with pytest.raises(RefusedError, match=f"unknown client region 'mars-1'; known: {SG}, {US}"):
+                ask()
+        for ask in (
+            lambda: client.get_tables(US, "chatt"),
+            lambda: next(client.watch_tables(US, "chatt")),
+            lambda: client.explain_route(US, "chatt"),
+        ):
+            with pytest.raises(RefusedError, match="unknown route 'chatt'; known: chat; did you mean 'chat'"):
+                ask()
+        with pytest.raises(RefusedError, match="there is no generation 999"):
+            client.explain_route(US, "chat", generation=999)
+
+
+def test_plans_are_acted_on(start_collector: StartCollector) -> None:
+    """A route that comes, changes or goes with a plan does so in the tables within seconds, without new samples."""
+    collector = start_collector()
+    begun(collector)
+    collector.call.apply(f"{PLAN}  - {{name: backup, members: [{SECOND}, {THIRD}], slo: {{ttft_p95_ms: 900}}}}\n")
+
+    def routes() -> list[str]:
+        found = tables(collector, US)
+        return [table.route for table in found.tables] if found else []
+
+    eventually(PATIENCE, lambda: routes() == ["backup", "chat"], "the new route has a table")
+    collector.call.apply(PLAN.replace(f"[{FIRST}, {SECOND}", f"[{SECOND}"))
+    eventually(PATIENCE, lambda: first_choice(collector, US) == SECOND, "a member that is gone is left")
+    assert routes() == ["chat"]
+    assert_all_replay(collector)
+
+
+def test_a_stop_ends_watchers_politely(start_collector: StartCollector) -> None:
+    """Asked to stop, a collector ends its watchers with UNAVAILABLE, which they take up again, and is gone at once."""
+    collector = start_collector()
+    begun(collector, rounds=10)
+    with watching(collector.address) as watcher:
+        eventually(PATIENCE, lambda: len(watcher.seen) > 0, "the watcher sees tables")
+        began = time.monotonic()
+        assert collector.stop(signal.SIGTERM) == 0
+        assert time.monotonic() - began < 4.0, "the watcher held the collector up"

@@ -1,0 +1,161 @@
+"""Regions against the baseline out of a real table: coverage, the control target, change points, and the parts."""
+
+from typing import Any
+
+import pytest
+
+from fix_insides import DAY_AT, Insides
+from isochrone_collector.queries.desk import Desk
+from isochrone_collector.queries.differentials import differentials
+from isochrone_wire.answers import Decision, Differential, Selection, Window
+from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome, Sample, Vantage
+
+MS = 1_000
+HOUR_US = 60 * MINUTE_US
+US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
+PLAN = """\
+baseline: us
+control: sim/c
+targets:
+  - {model: a, provider: sim, base_url: http://h}
+  - {model: c, provider: sim, base_url: http://h}
+"""
+WINDOW = Window(from_at=DAY_AT, until_at=DAY_AT + HOUR_US)
+CONNECTED: dict[str, Any] = {"dns_us": 1 * MS, "tcp_us": 10 * MS, "tls_us": 20 * MS, "rtt_us": 10 * MS}
+FURTHER: dict[str, Any] = {"dns_us": 1 * MS, "tcp_us": 50 * MS, "tls_us": 100 * MS, "rtt_us": 50 * MS}
+FAILED: dict[str, Any] = {"outcome": Outcome.HTTP_ERROR, "ttft_us": None}
+
+
+class World:
+    """An hour of sixty rounds of two targets, planned from the first on."""
+
+    def __init__(self, insides: Insides) -> None:
+        self.insides = insides
+
+    async def begin(self) -> None:
+        """Apply the plan at the beginning of the hour."""
+        await self.insides.turn_to(DAY_AT)
+        change = await self.insides.plans.apply(PLAN, dry_run=False, applied_by="a test")
+        assert change.problems == ()
+
+    def id_of(self, model: str) -> int:
+        """The id of a target."""
+        plan = self.insides.plans.current
+        assert plan is not None
+        return next(target.id for target in plan.targets if target.model == model)
+
+    def samples(self, model: str, numbers: range, ttft_us: int = 400 * MS, **more: Any) -> list[Sample]:
+        """One sample in each round of those numbers; values differ a little from round to round."""
+        target_id = self.id_of(model)
+        first = DAY_AT + (target_id - DAY_AT) % MINUTE_US
+        told: dict[str, Any] = {"outcome": Outcome.OK, "ttft_us": ttft_us} | more
+        found = []
+        for number in numbers:
+            round_at = first + number * MINUTE_US
+            wobble = {} if told["ttft_us"] is None else {"ttft_us": told["ttft_us"] + number * 7 % 11 * MS}
+            found.append(
+                Sample(**{"target_id": target_id, "round_at": round_at, "dispatched_at": round_at} | told | wobble)
+            )
+        return found
+
+    async def push(self, vantage: Vantage, *lots: list[Sample]) -> None:
+        """Push what a vantage saw, at the beginning of the hour as far as anybody knows."""
+        await self.insides.push(vantage, [sample for lot in lots for sample in lot])
+
+    async def asked(self, *, explain: bool = False, **selected: Any) -> dict[str, Differential]:
+        """The differentials at the end of the hour, by target."""
+        self.insides.clock.at = DAY_AT + HOUR_US
+        desk = Desk(database=self.insides.database, plans=self.insides.plans, clock=self.insides.clock)
+        selection = Selection(window=WINDOW, **selected)
+        found = await differentials(desk, selection, baseline="", against=(), metric="ttft", explain=explain)
+        return {line.target: line for line in found.differentials}
+
+
+@pytest.fixture
+async def world(insides: Insides) -> World:
+    """A planned hour."""
+    made = World(insides)
+    await made.begin()
+    return made
+
+
+ALL = range(60)
+
+
+async def test_what_both_sides_failed_and_missed_is_told(world: World) -> None:
+    """Each side has its rounds, the share of its planned rounds that was recorded, and the share of probes that
+    failed.
+    """
+    await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", range(36), 500 * MS), world.samples("a", range(36, 48), **FAILED))
+    await world.push(SG, world.samples("c", ALL))
+    line = (await world.asked())["sim/a"]
+    assert (line.decision, line.n) == (Decision.SLOWER, 36)
+    assert (line.baseline_side.n, line.baseline_side.coverage) == (60, 1.0)
+    assert (line.region_side.n, line.region_side.coverage) == (36, 0.8)
+    assert line.region_side.failures is not None
+    assert (line.region_side.failures.value, line.region_side.failures.n) == (0.25, 48)
+    assert line.q_value is not None
+    assert line.q_value < 0.001
+
+
+async def test_a_region_that_was_away_decides_nothing(world: World) -> None:
+    """With less than half of the planned rounds recorded, a sure difference is undecided, and the reason says whose."""
+    await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", range(18), 500 * MS), world.samples("c", ALL))
+    line = (await world.asked())["sim/a"]
+    assert (line.decision, line.reason) == (Decision.UNDECIDED, "sg recorded 30 % of its rounds; 50 % needed")
+    assert line.shift is not None
+
+
+async def test_a_region_whose_control_fails_decides_nothing(world: World) -> None:
+    """Where the control target fails the region itself is in trouble, also when only other targets are asked for."""
+    await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL, **FAILED))
+    found = await world.asked(targets=("sim/a",))
+    assert list(found) == ["sim/a"]
+    assert found["sim/a"].reason == "sg is in trouble itself: 0 % of 60 probes of sim/c succeeded"
+
+
+async def test_a_baseline_without_its_control_decides_nothing(world: World) -> None:
+    """A control target that was planned and left nothing is as bad as one that fails."""
+    await world.push(US, world.samples("a", ALL))
+    await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
+    assert (await world.asked())["sim/a"].reason == "us recorded nothing of the control target sim/c"
+
+
+async def test_the_newest_change_begins_the_window(world: World) -> None:
+    """Of the changes that were found of this metric within the window the newest cuts off what came before."""
+    await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", range(30), 200 * MS), world.samples("a", range(30, 60), 600 * MS))
+    await world.push(SG, world.samples("c", ALL))
+    [changed] = [sample.round_at for sample in world.samples("a", range(30, 31))]
+    async with world.insides.database.connection() as connection:
+        for metric, at in (("ttft", changed), ("ttft", changed - HOUR_US), ("e2e", changed + 60 * SECOND_US)):
+            await connection.execute(
+                "INSERT INTO drift_event VALUES (%s, 'sg', %s, to_timestamp(%s / 1e6), now(), 1, 2, 0.01, 30, 30)",
+                (world.id_of("a"), metric, at),
+            )
+    found = await world.asked()
+    line = found["sim/a"]
+    assert (line.since_at, line.n, line.decision) == (changed, 30, Decision.SLOWER)
+    assert line.shift == pytest.approx(200 * MS, abs=10 * MS)
+    assert found["sim/c"].since_at is None
+
+
+async def test_the_parts_say_where_it_comes_from(world: World) -> None:
+    """With `explain` every phase has its part; without it there are none, and two parts in any case."""
+    await world.push(US, world.samples("a", ALL, 400 * MS, **CONNECTED), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", ALL, 450 * MS, **FURTHER), world.samples("c", ALL))
+    plain, told = (await world.asked())["sim/a"], (await world.asked(explain=True))["sim/a"]
+    assert plain.parts == ()
+    assert {part.name: part.shift / MS for part in told.parts} == {
+        "tcp": 40,
+        "tls": 80,
+        "rtt": 40,
+        "server": 10,
+        "dns": 0,
+    }
+    assert [part.name for part in told.parts] == ["dns", "tcp", "tls", "rtt", "server"]
+    assert (plain.network_shift, plain.server_shift) == (40 * MS, 10 * MS)
+    assert (told.shift, told.network_shift) == (plain.shift, plain.network_shift)

@@ -1,0 +1,60 @@
+"""Questions that take too long: ended at the server, and told as what they are."""
+
+import time
+
+import psycopg
+import pytest
+
+from fix_collector import Collector, StartCollector
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.errors import SlowError
+from isochrone_collector.errors import DatabaseUnavailable, TookTooLong
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.model import SECOND_US
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+LOCK = "LOCK TABLE sample IN ACCESS EXCLUSIVE MODE"
+
+
+@pytest.fixture
+def impatient(start_collector: StartCollector) -> Collector:
+    """A collector whose questions may take three tenths of a second."""
+    return start_collector(more=["--question-timeout", "300ms"])
+
+
+async def test_the_server_ends_what_takes_too_long(database_url: str) -> None:
+    """The error names the limit and what would help, and the connection serves the next question."""
+    database = Database(database_url, statement_timeout_us=100_000)
+    await database.open()
+    with pytest.raises(TookTooLong, match="within 100ms: ask for a shorter window") as late:
+        async with database.connection() as connection:
+            await connection.execute("SELECT pg_sleep(20)")
+    assert "--question-timeout" in late.value.hint
+    async with database.connection() as connection:
+        assert await (await connection.execute("SHOW jit")).fetchone() == ("off",)
+        assert await (await connection.execute("SHOW work_mem")).fetchone() == ("64MB",)
+    await database.close()
+
+
+async def test_whoever_has_no_limit_is_asked_to_try_again(database_url: str) -> None:
+    """Ingest never limits itself: what ends a statement of its there is somebody else, and it will pass."""
+    database = Database(database_url)
+    await database.open()
+    with pytest.raises(DatabaseUnavailable, match="statement timeout"):
+        async with database.transaction() as connection:
+            await connection.execute("SET LOCAL statement_timeout = 50; SELECT pg_sleep(20)")
+    await database.close()
+
+
+def test_a_reader_learns_that_it_was_too_much(impatient: Collector) -> None:
+    """A question that waits for the database ends with the collector's own sentence, and the next one is answered."""
+    impatient.call.apply(PLAN)
+    now_at = time.time_ns() // 1000
+    asked = Selection(window=Window(from_at=now_at - 60 * SECOND_US, until_at=now_at))
+    with ObservatoryClient(impatient.address) as client:
+        with psycopg.connect(impatient.database_url) as connection:
+            connection.execute(LOCK)
+            with pytest.raises(SlowError, match="not done within 300ms: ask for a shorter window"):
+                client.get_leaderboard(asked)
+        assert client.get_leaderboard(asked).standings == ()

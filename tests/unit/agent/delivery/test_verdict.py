@@ -1,0 +1,56 @@
+"""What the agent does after a push."""
+
+import pytest
+
+from isochrone_agent.delivery.verdict import Backoff, Reaction, react, stated_delay_us
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "reaction"),
+    [
+        ("OK", "", Reaction.STORED),
+        ("UNAVAILABLE", "", Reaction.RETRY),
+        ("DEADLINE_EXCEEDED", "", Reaction.RETRY),
+        ("INTERNAL", "", Reaction.RETRY),
+        ("ABORTED", "", Reaction.RETRY),
+        ("UNKNOWN", "", Reaction.RETRY),
+        ("RESOURCE_EXHAUSTED", "too many at once", Reaction.SLOW_DOWN),
+        ("RESOURCE_EXHAUSTED", "CLIENT: Sent message larger than max (9 vs. 8)", Reaction.SPLIT),
+        ("RESOURCE_EXHAUSTED", "SERVER: Received message larger than max (9 vs. 8)", Reaction.SPLIT),
+        ("RESOURCE_EXHAUSTED", "SERVER: Decompressed message larger than max (9 vs. 8)", Reaction.SPLIT),
+        ("INVALID_ARGUMENT", "", Reaction.SPLIT),
+        ("OUT_OF_RANGE", "", Reaction.SPLIT),
+        ("UNAUTHENTICATED", "", Reaction.STOP),
+        ("PERMISSION_DENIED", "", Reaction.STOP),
+        ("FAILED_PRECONDITION", "", Reaction.STOP),
+        ("UNIMPLEMENTED", "", Reaction.STOP),
+    ],
+)
+def test_the_verdict_table(status: str, details: str, reaction: Reaction) -> None:
+    """Each status has its reaction; what is unknown is retried, because waiting loses nothing."""
+    assert react(status, details) is reaction
+
+
+def test_waits_double_to_a_minute_with_full_jitter() -> None:
+    """The ceiling goes 1, 2, 4 … 60 s, the wait is anywhere below it, and a healthy push starts over."""
+    backoff = Backoff()
+    ceilings = [backoff.next_wait_us(1.0) // 1_000_000 for _ in range(8)]
+    assert ceilings == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert backoff.next_wait_us(0.0) == 0
+    backoff.reset()
+    assert backoff.next_wait_us(1.0) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("metadata", "delay_us"),
+    [
+        ((), None),
+        ((("other", "1"), ("grpc-retry-pushback-ms", "250")), 250_000),
+        ((("grpc-retry-pushback-ms", "-1"),), None),
+        ((("grpc-retry-pushback-ms", "soon"),), None),
+        ((("grpc-retry-pushback-ms", "99999999"),), 600_000_000),
+    ],
+)
+def test_a_delay_is_obeyed_within_reason(metadata: tuple[tuple[str, str], ...], delay_us: int | None) -> None:
+    """What the collector says is read where it can be, and never means more than ten minutes."""
+    assert stated_delay_us(metadata) == delay_us

@@ -1,0 +1,151 @@
+"""Keys go where the agent's own file says, and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from isochrone_agent.errors import CredentialError
+from isochrone_agent.plan.credentials import Credential, load_keyring
+from isochrone_wire.model import Target
+
+GOOD = '[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["api.deepseek.com"]\n'
+
+
+def target(base_url: str = "https://api.deepseek.com/v1", credential: str | None = "deepseek") -> Target:
+    return Target(id=1, name="t", provider="p", model="m", base_url=base_url, credential=credential)
+
+
+@pytest.fixture
+def keyring_file(tmp_path: Path) -> Path:
+    path = tmp_path / "credentials.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_a_key_is_found_for_its_host(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable's value is the key of a target on a named host; a target without credential has none."""
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", " sk-1 \n")
+    keyring = load_keyring(keyring_file)
+    assert keyring.key_for(target()) == "sk-1"
+    assert keyring.key_for(target(credential=None)) is None
+    assert "sk-1" not in repr(keyring)
+
+
+def test_a_plan_cannot_send_a_key_elsewhere(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target on another host does not get the key, whatever the plan says."""
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
+    with pytest.raises(CredentialError, match=r"to https://evil\.example:443, allowed is https://api\.deep") as caught:
+        load_keyring(keyring_file).key_for(target("https://evil.example/v1"))
+    assert "hosts under [deepseek]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("entry", "allowed", "forbidden"),
+    [
+        (
+            "api.openai.com",
+            ["https://api.openai.com/v1", "https://API.openai.com:443/v2"],
+            [
+                "http://api.openai.com/v1",
+                "https://api.openai.com:4433/v1",
+                "http://api.openai.com:443/v1",
+                "https://api.openai.com.evil.example/v1",
+                "no address",
+            ],
+        ),
+        ("host:8443", ["https://host:8443/v1"], ["https://host/v1", "http://host:8443/v1"]),
+        ("http://host", ["http://host/v1", "http://host:80/"], ["https://host/v1", "http://host:81/v1"]),
+        ("http://host:8000", ["http://host:8000/v1"], ["http://host/v1", "https://host:8000/v1"]),
+        ("127.0.0.1", ["http://127.0.0.1:8000/v1", "https://127.0.0.1/v1"], ["http://127.0.0.2:8000/v1"]),
+        ("127.0.0.1:8000", ["http://127.0.0.1:8000/v1"], ["http://127.0.0.1:8001/v1"]),
+        ("::1", ["http://[::1]:8000/v1"], ["http://127.0.0.1:8000/v1"]),
+        ("[::1]:8000", ["http://[::1]:8000/v1"], ["http://[::1]:8001/v1"]),
+        ("10.0.0.1", ["https://10.0.0.1/v1"], ["http://10.0.0.1/v1"]),
+    ],
+)
+def test_a_key_stays_within_its_origin(entry: str, allowed: list[str], forbidden: list[str]) -> None:
+    """Scheme, host and port are those of the agent's own file: no key leaves in plain text or to another port, but on
+    this machine or where the file says so.
+    """
+    credential = Credential(name="k", hosts=(entry,), env="K")
+    assert [url for url in allowed + forbidden if credential.refusal(target(url)) is None] == allowed
+
+
+OPENAI = target("https://api.openai.com/v1", "openai")
+
+
+def test_a_provider_of_the_catalogue_needs_only_its_variable(
+    keyring_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a known provider stands for its variable, and for its own origin whatever the plan says; where the
+    variable is not set the hint names it, and the agent's own file goes first.
+    """
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-env")
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-file")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-env")
+    keyring = load_keyring(keyring_file)
+    assert keyring.key_for(OPENAI) == "sk-env"
+    assert keyring.told(OPENAI) == ["openai (variable OPENAI_API_KEY)"]
+    for elsewhere in ("https://evil.example/v1", "http://api.openai.com/v1", "https://api.openai.com:8443/v1"):
+        with pytest.raises(CredentialError, match=r"allowed is https://api\.openai\.com:443"):
+            keyring.key_for(target(elsewhere, "openai"))
+    with pytest.raises(CredentialError, match="unknown here"):
+        keyring.key_for(target("https://evil.openai.azure.com/v1", "azure"))
+    assert keyring.key_for(target()) == "sk-file"
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(CredentialError, match="unknown here") as caught:
+        keyring.key_for(OPENAI)
+    assert caught.value.hint.endswith("or set OPENAI_API_KEY")
+
+
+def test_a_missing_variable_is_named(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which variable is not set."""
+    monkeypatch.delenv("ISOCHRONE_TEST_KEY", raising=False)
+    with pytest.raises(CredentialError, match="ISOCHRONE_TEST_KEY is not set"):
+        load_keyring(keyring_file).key_for(target())
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-SECRET\nnote to self", "sk-SECRET other", "sk-SECRET\u2026", "sk-SECRET\u200b", "sk-SEC\0RET", ""]
+)
+def test_what_no_header_carries_is_no_key(tmp_path: Path, key: str) -> None:
+    """A key of several lines or with an invisible character is refused before any request, without being shown."""
+    secret = tmp_path / "key"
+    secret.write_text(key + "\n")
+    path = tmp_path / "credentials.toml"
+    path.write_text(f'[deepseek]\nfile = "{secret}"\nhosts = ["api.deepseek.com"]\n')
+    with pytest.raises(CredentialError, match="the key file") as caught:
+        load_keyring(path).key_for(target())
+    assert "SEC" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_key_file_that_is_no_text(tmp_path: Path) -> None:
+    """Bytes that are no text are a credential's fault, not the agent's."""
+    secret = tmp_path / "key"
+    secret.write_bytes(b"sk-\xff\xfe")
+    path = tmp_path / "credentials.toml"
+    path.write_text(f'[deepseek]\nfile = "{secret}"\nhosts = ["api.deepseek.com"]\n')
+    with pytest.raises(CredentialError, match="does not hold text"):
+        load_keyring(path).key_for(target())
+
+
+def test_a_host_is_the_same_in_any_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are compared as DNS knows them, so that what the key is sent to is what the file names."""
+    monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
+    path = tmp_path / "credentials.toml"
+    path.write_text('[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["API.M\u00fcnchen.example"]\n')
+    assert load_keyring(path).key_for(target("https://api.xn--mnchen-3ya.example/v1")) == "sk-1"
+
+
+def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
+    """Unknown keys name the nearest known one, and every table's faults are told together."""
+    path = tmp_path / "credentials.toml"
+    path.write_text('[a]\nenvv = "X"\nhosts = ["h", "https://h/"]\n[b]\nenv = "X"\n')
+    with pytest.raises(CredentialError) as caught:
+        load_keyring(path)
+    message = str(caught.value)
+    assert "did you mean 'env'" in message
+    assert "[a] needs either env or file" in message
+    assert "[b] needs hosts" in message
+    assert "'https://h/' among its hosts" in message

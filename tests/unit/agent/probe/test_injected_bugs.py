@@ -1,0 +1,126 @@
+"""The laws of measurement can fail: each bug that real tools had, put into this one, turns the law against it red."""
+
+import importlib.util
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from isochrone_agent.probe import measurement, stamps, tally
+from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
+from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
+from isochrone_agent.probe.dialects.sse import Event
+from isochrone_agent.probe.stamps import Stamp
+from material.transcripts import OPENAI_CHAT
+
+AGENT_TESTS = Path(__file__).parents[1]
+
+
+def laws(name: str) -> ModuleType:
+    """The tests of another file of the agent, by its name."""
+    spec = importlib.util.spec_from_file_location(f"laws_{name}", next(AGENT_TESTS.rglob(f"{name}.py")))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def count_the_role(patch: pytest.MonkeyPatch) -> None:
+    """As vLLM's bench did: the first event stops the clock, whatever it holds."""
+    honest = OpenAIChat._choice
+
+    def choice(self: OpenAIChat, said: dict[str, Any]) -> list[Signal]:
+        return honest(self, said) or ([Answer(1)] if (said.get("delta") or {}).get("role") else [])
+
+    patch.setattr(OpenAIChat, "_choice", choice)
+
+
+def count_chunks(patch: pytest.MonkeyPatch) -> None:
+    """As many scripts do: a chunk is a token."""
+    honest = tally.count_tokens
+    patch.setattr(
+        tally, "count_tokens", lambda _usage, **seen: honest(Usage(output_tokens=len(seen["told"].at_ns)), **seen)
+    )
+
+
+def ignore_usage(patch: pytest.MonkeyPatch) -> None:
+    """As where usage is thought to come only with the last event."""
+    patch.setattr(OpenAIChat, "_usage", staticmethod(lambda _usage: Usage()))
+
+
+def trust_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """As with `time.time()`: stamps on a clock that can be set."""
+    patch.setattr(stamps, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
+
+
+def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
+    """As where speed is all tokens over the span: the first chunk's tokens took no time."""
+    honest = tally.tokens_per_second
+
+    def speed(chunk_ns: Any, tokens: tally.Tokens) -> float | None:
+        return honest(
+            chunk_ns, tally.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
+        )
+
+    patch.setattr(tally, "tokens_per_second", speed)
+
+
+def forgive_errors_inside(patch: pytest.MonkeyPatch) -> None:
+    """As several tools do: an error inside a stream of status 200 is the end of a success."""
+    honest = OpenAIChat.interpret
+
+    def interpret(self: OpenAIChat, event: Event) -> list[Signal]:
+        return [Finished("error")] if b'"error"' in event.data else honest(self, event)
+
+    patch.setattr(OpenAIChat, "interpret", interpret)
+
+
+def forget_the_end(patch: pytest.MonkeyPatch) -> None:
+    """As where a cut stream is a success: no terminal marker is needed."""
+    patch.setattr(measurement.Measurement, "_implied_failure", lambda _self: None)
+
+
+def the_transcript(name: str) -> Any:
+    return next(case for case in OPENAI_CHAT if case.name == name)
+
+
+def dialect_law(transcript: str) -> Callable[[], None]:
+    return lambda: laws("test_dialects").test_each_shape_comes_to_its_sample(the_transcript(transcript))
+
+
+def stamp_law() -> None:
+    module = laws("test_stamps")
+    vars(module)["read_stamp"] = stamps.read_stamp
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic_ns", lambda: module.MONOTONIC_NS)
+        patch.setattr(time, "time_ns", lambda: module.WALL_NS)
+        module.test_a_step_between_two_reads_moves_nothing(patch)
+
+
+CASES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] = {
+    "role delta counted": (count_the_role, lambda: laws("test_openai_chat").test_the_role_is_not_a_token()),
+    "chunk = token": (count_chunks, lambda: laws("test_measurement").test_a_chunk_is_not_a_token()),
+    "usage ignored": (ignore_usage, dialect_law("openai")),
+    "wall clock": (trust_the_wall_clock, stamp_law),
+    "first chunk kept": (
+        keep_the_first_chunk,
+        lambda: laws("test_measurement").test_a_bundled_first_chunk_is_taken_out_by_its_share(),
+    ),
+    "in-band error forgiven": (forgive_errors_inside, dialect_law("in-band-error")),
+    "cut stream a success": (forget_the_end, dialect_law("cut")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bug_turns_its_law_red(name: str) -> None:
+    """The law holds as things are, and fails with the bug in."""
+    inject, law = CASES[name]
+    law()
+    with pytest.MonkeyPatch.context() as patch:
+        inject(patch)
+        with pytest.raises(AssertionError):
+            law()

@@ -1,0 +1,239 @@
+"""The state machine of one probe, and what its instants amount to."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isochrone_agent.probe import tally
+from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
+from isochrone_agent.probe.measurement import _NEXT, ALL_UNTOLD, Connection, IllegalSignal, Measurement, State
+from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
+
+MS = 1_000_000
+SIGNALS: list[Signal] = [
+    Sent(),
+    Opened(status=200),
+    Reasoning(4),
+    Reasoning(0, summarised=True),
+    Answer(4),
+    Usage(output_tokens=5),
+    Finished("stop"),
+    Failed(outcome=Outcome.STALLED, error="silence"),
+]
+PATH_TO: dict[State, list[Signal]] = {
+    State.IDLE: [],
+    State.SENT: [Sent()],
+    State.OPEN: [Sent(), Opened(status=200)],
+    State.STREAMING: [Sent(), Opened(status=200), Answer(4)],
+    State.DONE: [Sent(), Opened(status=200), Answer(4), Finished("stop")],
+}
+
+
+def measured(*signals: tuple[int, Signal]) -> Measurement:
+    measurement = Measurement()
+    for at_ms, signal in signals:
+        measurement.observe(signal, at_ms * MS)
+    return measurement
+
+
+def sample_of(*signals: tuple[int, Signal]) -> Sample:
+    return measured(*signals).sample(target_id=1, round_at=0, dispatched_at=0)
+
+
+def stream(*answers: tuple[int, int], tokens: int | None = None) -> Sample:
+    """A stream of answers (at ms, characters), finished with this usage."""
+    said = [(at, Answer(chars)) for at, chars in answers]
+    last = answers[-1][0]
+    end: list[tuple[int, Signal]] = [(last, Usage(output_tokens=tokens)), (last, Finished("stop"))]
+    return sample_of((0, Sent()), (0, Opened(status=200)), *said, *end)
+
+
+@pytest.mark.parametrize(
+    ("state", "signal"), list(product(State, SIGNALS)), ids=lambda v: getattr(v, "value", type(v).__name__)
+)
+def test_what_may_follow_what(state: State, signal: Signal) -> None:
+    """Each signal moves each state where the table says, or is refused with a sentence that names both."""
+    measurement = measured(*[(0, step) for step in PATH_TO[state]])
+    assert measurement.state is state
+    if (state, type(signal)) in _NEXT:
+        measurement.observe(signal, 0)
+        assert measurement.state is _NEXT[state, type(signal)]
+    else:
+        with pytest.raises(IllegalSignal, match=f"{type(signal).__name__}.*{state.value}"):
+            measurement.observe(signal, 0)
+
+
+def test_tokens_after_the_end_are_refused() -> None:
+    """The one transition everybody forgets: an answer behind the terminal marker is no part of the stream."""
+    assert (State.DONE, Answer) not in _NEXT
+    assert _NEXT[State.DONE, Usage] is State.DONE
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(SIGNALS)), max_size=12))
+def test_a_sample_can_always_be_taken(steps: list[tuple[int, Signal]]) -> None:
+    """Whatever came, in whatever order, there is a sample, and no duration in it is negative or out of order."""
+    measurement = Measurement()
+    for at_ms, signal in steps:
+        try:
+            measurement.observe(signal, at_ms * MS)
+        except IllegalSignal:
+            break
+    sample = measurement.sample(target_id=1, round_at=0, dispatched_at=0)
+    known = [t for t in (sample.ttft_us, sample.e2e_us) if t is not None]
+    assert all(t >= 0 for t in known)
+    assert known == sorted(known)
+    assert (sample.outcome is Outcome.OK) == (measurement.finished and measurement.failed is None and sample.chunks > 0)
+
+
+def test_every_duration_runs_from_the_request_sent() -> None:
+    """TTFB, TTFT, TTFAT and E2E are measured from the same instant, which is not the beginning of the connection."""
+    sample = sample_of(
+        (10, Sent()),
+        (15, Opened(status=200)),
+        (110, Reasoning(4)),
+        (210, Answer(4)),
+        (310, Answer(4)),
+        (310, Finished("stop")),
+    )
+    assert (sample.ttfb_us, sample.ttft_us, sample.ttfat_us, sample.e2e_us) == (5_000, 100_000, 200_000, 300_000)
+
+
+def test_speed_leaves_out_the_first_chunk() -> None:
+    """101 tokens, one at 200 ms and one every 10 ms after it, are 100 tokens/s, not 101 nor 50."""
+    sample = stream(*[(200 + 10 * n, 4) for n in range(101)], tokens=101)
+    assert sample.tokens_per_second == pytest.approx(100.0)
+    assert sample.tpot_us == pytest.approx(10_000)
+
+
+def test_a_bundled_first_chunk_is_taken_out_by_its_share() -> None:
+    """A first chunk with 20 of 60 tokens leaves 40 tokens for the rest of the stream."""
+    sample = stream((200, 80), *[(200 + 10 * n, 4) for n in range(1, 41)], tokens=60)
+    assert sample.first_chunk_tokens == 20
+    assert sample.tokens_per_second == pytest.approx(100.0)
+
+
+def test_a_chunk_is_not_a_token() -> None:
+    """Ten chunks of five tokens are fifty tokens."""
+    sample = stream(*[(100 * n, 20) for n in range(1, 11)], tokens=50)
+    assert (sample.chunks, sample.output_tokens) == (10, 50)
+    assert sample.tokens_per_second == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [[(100, 400)], [(100, 200), (900, 200)], [(100, 4), (110, 4), (120, 4), (149, 4)]],
+    ids=["one-chunk", "two-chunks", "within-50-ms"],
+)
+def test_no_speed_is_better_than_a_wrong_one(answers: list[tuple[int, int]]) -> None:
+    """An answer that arrives in a lump has no speed, and says so."""
+    sample = stream(*answers, tokens=100)
+    assert sample.tokens_per_second is None
+    assert Quality.BUFFERED in sample.quality
+
+
+def test_hidden_reasoning_is_not_streamed() -> None:
+    """Reasoning tokens that were never shown do not make the visible ones look faster."""
+    said = [(100 * n, Answer(4)) for n in range(1, 12)]
+    usage = Usage(output_tokens=1011, reasoning_tokens=1000)
+    sample = sample_of((0, Sent()), (0, Opened(status=200)), *said, (1100, usage), (1100, Finished()))
+    assert sample.tokens_per_second == pytest.approx(10.0)
+    assert sample.output_tokens == 1011
+
+
+def digested(*answers: tuple[int, int], usage: Usage) -> Sample:
+    """A stream with a long digest of its reasoning before these answers (at ms, characters)."""
+    digest = [(at, Reasoning(400, summarised=True)) for at in (100, 150, 200)]
+    said = [(at, Answer(chars)) for at, chars in answers]
+    last = answers[-1][0]
+    return sample_of((0, Sent()), (0, Opened(status=200)), *digest, *said, (last, usage), (last, Finished()))
+
+
+def test_a_digest_has_no_part_in_speed() -> None:
+    """A digest is told at its own pace, and the tokens behind it are in no chunk: speed is that of the answer."""
+    answers = [(1000 + 10 * n, 4) for n in range(11)]
+    sample = digested(*answers, usage=Usage(output_tokens=1011, reasoning_tokens=1000))
+    assert sample.tokens_per_second == pytest.approx(100.0)
+    assert (sample.ttft_us, sample.ttfat_us, sample.output_tokens, sample.first_chunk_tokens) == (
+        100_000,
+        1_000_000,
+        1011,
+        1,
+    )
+    unsaid = digested(*answers, usage=Usage(output_tokens=1011))
+    assert (unsaid.tokens_per_second, unsaid.first_chunk_tokens, unsaid.quality) == (None, None, Quality.CLEAN)
+    estimated = digested(*answers, usage=Usage())
+    assert estimated.tokens_per_second == pytest.approx(100.0)
+    assert (estimated.output_tokens, estimated.quality) == (311, Quality.ESTIMATED_TOKENS)
+
+
+def test_an_answer_in_a_lump_is_buffered_whatever_went_before() -> None:
+    """However long the digest took to tell, an answer that comes at once has no speed."""
+    sample = digested((1000, 4), (1010, 4), (1020, 4), usage=Usage(output_tokens=1003, reasoning_tokens=1000))
+    assert (sample.tokens_per_second, sample.quality) == (None, Quality.BUFFERED)
+
+
+def test_reasoning_of_which_nothing_is_told_is_no_token() -> None:
+    """That a model thinks stops no clock and is no chunk; when nothing else comes, the sample says where it went."""
+    untold = Reasoning(0, summarised=True)
+    said: list[tuple[int, Signal]] = [(0, Sent()), (0, Opened(status=200)), (100, untold)]
+    thought = sample_of(*said, (200, Answer(4)), (200, Finished()))
+    assert (thought.ttft_us, thought.chunks, thought.outcome) == (200_000, 1, Outcome.OK)
+    silent = sample_of(*said, (200, Usage(output_tokens=200)), (200, Finished()))
+    assert (silent.outcome, silent.error, silent.chunks) == (Outcome.GARBLED, ALL_UNTOLD, 0)
+
+
+def test_estimates_are_labelled() -> None:
+    """Without usage the tokens are one per four characters, and the sample says that they are estimated."""
+    sample = stream((100, 40), (200, 40), (300, 40))
+    assert (sample.output_tokens, sample.token_source) == (30, TokenSource.ESTIMATED)
+    assert Quality.ESTIMATED_TOKENS in sample.quality
+
+
+def test_usage_may_come_in_pieces() -> None:
+    """What a later usage block leaves out keeps the value of an earlier one."""
+    pieces: list[tuple[int, Signal]] = [
+        (0, Usage(prompt_tokens=7, cached_tokens=3)),
+        (5, Answer(4)),
+        (5, Usage(output_tokens=1)),
+        (5, Finished()),
+    ]
+    sample = sample_of((0, Sent()), (0, Opened(status=200)), *pieces)
+    assert (sample.prompt_tokens, sample.output_tokens, sample.cached_tokens) == (7, 1, 3)
+    assert Quality.CACHED in sample.quality
+
+
+def test_gaps_and_stalls() -> None:
+    """A stall is a gap longer than a second and than ten medians."""
+    gaps = tally.gaps_between([n * 100 * MS for n in range(10)] + [2_500 * MS])
+    assert (gaps.p50_us, gaps.max_us, gaps.stalls) == (100_000, 1_600_000, 1)
+    slow = tally.gaps_between([n * 500 * MS for n in range(10)] + [6_500 * MS])
+    assert slow.stalls == 0
+
+
+def test_the_first_failure_is_the_cause() -> None:
+    """A timeout followed by the cut that it causes stays a timeout, with its limit."""
+    timeout = Failed(outcome=Outcome.TIMED_OUT, error="late", timeout_us=5)
+    sample = sample_of((0, Sent()), (9, timeout), (9, Failed(outcome=Outcome.TRUNCATED, error="cut")))
+    assert (sample.outcome, sample.timeout_us, sample.error) == (Outcome.TIMED_OUT, 5, "late")
+
+
+def test_a_stream_that_fails_keeps_its_partial_timings() -> None:
+    """What was measured before the failure is in the sample."""
+    failure = Failed(outcome=Outcome.STALLED, error="silence", timeout_us=30_000_000)
+    sample = sample_of((0, Sent()), (5, Opened(status=200)), (100, Answer(4)), (120, Answer(4)), (30_120, failure))
+    assert (sample.outcome, sample.ttft_us, sample.chunks) == (Outcome.STALLED, 100_000, 2)
+
+
+def test_cold_is_connection_plus_first_token() -> None:
+    """`ttft_cold_us` is derived from the phases of the same request."""
+    measurement = measured((0, Sent()), (0, Opened(status=200)), (100, Answer(4)), (100, Finished()))
+    connection = Connection(dns_us=1_000, tcp_us=2_000, tls_us=3_000)
+    price = Price(usd_per_m_input=1, usd_per_m_output=2)
+    sample = measurement.sample(target_id=1, round_at=0, dispatched_at=7, connection=connection, price=price)
+    assert (sample.connect_us, sample.ttft_cold_us, sample.late_us) == (6_000, 106_000, 7)
+    # A prompt that nobody counted is not one of no tokens.
+    assert sample.cost_usd is None
+    measurement = measured((0, Sent()), (0, Opened(status=200)), (100, Answer(4)), (100, Usage(prompt_tokens=3)))
+    assert measurement.sample(target_id=1, round_at=0, dispatched_at=7, price=price).cost_usd == pytest.approx(5e-6)

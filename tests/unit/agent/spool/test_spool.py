@@ -1,0 +1,364 @@
+"""The spool keeps what it was given until the collector has it, and knows at every instant where each sample is."""
+
+import contextlib
+import os
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isochrone_agent.errors import SpoolError
+from isochrone_agent.spool import reserve, spoolfile
+from isochrone_agent.spool import spool as spool_module
+from isochrone_agent.spool.spool import Drain, Spool
+from isochrone_agent.spool.spoolfile import SealedBatch
+from isochrone_wire import codec
+from isochrone_wire.conservation import Account
+from isochrone_wire.model import DAY_US, Outcome, Plan, Sample, Spend
+from isochrone_wire.v1 import sample_pb2
+from material.samples import realistic_sample
+
+
+def sample(number: int, **more: object) -> Sample:
+    return Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number, **more)  # type: ignore[arg-type]
+
+
+def spool_of(folder: Path, numbers: range, **more: object) -> Spool:
+    spool = Spool(folder / "spool.sqlite3", **more)  # type: ignore[arg-type]
+    for number in numbers:
+        spool.record(sample(number))
+    return spool
+
+
+def leased(spool: Spool, *, seal: bool = True) -> SealedBatch:
+    batch = spool.lease(seal=seal)
+    assert batch is not None
+    return batch
+
+
+def rounds(batch: SealedBatch | None) -> list[int]:
+    bodies = batch.bodies if batch else []
+    return [codec.decode(Sample, sample_pb2.Sample.FromString(body)).round_at for body in bodies]
+
+
+def test_what_is_recorded_survives_a_reopening(tmp_path: Path) -> None:
+    """Another process that opens the file finds the samples, their order, the account and the plan."""
+    first = spool_of(tmp_path / "deep", range(3))
+    first.keep_plan(Plan(version=4, baseline="a"))
+    first.close()
+    second = Spool(tmp_path / "deep" / "spool.sqlite3")
+    assert rounds(second.lease()) == [0, 1, 2]
+    assert second.last_plan() == Plan(version=4, baseline="a")
+    assert second.account() == Account(finished=3, stored=0, spooled=3)
+
+
+def test_a_sealed_batch_never_changes(tmp_path: Path) -> None:
+    """Samples recorded after the sealing travel in another batch; a retry carries the same bytes."""
+    spool = spool_of(tmp_path, range(1, 2), drain=Drain.OLDEST)
+    sealed = leased(spool)
+    spool.record(sample(2))
+    spool.release(sealed)
+    assert leased(spool) == sealed
+    assert rounds(leased(spool)) == [2]
+
+
+def test_numbers_are_not_reused_after_the_spool_was_empty(tmp_path: Path) -> None:
+    """A number once given is never given again, even when nothing of it is left."""
+    spool = spool_of(tmp_path, range(0))
+    seen = []
+    for number in range(3):
+        spool.record(sample(number))
+        batch = leased(spool)
+        spool.acknowledge(batch)
+        seen.append(batch.seq)
+    assert seen == [1, 2, 3]
+    assert spool.account() == Account(finished=3, stored=3, spooled=0)
+
+
+def test_a_file_put_back_repeats_no_number(tmp_path: Path) -> None:
+    """A spool restored from a copy gives numbers of another epoch than the one it was restored over."""
+    path = tmp_path / "spool.sqlite3"
+    spool_of(tmp_path, range(1)).close()
+    before = path.read_bytes()
+    numbers = set[tuple[int, int]]()
+    for number in range(3):
+        path.write_bytes(before)
+        spool = spool_of(tmp_path, range(number, number + 1))
+        batch = leased(spool)
+        numbers.add((batch.epoch, batch.seq))
+        spool.close()
+    assert len(numbers) == 3
+
+
+def test_sealed_batches_keep_their_number_over_a_restart(tmp_path: Path) -> None:
+    """What was sealed before keeps epoch and number, because it may be stored already; stored, it counts as stored
+    under an earlier epoch, and new samples under this one.
+    """
+    first = spool_of(tmp_path, range(1))
+    sealed = leased(first)
+    first.record(sample(1))
+    first.acknowledge(leased(first))
+    first.close()
+    second = Spool(tmp_path / "spool.sqlite3")
+    assert second.epoch != first.epoch
+    assert leased(second) == sealed
+    assert (second.depth().stored, second.depth().earlier) == (1, 1)
+    second.acknowledge(sealed)
+    second.record(sample(2))
+    new = leased(second)
+    second.acknowledge(new)
+    assert (new.epoch, new.seq) == (second.epoch, 1)
+    assert (second.depth().stored, second.depth().earlier) == (3, 2)
+
+
+def test_what_is_leased_is_not_leased_again(tmp_path: Path) -> None:
+    """Several calls in flight carry several batches; one that failed can be leased anew."""
+    spool = spool_of(tmp_path, range(1))
+    first = leased(spool)
+    spool.record(sample(1))
+    second = leased(spool)
+    assert (rounds(first), rounds(second), spool.lease()) == ([0], [1], None)
+    spool.release(first)
+    assert leased(spool) == first
+
+
+def test_batches_are_bounded_in_bytes_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch holds no more than its limits, and at least one sample; what waits for long is sealed by itself."""
+    size = len(codec.encode(sample(1)).SerializeToString())
+    monkeypatch.setattr(spool_module, "MAX_BATCH_BYTES", 2 * size + 1)
+    spool = spool_of(tmp_path, range(1, 6), drain=Drain.OLDEST)
+    assert [rounds(spool.lease()) for _ in range(4)] == [[1, 2], [3, 4], [5], []]
+    monkeypatch.setattr(spool_module, "MAX_BATCH_BYTES", 1)
+    spool.record(sample(6))
+    assert rounds(leased(spool, seal=False)) == [6]
+
+
+@pytest.mark.parametrize(
+    ("drain", "order"),
+    [
+        (Drain.NEWEST, [[9], [0], [6, 7, 8], [1, 2], [3, 4, 5]]),
+        (Drain.OLDEST, [[0], [1, 2], [3, 4, 5], [6, 7, 8], [9]]),
+    ],
+)
+def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path, drain: Drain, order: list[list[int]]) -> None:
+    """After an outage the newest go first and the backlog in every other batch, unless the oldest are wanted first."""
+    spool = spool_of(tmp_path, range(0), drain=drain)
+    for group in ([0], [1, 2], [3, 4, 5], [6, 7, 8]):
+        for number in group:
+            spool.record(sample(number))
+        spool._seal_waiting()
+    spool.record(sample(9))
+    assert [rounds(spool.lease()) for _ in range(5)] == order
+
+
+def test_rejected_samples_are_counted_as_dropped(tmp_path: Path) -> None:
+    """What the collector would not store is dropped under the reason it named; the rest is stored."""
+    spool = spool_of(tmp_path, range(5))
+    spool.acknowledge(leased(spool), rejected={"unknown_target": 2})
+    assert spool.account() == Account(finished=5, stored=3, spooled=0, dropped={"unknown_target": 2})
+
+
+def test_a_batch_that_is_refused_is_halved_down_to_the_sample_to_blame(tmp_path: Path) -> None:
+    """Splitting gives new numbers, loses no sample, and ends with the one sample in quarantine."""
+    spool = spool_of(tmp_path, range(5))
+    tried, delivered = list[int](), list[int]()
+    while (batch := spool.lease()) is not None:
+        tried.append(batch.seq)
+        if 3 in rounds(batch):
+            spool.split(batch, "INVALID_ARGUMENT: no threes")
+        else:
+            delivered += rounds(batch)
+            spool.acknowledge(batch)
+        assert spool.account().holds
+    assert (sorted(delivered), len(set(tried))) == ([0, 1, 2, 4], len(tried))
+    assert (spool.depth().waiting, spool.depth().quarantined) == (0, 1)
+
+
+def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
+    """The file stays within its limit; what went is counted, and it is never what was just recorded."""
+    limit = 200_000
+    spool = Spool(tmp_path / "spool.sqlite3", limit_bytes=limit)
+    for number in range(900):
+        spool.record(sample(number, error=os.urandom(80).hex()))
+    files = sum(file.stat().st_size for file in tmp_path.iterdir() if not file.name.endswith("-shm"))
+    account = spool.account()
+    assert account.holds
+    assert account.dropped["spool_full"] > 0
+    assert spool._used_pages() * spoolfile.PAGE_BYTES <= limit
+    assert files < limit + spool_module._BESIDE_BYTES
+    assert 899 in rounds(leased(spool))
+
+
+def test_the_file_shrinks_when_the_backlog_is_gone(tmp_path: Path) -> None:
+    """Pages that were needed for an outage go back to the disk while the backlog is delivered."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    with spoolfile.Transaction(spool._db):
+        for number in range(12_000):
+            spool._insert(number, os.urandom(300))
+    before = spoolfile.value(spool._db, "pragma page_count")
+    while (batch := spool.lease()) is not None:
+        spool.acknowledge(batch)
+    assert spoolfile.value(spool._db, "pragma page_count") < before / 2
+
+
+def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
+    """A batch in flight may be stored any moment; the limit takes another one."""
+    spool = spool_of(tmp_path, range(1))
+    batch = leased(spool)
+    spool.record(sample(1))
+    spool._seal_waiting()
+    with spoolfile.Transaction(spool._db):
+        assert spool._drop_oldest("spool_full")
+        assert not spool._drop_oldest("spool_full")
+    spool.acknowledge(batch)
+    assert spool.account() == Account(finished=2, stored=1, spooled=0, dropped={"spool_full": 1})
+
+
+def test_the_quarantine_makes_room_first(tmp_path: Path) -> None:
+    """What the collector refused goes before what it has not seen when the limit is reached, counted by itself."""
+    spool = Spool(tmp_path / "spool.sqlite3", limit_bytes=200_000)
+    for number in range(40):
+        spool.record(sample(number, error=os.urandom(900).hex()))
+    while (batch := spool.lease()) is not None:
+        spool.split(batch, "INVALID_ARGUMENT")
+    assert spool.depth().quarantined > 0
+    for number in range(40, 100):
+        spool.record(sample(number, error=os.urandom(900).hex()))
+    dropped = spool.account().dropped
+    assert (dropped["quarantine_full"], dropped["quarantine_full"] + spool.depth().quarantined) == (40, 40)
+    assert spool._used_pages() * spoolfile.PAGE_BYTES <= 200_000
+    assert spool.account().holds
+
+
+def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
+    """What is remembered of batches that were tried does not grow with every one that is dropped."""
+    spool = spool_of(tmp_path, range(1))
+    spool.release(leased(spool))
+    with spoolfile.Transaction(spool._db):
+        assert spool._drop_oldest("spool_full")
+    assert spool._tried == set()
+
+
+def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
+    """A batch whose reply was lost is kept before one that was never sent: dropped, it might be counted twice."""
+    spool = spool_of(tmp_path, range(1))
+    spool.release(leased(spool))
+    spool.record(sample(1))
+    spool._seal_waiting()
+    with spoolfile.Transaction(spool._db):
+        spool._drop_oldest("spool_full")
+    assert rounds(leased(spool)) == [0]
+
+
+def test_a_full_disk_is_counted_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written is lost, said, and counted, on disk as soon as there is room; then all goes on."""
+    spool = spool_of(tmp_path, range(3))
+    monkeypatch.setattr(reserve, "_PLENTY", 1 << 40)
+    monkeypatch.setattr(spool_module, "_TIGHT_PAGES", 0)
+    pages = spoolfile.value(spool._db, "pragma page_count")
+    spool._db.execute(f"pragma max_page_count = {pages}").fetchall()
+    for number in range(3, 20):
+        with contextlib.suppress(SpoolError):
+            spool.record(sample(number, error="x" * 3000))
+        assert spool.account().holds
+    assert spool.account().dropped["disk_full"] > 0
+    monkeypatch.undo()
+    spool.record(sample(20))
+    account = spool.account()
+    spool.close()
+    again = Spool(tmp_path / "spool.sqlite3")
+    assert (account.finished, account.holds) == (21, True)
+    assert again.account() == account
+
+
+def test_memory_counts_what_the_disk_cannot(tmp_path: Path) -> None:
+    """Samples that not even a dropped batch makes room for are in the account at once, and on disk with the next."""
+    spool = spool_of(tmp_path, range(1))
+
+    def fail(*_arguments: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with pytest.MonkeyPatch.context() as disk:
+        disk.setattr(spool, "_insert", fail)
+        for number in range(4):
+            with pytest.raises(SpoolError, match="full"):
+                spool.record(sample(number))
+    assert spool.account() == Account(finished=5, stored=0, spooled=1, dropped={"disk_full": 4})
+    spool.record(sample(5))
+    spool.close()
+    again = Spool(tmp_path / "spool.sqlite3")
+    assert again.account() == Account(finished=6, stored=0, spooled=2, dropped={"disk_full": 4})
+
+
+def test_what_was_spent_is_kept_with_the_sample(tmp_path: Path) -> None:
+    """Money, tokens and requests add up per provider and day, over a restart; a skipped round is no request."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    noon = 20_000 * DAY_US + DAY_US // 2
+    one = Sample(target_id=1, round_at=noon, outcome=Outcome.OK, dispatched_at=noon)
+    day_at = 20_000 * DAY_US
+    paid = Spend(provider="deep", day_at=day_at, usd=0.5, tokens=12, requests=1)
+    most = Spend(provider="deep", day_at=day_at, usd=2.0, tokens=90, requests=1)
+    taken_back = replace(most, usd=-2.0, tokens=-90, requests=-1)
+    spool.reserve(most)
+    assert spool.spend(day_at) == (most,)
+    for spends in ([paid, taken_back], [paid], []):
+        spool.record(one, spends)
+    # Of a reservation that salvage has lost nothing is left to take back.
+    spool.record(one, [replace(paid, provider="other"), replace(taken_back, provider="gone")])
+    spool.close()
+    assert Spool(tmp_path / "spool.sqlite3").spend(day_at) == (
+        Spend(provider="deep", day_at=day_at, usd=1.0, tokens=24, requests=2),
+        Spend(provider="gone", day_at=day_at),
+        Spend(provider="other", day_at=day_at, usd=0.5, tokens=12, requests=1),
+    )
+
+
+def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
+    """604 800 realistic samples come to less than 100 MB; measured on 5 000 of them."""
+    spool = Spool(tmp_path / "spool.sqlite3")
+    with spoolfile.Transaction(spool._db):
+        for number in range(5000):
+            spool._insert(number, codec.encode(realistic_sample(number)).SerializeToString())
+    used = spool._used_pages() * spoolfile.PAGE_BYTES
+    assert used / 5000 * 604_800 + spool_module._BESIDE_BYTES < 100_000_000
+
+
+def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    """A folder in the way is an error with the path and a hint, not a traceback."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SpoolError, match="cannot be opened") as caught:
+        Spool(tmp_path / "file" / "spool.sqlite3")
+    assert "--data-dir" in caught.value.hint
+
+
+def test_a_second_agent_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+    """Two agents never write one spool; after the first has ended the spool is free."""
+    first = spool_of(tmp_path, range(1))
+    with pytest.raises(SpoolError, match=rf"in use by the agent with pid {os.getpid()}, since 20") as caught:
+        Spool(tmp_path / "spool.sqlite3")
+    assert "--data-dir" in caught.value.hint
+    first.close()
+    assert Spool(tmp_path / "spool.sqlite3").account().finished == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_another_users_spool_is_left_alone(tmp_path: Path) -> None:
+    """An agent that runs as somebody else says who should run it."""
+    spool_of(tmp_path, range(1)).close()
+    os.chown(tmp_path / "spool.sqlite3", 65534, 65534)
+    with pytest.raises(SpoolError, match="belongs to nobody, and this agent runs as root"):
+        Spool(tmp_path / "spool.sqlite3")
+
+
+def test_a_spool_of_another_format_is_not_touched(tmp_path: Path) -> None:
+    """A file that another version made is neither read nor salvaged."""
+    spool_of(tmp_path, range(1)).close()
+    with sqlite3.connect(tmp_path / "spool.sqlite3") as db:
+        db.execute("pragma user_version = 9")
+    db.close()
+    with pytest.raises(SpoolError, match=r"another version .*format 9"):
+        Spool(tmp_path / "spool.sqlite3")
+    assert not list(tmp_path.glob("*damaged*"))

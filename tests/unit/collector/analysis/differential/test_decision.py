@@ -1,0 +1,67 @@
+"""What a shift allows to say."""
+
+import pytest
+
+from isochrone_collector.analysis.differential.decision import among_others, decide, margin_of
+from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_wire.answers import Decision, Metric
+
+MS = 1_000
+
+
+@pytest.mark.parametrize(
+    ("low", "estimate", "high", "decision", "reason"),
+    [
+        (30, 40, 50, Decision.SLOWER, ""),
+        (-50, -40, -30, Decision.FASTER, ""),
+        (5, 20, 35, Decision.SLOWER, ""),
+        (-10, 0, 10, Decision.EQUIVALENT, ""),
+        (5, 10, 15, Decision.EQUIVALENT, ""),
+        (-20, 0, 20, Decision.EQUIVALENT, ""),
+        (-10, 20, 50, Decision.UNDECIDED, "interval holds zero and exceeds the margin"),
+        (0, 20, 50, Decision.UNDECIDED, "interval holds zero and exceeds the margin"),
+        (1, 19, 40, Decision.UNDECIDED, "interval is off zero and exceeds the margin, and the shift is within it"),
+    ],
+)
+def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
+    """Off zero and large is a difference, wholly within the margin is none, and all else is open."""
+    shift = Shift(estimate=estimate * MS, low=low * MS, high=high * MS)
+    assert decide(shift, n=9, margin=20.0 * MS, metric=Metric.TTFT) == (decision, reason)
+
+
+def test_a_higher_rate_is_faster() -> None:
+    """More tokens per second is better, so that a positive shift means faster."""
+    shift = Shift(estimate=30.0, low=20.0, high=40.0)
+    assert decide(shift, n=9, margin=5.0, metric=Metric.TOKENS_PER_SECOND)[0] is Decision.FASTER
+    assert decide(shift, n=9, margin=5.0, metric=Metric.TTFT)[0] is Decision.SLOWER
+
+
+@pytest.mark.parametrize(
+    ("metric", "median", "margin"),
+    [
+        (Metric.TTFT, 100.0 * MS, 20.0 * MS),
+        (Metric.TTFT, 1_000.0 * MS, 50.0 * MS),
+        (Metric.RTT, 0.0, 20.0 * MS),
+        (Metric.TOKENS_PER_SECOND, 100.0, 5.0),
+    ],
+)
+def test_margins(metric: Metric, median: float, margin: float) -> None:
+    """A duration must differ by 20 ms or 5 %, whichever is more, and a rate by 5 %."""
+    assert margin_of(metric, median) == margin
+
+
+@pytest.mark.parametrize("decision", [Decision.FASTER, Decision.SLOWER])
+@pytest.mark.parametrize("q_value", [0.051, 0.9, None])
+def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: float | None) -> None:
+    """Above a false-discovery rate of 5 % a difference is not told, and the reason names rate and comparisons."""
+    found, reason = among_others((decision, ""), q_value=q_value, comparisons=300)
+    assert found is Decision.UNDECIDED
+    assert "among 300 comparisons" in reason
+
+
+@pytest.mark.parametrize(
+    ("decision", "q_value"), [(Decision.FASTER, 0.05), (Decision.SLOWER, 0.0), (Decision.EQUIVALENT, 0.9)]
+)
+def test_what_is_no_chance_stands(decision: Decision, q_value: float) -> None:
+    """A sure difference stands among however many; that two are alike is not a difference found."""
+    assert among_others((decision, ""), q_value=q_value, comparisons=300) == (decision, "")

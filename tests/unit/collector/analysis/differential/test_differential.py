@@ -1,0 +1,247 @@
+"""Differentials: what is paired, what is left out, and what may be said of the rest."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis.differential.attendance import Turnout
+from isochrone_collector.analysis.differential.differential import Circumstances, Subject, differentials_of
+from isochrone_collector.analysis.differential.panel import panel
+from isochrone_wire.answers import Decision, Differential, Metric, Part
+from material.probes import Row, probes, series
+
+MS = 1_000
+
+
+def subject(target: int = 1, region: str = "sg") -> Subject:
+    return Subject(target_id=target, target=f"sim/{target}", provider="sim", model="a", region=region)
+
+
+def differential(rows: Sequence[Row], *, metric: Metric = Metric.TTFT, **known: Any) -> Differential:
+    """The one of target 1 in sg against us."""
+    [found] = differentials_of(
+        panel(probes(rows)), [subject()], metric=metric, baseline="us", known=Circumstances(**known)
+    )
+    return found
+
+
+def noise(n: int, *, seed: int, scale: float = 5.0 * MS) -> list[float]:
+    return list(np.random.default_rng(seed).normal(0, scale, n))
+
+
+def test_a_differential_worked_out_by_hand() -> None:
+    """Six rounds, each 30 to 80 ms slower: the shift is the middle, the interval the extremes, the decision slower."""
+    rows = series("us", [(100.0 + n) * MS for n in range(6)])
+    rows += series("sg", [(130.0 + 11 * n) * MS for n in range(6)])
+    found = differential(rows)
+    assert (found.shift, found.shift_low, found.shift_high) == (55.0 * MS, 30.0 * MS, 80.0 * MS)
+    assert (found.baseline_median, found.region_median) == (102.5 * MS, 157.5 * MS)
+    assert found.shift_percent == pytest.approx(100 * 55 / 102.5)
+    assert (found.decision, found.reason) == (Decision.SLOWER, "")
+    assert (found.n, found.n_eff, found.paired, found.newest_at) == (6, 6.0, True, 5)
+    assert (found.faster_probability, found.margin) == (0.0, 20.0 * MS)
+    assert found.q_value == pytest.approx(2 / 64)
+    assert (found.unit, found.target, found.region, found.since_at) == ("us", "sim/1", "sg", None)
+
+
+def test_medians_are_those_of_the_paired_rounds() -> None:
+    """A night that only one region saw does not move the medians that are compared."""
+    day = [100.0 * MS] * 10
+    night = [900.0 * MS] * 20
+    found = differential(series("us", day) + series("sg", [value + 50 * MS for value in day + night]))
+    assert (found.baseline_median, found.region_median) == (100.0 * MS, 150.0 * MS)
+    assert (found.n, found.baseline_n, found.region_n) == (10, 10, 30)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "region", "reason"),
+    [
+        ({}, {1: 1.0}, "no ttft from us"),
+        ({1: 1.0}, {}, "no ttft from sg"),
+        ({1: 1.0}, {2: 1.0}, "no round has a value from both regions"),
+        ({1: 1.0, 2: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0, 3: 1.0}, "3 of 6 rounds needed"),
+    ],
+)
+def test_too_little_is_undecided_and_says_why(
+    baseline: Mapping[int, float], region: Mapping[int, float], reason: str
+) -> None:
+    """Without enough rounds there is no interval and no decision, and the reason names what is missing."""
+    sides = (("us", baseline), ("sg", region))
+    found = differential([Row(1, name, at, value) for name, side in sides for at, value in side.items()])
+    assert (found.decision, found.reason) == (Decision.UNDECIDED, reason)
+    assert (found.shift_low, found.shift_high, found.q_value) == (None, None, None)
+
+
+def test_rounds_that_do_not_meet_are_compared_as_two_samples() -> None:
+    """Two regions that probe at different instants are compared all the same, and it is said that they are no pairs."""
+    rows = series("us", [300.0 * MS + one for one in noise(40, seed=1)])
+    rows += series("sg", [400.0 * MS + one for one in noise(30, seed=2)], start=1_000)
+    found = differential(rows)
+    assert (found.paired, found.n, found.baseline_n, found.region_n) == (False, 0, 40, 30)
+    assert (found.decision, found.faster_probability) == (Decision.SLOWER, 0.0)
+    assert found.shift == pytest.approx(100 * MS, abs=4 * MS)
+    assert found.n_eff is not None
+    assert 20 < found.n_eff <= 30
+    assert found.newest_at == 1_029
+
+
+def test_timeouts_on_both_sides_are_no_likeness() -> None:
+    """Two regions that both ran into the same limit are not called equivalent, whether their rounds meet or not."""
+    lost = [60_000.0 * MS] * 20
+    for start, reason in (
+        (0, "most rounds of sg ended in a timeout"),
+        (1_000, "no round has a value from both regions"),
+    ):
+        rows = series("us", lost, limits=range(20)) + series("sg", lost, start=start, limits=range(20))
+        found = differential(rows)
+        assert (found.decision, found.shift, found.reason) == (Decision.UNDECIDED, None, reason)
+
+
+def test_the_two_parts_of_a_latency_tell_road_from_server() -> None:
+    """A region that is 40 ms further away and whose server is 10 ms faster is 30 ms slower, and the parts say so."""
+    base = noise(30, seed=3)
+    rows = [Row(1, "us", at, 500 * MS + one, network=20.0 * MS) for at, one in enumerate(base)]
+    rows += [Row(1, "sg", at, 530 * MS + one, network=60.0 * MS) for at, one in enumerate(base)]
+    found = differential(rows)
+    assert found.network_shift == pytest.approx(40 * MS)
+    assert found.server_shift == pytest.approx(-10 * MS)
+    rate = differential(rows, metric=Metric.TOKENS_PER_SECOND)
+    assert (rate.network_shift, rate.server_shift) == (None, None)
+
+
+@pytest.mark.parametrize(("metric", "probability"), [(Metric.TTFT, 0.2), (Metric.TOKENS_PER_SECOND, 0.8)])
+def test_how_often_the_region_does_better(metric: Metric, probability: float) -> None:
+    """Of ten rounds the region has the greater value in seven and the same in two: better or worse, by the metric."""
+    rows = series("us", [5.0] * 10) + series("sg", [9.0] * 7 + [5.0] * 2 + [1.0])
+    assert differential(rows, metric=metric).faster_probability == pytest.approx(probability)
+
+
+def clearly_slower() -> list[Row]:
+    base = noise(60, seed=4)
+    return series("us", [300 * MS + one for one in base]) + series("sg", [500 * MS + one for one in base])
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({"troubles": {"us": "us is in trouble"}}, "us is in trouble"),
+        ({"troubles": {"sg": "sg is in trouble"}}, "sg is in trouble"),
+        ({"turnouts": {(1, "sg"): Turnout(recorded=60, planned=200)}}, "sg recorded 30 % of its rounds; 50 % needed"),
+        ({"turnouts": {(1, "us"): Turnout(recorded=60, planned=121)}}, "us recorded 49 % of its rounds; 50 % needed"),
+        ({"changes": {(1, "sg"): 56}}, "4 of 6 rounds needed, counted from the change point on"),
+        ({"changes": {(1, "us"): 60}}, "no ttft from us"),
+    ],
+)
+def test_what_keeps_a_sure_difference_from_being_told(known: dict[str, Any], reason: str) -> None:
+    """Trouble of a region itself, too little coverage and a change just now leave it undecided, with the reason."""
+    assert differential(clearly_slower()).decision is Decision.SLOWER
+    found = differential(clearly_slower(), **known)
+    assert (found.decision, found.reason, found.q_value) == (Decision.UNDECIDED, reason, None)
+
+
+def test_trouble_elsewhere_changes_nothing() -> None:
+    """Other regions' and other targets' trouble is not ours."""
+    known: dict[str, Any] = {
+        "troubles": {"eu": "eu is in trouble"},
+        "turnouts": {(2, "sg"): Turnout(recorded=1, planned=100)},
+        "changes": {(2, "sg"): 59},
+    }
+    assert differential(clearly_slower(), **known) == differential(clearly_slower())
+
+
+def test_a_change_point_begins_the_window() -> None:
+    """After a change only what came since is compared, and the instant is told."""
+    base = noise(60, seed=5)
+    rows = series("us", [300 * MS + one for one in base])
+    rows += series("sg", [(200 if at < 30 else 500) * MS + one for at, one in enumerate(base)])
+    found = differential(rows, changes={(1, "sg"): 30})
+    assert (found.since_at, found.n, found.decision) == (30, 30, Decision.SLOWER)
+    assert found.shift == pytest.approx(200 * MS)
+
+
+def test_sides_and_parts_come_with_the_answer() -> None:
+    """Failures and coverage of both sides, and the parts that were asked for, are told whatever the decision is."""
+    parts = (Part(name="rtt", shift=1.0),)
+    turnouts = {(1, "us"): Turnout(tried=60, failed=6, recorded=60, planned=60), (1, "sg"): Turnout(tried=60)}
+    found = differential(clearly_slower(), turnouts=turnouts, parts={(1, "sg"): parts})
+    assert found.parts == parts
+    assert (found.baseline_side.n, found.baseline_side.coverage) == (60, 1.0)
+    assert found.baseline_side.failures is not None
+    assert found.baseline_side.failures.value == 0.1
+    assert found.region_side.failures is not None
+    assert found.region_side.failures.value == 0.0
+
+
+def test_one_lucky_pair_among_many_is_not_told() -> None:
+    """A difference that would be told alone is undecided among two hundred others that are none."""
+    values = [100.0 * MS, 130.0 * MS, 140.0 * MS, 150.0 * MS, 160.0 * MS, 170.0 * MS, 180.0 * MS]
+    rows = series("us", [100.0 * MS] * 7) + series("sg", values)
+    others = [
+        row
+        for target in range(2, 202)
+        for row in series("us", [100.0 * MS] * 7, target=target)
+        + series("sg", [100.0 * MS + one for one in noise(7, seed=target)], target=target)
+    ]
+    alone = differential(rows)
+    found = differentials_of(
+        panel(probes(rows + others)),
+        [subject(target) for target in range(1, 202)],
+        metric=Metric.TTFT,
+        baseline="us",
+        known=Circumstances(),
+    )
+    assert alone.decision is Decision.SLOWER
+    assert (found[0].decision, found[0].shift) == (Decision.UNDECIDED, alone.shift)
+    assert "among 201 comparisons" in found[0].reason
+    assert Decision.FASTER not in {line.decision for line in found}
+
+
+@pytest.mark.parametrize(
+    ("lost", "start", "decision", "reason"),
+    [
+        (40, 0, Decision.UNDECIDED, "most rounds of sg ended in a timeout"),
+        (25, 0, Decision.UNDECIDED, "most rounds of sg ended in a timeout"),
+        (20, 0, Decision.FASTER, ""),
+        (40, 1_000, Decision.UNDECIDED, "no round has a value from both regions"),
+        (3, 1_000, Decision.UNDECIDED, "no round has a value from both regions"),
+    ],
+)
+def test_giving_up_early_is_not_fast(lost: int, start: int, decision: Decision, reason: str) -> None:
+    """A region that is given up after 10 s, where the baseline answers after 15, is not faster for it, whether their
+    rounds meet or not; by rounds it did answer it may be, as long as they are most.
+    """
+    base = [15_000 * MS + one for one in noise(40, seed=6)]
+    other = [10_000 * MS if place < lost else 9_000 * MS + one for place, one in enumerate(noise(40, seed=7))]
+    found = differential(series("us", base) + series("sg", other, start=start, limits=range(lost)))
+    assert (found.decision, found.reason) == (decision, reason)
+    turned = differential(series("sg", base) + series("us", other, start=start, limits=range(lost)))
+    mirrored = Decision.SLOWER if decision is Decision.FASTER else decision
+    assert (turned.decision, turned.reason) == (mirrored, reason.replace("sg", "us"))
+
+
+def test_timeouts_beyond_the_baseline_count_against_a_region() -> None:
+    """A region most of whose rounds end in a limit beyond the baseline's answers is slower, and that is told."""
+    other = [60_000.0 * MS if place < 30 else 300 * MS + one for place, one in enumerate(noise(40, seed=8))]
+    base = [300 * MS + one for one in noise(40, seed=9)]
+    found = differential(series("us", base) + series("sg", other, limits=range(30)))
+    assert (found.decision, found.n) == (Decision.SLOWER, 40)
+
+
+def test_too_few_rounds_tell_how_many_were_left_out() -> None:
+    """Where timeouts that tell no sign leave too few rounds the reason counts them."""
+    rows = series("us", [15.0] * 9) + series("sg", [10.0] * 4 + [16.0] * 5, limits=range(4))
+    found = differential(rows)
+    expected = "5 of 6 rounds needed; 4 left out: a timeout of one side came before the other's answer"
+    assert (found.decision, found.reason) == (Decision.UNDECIDED, expected)
+
+
+@pytest.mark.parametrize(
+    ("side", "decision", "reason"),
+    [("us", Decision.UNDECIDED, "most probes of us failed"), ("sg", Decision.SLOWER, "")],
+)
+def test_nothing_is_decided_in_favour_of_who_nearly_always_fails(side: str, decision: Decision, reason: str) -> None:
+    """Few answers that came through are no merit, however fast; that a failing region is slower may be told."""
+    found = differential(clearly_slower(), turnouts={(1, side): Turnout(tried=200, failed=140)})
+    assert (found.decision, found.reason) == (decision, reason)

@@ -1,0 +1,31 @@
+"""Shares with their Wilson intervals."""
+
+import pytest
+from scipy.stats import binomtest
+
+from isochrone_collector.analysis.stats.proportion import wilson
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 10), (37, 100), (9_999, 10_000)])
+def test_intervals_are_wilsons(count: int, n: int) -> None:
+    """The interval is the textbook's, and never leaves 0 to 1."""
+    expected = binomtest(count, n).proportion_ci(method="wilson")
+    found = wilson(count, n)
+    assert found is not None
+    assert found.low == pytest.approx(expected.low)
+    assert found.high == pytest.approx(expected.high)
+    assert (found.value, found.n) == (count / n, n)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+def test_no_trials_have_no_share() -> None:
+    """Nothing out of nothing is not zero."""
+    assert wilson(0, 0) is None
+
+
+def test_none_of_few_may_still_be_many() -> None:
+    """No failure in ten probes leaves room for more than a quarter of failures."""
+    found = wilson(0, 10)
+    assert found is not None
+    assert found.low == 0.0
+    assert found.high == pytest.approx(0.2775, abs=1e-4)

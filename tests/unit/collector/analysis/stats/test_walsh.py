@@ -1,0 +1,76 @@
+"""Walsh averages by rank: what the bands give is what writing all of them down and sorting gives, to the last bit."""
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis.stats import walsh
+from isochrone_collector.analysis.stats.ragged import Integers, Reals, ragged
+from isochrone_collector.analysis.stats.walsh import walsh_averages
+
+SHAPES = ("even", "normal", "skewed", "wild", "tied", "two clumps", "all the same", "one far off")
+LENGTHS = (1, 2, 3, 6, 7, 25, 117, 120, walsh._MAX_LISTED_N, walsh._MAX_LISTED_N + 1)
+
+
+def row(shape: str, n: int, chance: np.random.Generator) -> Reals:
+    """So many values of one shape."""
+    values = {
+        "even": chance.uniform(-1, 1, n),
+        "normal": chance.normal(3, 2, n),
+        "skewed": chance.lognormal(0, 2, n),
+        "wild": chance.standard_cauchy(n),
+        "tied": chance.integers(-3, 3, n).astype(np.float64),
+        "two clumps": chance.choice([-1e6, 1e6], n) + chance.normal(0, 1, n),
+        "all the same": np.full(n, 0.1),
+        "one far off": np.where(np.arange(n) == n // 2, -1e9, chance.normal(0, 1, n)),
+    }
+    return values[shape]
+
+
+def by_sorting(values: Reals, ranks: Integers) -> list[float]:
+    """The averages of these ranks among all, written down."""
+    ordered = np.sort(values)
+    i, j = np.triu_indices(len(ordered))
+    found: list[float] = np.sort((ordered[i] + ordered[j]) / 2)[ranks - 1].tolist()
+    return found
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("slack", [walsh._SLACK, 0.01], ids=["usual", "too narrow"])
+def test_the_ranks_in_a_band_are_those_among_all(n: int, slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the values look like and however narrow the first band is, every rank is the one among all averages."""
+    monkeypatch.setattr(walsh, "_SLACK", slack)
+    chance = np.random.default_rng(n)
+    rows = [row(shape, n, chance) for shape in SHAPES]
+    total = n * (n + 1) // 2
+    depth = 1 + 2 * total // 5
+    for ranks in (
+        [total // 2 + 1, -(-total // 2)],
+        [1, total],
+        [depth, total + 1 - depth, -(-total // 2)],
+        [1],
+        [total],
+    ):
+        wanted = np.array(ranks)
+        found = walsh_averages(ragged(rows), np.tile(wanted, (len(rows), 1)))
+        assert found.tolist() == [by_sorting(values, wanted) for values in rows]
+
+
+def test_rows_of_any_length_come_together() -> None:
+    """Each row has its own ranks, and one without values has no average."""
+    chance = np.random.default_rng(1)
+    rows = [chance.normal(0, 1, n) for n in (5, 0, 9, 5, 40)]
+    ranks = np.array([[1], [1], [45], [1], [400]])
+    found = walsh_averages(ragged(rows), ranks)
+    assert np.isnan(found[1, 0])
+    assert [found[nth, 0] for nth in (0, 2, 3, 4)] == [by_sorting(rows[nth], ranks[nth])[0] for nth in (0, 2, 3, 4)]
+
+
+def test_most_rows_of_probes_need_a_single_band() -> None:
+    """Of differences as rounds of a day give them, more than four of five rows are found in the first band."""
+    chance = np.random.default_rng(20261121)
+    ordered = np.sort(chance.lognormal(13, 0.25, (200, 117)) - chance.lognormal(13, 0.25, (200, 117)), axis=1)
+    middle = 117 * 118 // 4 + 1
+    band = walsh._band(117, middle, middle, walsh._SLACK / np.sqrt(117))
+    _, sure = walsh._sought(ordered, np.array([middle - 1 - band.below]), band)
+    assert np.count_nonzero(sure) > 0.8 * len(ordered)
+    assert len(band.i) < 117 * 118 / 2 / walsh._SHARE

@@ -1,0 +1,106 @@
+"""Liveness: promises, samples and plans decide, in that order, and the reason says which."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from isochrone_collector.analysis.liveness import GRACE_US, Signs, fresh_us, judge, spoken
+from isochrone_wire.answers import Liveness
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
+
+NOW_AT = 1_795_248_000_000_000
+EVERY_30_S = Target(id=1, name="a", provider="p", model="a", base_url="http://h", every_us=30 * SECOND_US)
+EVERY_5_MIN = replace(EVERY_30_S, id=2, every_us=5 * MINUTE_US)
+PLAN = Plan(version=4, baseline="us", targets=(EVERY_30_S, EVERY_5_MIN))
+PAUSED = replace(PLAN, targets=(replace(EVERY_30_S, paused=True),))
+SLOW = replace(PLAN, targets=(replace(EVERY_30_S, paused=True), EVERY_5_MIN))
+WELL = Signs(
+    first_seen_at=NOW_AT - DAY_US,
+    last_seen_at=NOW_AT - 3 * SECOND_US,
+    next_heartbeat_at=NOW_AT + 12 * SECOND_US,
+    newest_sample_at=NOW_AT - 20 * SECOND_US,
+    plan_version=4,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan", "expected"),
+    [
+        ({}, PLAN, "online: samples arrive"),
+        ({"newest_sample_at": NOW_AT - 90 * SECOND_US}, PLAN, "online: samples arrive"),
+        ({"newest_sample_at": NOW_AT + 5 * SECOND_US}, PLAN, "online: samples arrive"),
+        (
+            {"newest_sample_at": NOW_AT - 91 * SECOND_US},
+            PLAN,
+            "silent: heard 3 s ago, but its newest sample is 91 s old",
+        ),
+        ({"newest_sample_at": NOW_AT - 15 * MINUTE_US}, SLOW, "online: samples arrive"),
+        ({"newest_sample_at": NOW_AT - 16 * MINUTE_US}, SLOW, "silent: heard 3 s ago, but its newest sample is 16 min"),
+        ({"newest_sample_at": None}, PLAN, "silent: heard 3 s ago, and no sample since it joined 24 h ago"),
+        ({"newest_sample_at": None}, None, "empty: no plan has been applied yet"),
+        ({"newest_sample_at": None}, Plan(version=2, baseline="us"), "empty: plan 2 has no targets"),
+        ({"newest_sample_at": None}, PAUSED, "empty: every target of plan 4 is paused"),
+        ({}, PAUSED, "online: samples arrive"),
+        ({"next_heartbeat_at": NOW_AT - GRACE_US}, PLAN, "online: samples arrive"),
+        (
+            {"next_heartbeat_at": NOW_AT - GRACE_US - 1},
+            PLAN,
+            "late: last heard 3 s ago, and was to be heard again 5 s ago",
+        ),
+        ({"next_heartbeat_at": NOW_AT - DAY_US}, None, "late: last heard 3 s ago, and was to be heard again 24 h ago"),
+        ({"next_heartbeat_at": None}, PLAN, "online: samples arrive"),
+        (
+            {"next_heartbeat_at": None, "last_seen_at": NOW_AT - 3 * MINUTE_US},
+            PLAN,
+            "late: last heard 3 min ago, and was to be heard again 2 min ago",
+        ),
+    ],
+)
+def test_a_vantage_is_what_was_last_heard_of_it(changes: dict[str, Any], plan: Plan | None, expected: str) -> None:
+    """A broken promise is late, fresh samples are online, an empty plan is empty, and the rest is silent."""
+    liveness, reason = judge(replace(WELL, **changes), now_at=NOW_AT, plan=plan)
+    assert f"{liveness}: {reason}".startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "clue"),
+    [
+        ({"refused_plan_version": 4, "plan_version": 3}, "it refuses plan 4"),
+        ({"refused_plan_version": 3}, "its log says what its probes do"),
+        ({"plan_version": 0, "spool_depth": 9}, "it has not taken up plan 4"),
+        ({"spool_depth": 9}, "9 samples wait in its spool"),
+        ({}, "its log says what its probes do"),
+    ],
+)
+def test_silence_comes_with_a_clue(changes: dict[str, Any], clue: str) -> None:
+    """Whoever reads that a vantage is silent reads what most likely keeps it so, the nearest cause first."""
+    liveness, reason = judge(replace(WELL, newest_sample_at=None, **changes), now_at=NOW_AT, plan=PLAN)
+    assert liveness is Liveness.SILENT
+    assert reason.endswith(f"; {clue}")
+
+
+@pytest.mark.parametrize(
+    ("plan", "seconds"), [(None, 60), (PLAN, 90), (SLOW, 900), (PAUSED, 90), (Plan(version=1, baseline="us"), 60)]
+)
+def test_three_rounds_are_fresh(plan: Plan | None, seconds: int) -> None:
+    """Freshness follows the shortest interval that is not paused, and is never below a minute."""
+    assert fresh_us(plan) == seconds * SECOND_US
+
+
+@pytest.mark.parametrize(
+    ("us", "said"),
+    [
+        (-SECOND_US, "0 s"),
+        (0, "0 s"),
+        (119 * SECOND_US, "119 s"),
+        (2 * MINUTE_US, "2 min"),
+        (119 * MINUTE_US, "119 min"),
+        (120 * MINUTE_US, "2 h"),
+        (2 * DAY_US - 1, "47 h"),
+        (9 * DAY_US, "9 d"),
+    ],
+)
+def test_durations_are_spoken(us: int, said: str) -> None:
+    """A reason names a duration in the unit a person would, and never a negative one."""
+    assert spoken(us) == said

@@ -1,0 +1,144 @@
+"""The commands' edges that need no collector: help, the door, and how a change is printed."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from isochrone_collector import errors
+from isochrone_collector.cli import applying, door
+from isochrone_collector.cli import main as cli
+from isochrone_collector.plans.diff import PER_DAY, compare
+from isochrone_wire.model import Plan, Route
+from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
+
+CHANGE = PlanChange(
+    version=4,
+    changed=True,
+    added=("p/new",),
+    removed=("p/old",),
+    altered=("p/other: every",),
+    usd_per_day=1.234,
+    requests_per_day=1440,
+)
+
+
+def test_changes_for_a_person() -> None:
+    """Each line says what happens to which target, and the last what a day costs."""
+    assert applying.as_text(CHANGE).splitlines() == [
+        "plan 4",
+        "  + p/new",
+        "  - p/old",
+        "  ~ p/other: every",
+        "per vantage and day: 1440 requests, at most 1.23 USD where prices are known",
+    ]
+
+
+def test_routes_have_the_signs_of_targets() -> None:
+    """A route that is new, gone or different is marked as a target would be."""
+    old = Plan(version=1, baseline="us", routes=tuple(Route(name=name, members=("p/a", "p/b")) for name in "rs"))
+    new = Plan(version=2, baseline="us", routes=(Route(name="s", members=("p/a",)), Route(name="t", members=("p/a",))))
+    assert applying.as_text(compare(old, new)).splitlines()[1:-1] == [
+        "  - route r",
+        "  ~ route s: without p/b",
+        "  + route t: p/a",
+    ]
+
+
+def test_no_change_for_a_person() -> None:
+    """Nothing changed is said, and an unknown price is not a price of zero."""
+    text = applying.as_text(PlanChange(version=4, requests_per_day=5))
+    assert text.startswith("unchanged: plan 4")
+    assert "spend unknown" in text
+
+
+def test_changes_for_a_machine() -> None:
+    """The JSON has the fields of the answer under their own names."""
+    assert json.loads(applying.as_json(CHANGE)) == {
+        "version": 4,
+        "changed": True,
+        "added": ["p/new"],
+        "removed": ["p/old"],
+        "altered": ["p/other: every"],
+        "problems": [],
+        "usd_per_day": 1.234,
+        "requests_per_day": 1440,
+    }
+
+
+def test_forecasts_stand_apart_and_lines_fit() -> None:
+    """What a day costs is told below what changes, and no line is wider than 100 columns."""
+    binds = f"{PER_DAY}openai: " + "at most 12.40 USD planned, budget 5.00 USD, and so on " * 3
+    lines = applying.as_text(replace(CHANGE, altered=(*CHANGE.altered, binds))).splitlines()
+    assert lines[3] == "  ~ p/other: every"
+    assert lines[5].startswith("  per day: openai")
+    assert len(lines) > 6
+    assert max(map(len, lines)) <= applying.WIDTH
+
+
+def test_the_history_is_a_table() -> None:
+    """Each plan has a line that tells who applied it, when, and what it restored."""
+    first = PlanVersion(version=9, applied_at=0, applied_by="a@b", targets=12)
+    newest = PlanVersion(version=10, applied_at=1_000_000, applied_by="c@d", targets=3, restores=8)
+    assert applying.history_as_text(PlanHistory(plans=(newest, first))).splitlines() == [
+        "VERSION  APPLIED                      TARGETS  BY",
+        "10       1970-01-01T00:00:01.000000Z  3        c@d, restoring 8",
+        "9        1970-01-01T00:00:00.000000Z  12       a@b",
+    ]
+
+
+PLAN_COMMANDS = [["plan"], ["plan", "history"], ["plan", "show"], ["plan", "rollback"]]
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["migrate"], ["apply"], *PLAN_COMMANDS])
+def test_every_help_has_an_example(command: list[str]) -> None:
+    """A reader can copy a line that works."""
+    shown = CliRunner().invoke(cli.main, [*command, "--help"])
+    assert shown.exit_code == 0
+    assert "Example:\n" in shown.output
+    assert "isochrone-collector " in shown.output
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (errors.StartError("x", hint="do y"), 1),
+        (errors.DatabaseUnreachable("x", hint="do y"), 1),
+        (errors.SettingsError("x", hint="do y"), 2),
+        (errors.CollectorUnreachable("x", hint="do y"), 3),
+    ],
+)
+def test_errors_become_exit_codes_and_hints(error: errors.CollectorError, exit_code: int) -> None:
+    """Whatever of ours a command raises is a sentence, a hint and its exit code, never a traceback."""
+
+    @click.command()
+    def fail() -> None:
+        raise error
+
+    group = cli._Commands(commands={"fail": fail})
+    done = CliRunner().invoke(group, ["fail"])
+    assert (done.exit_code, done.stderr) == (exit_code, "error: x\nhint: do y\n")
+
+
+def test_nothing_is_missing_here() -> None:
+    """The door lets pass where the extra is installed."""
+    assert door.missing_modules() == []
+
+
+def test_the_door_names_the_extra() -> None:
+    """Without what the extra brings, the command says what to install and imports nothing heavy."""
+    script = (
+        "import sys; sys.modules['psycopg'] = None; sys.modules['yaml'] = None\n"
+        "from isochrone_collector.cli import door\n"
+        "door.find_spec = lambda name: None if name in ('psycopg', 'yaml') else object()\n"
+        "door.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "psycopg, yaml" in done.stderr
+    assert "pip install 'isochrone[collector]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,52 @@
+"""The OpenAPI document describes what is there."""
+
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+from jsonschema import Draft202012Validator
+from starlette.routing import Route
+
+from isochrone_collector.http_api import openapi, questions, tables
+from isochrone_collector.http_api.app import Sources, made
+
+
+def routes() -> dict[str, Route]:
+    """The paths that are served."""
+    nothing = cast(Any, SimpleNamespace())
+    app = made(Sources(publisher=nothing, plans=nothing, desk=nothing, gate=nothing, clock=lambda: 0))
+    return {route.path: route for route in app.routes if isinstance(route, Route)}
+
+
+def test_every_path_is_described() -> None:
+    """The document has the paths that are served, no more and no less, with the names in them."""
+    document = openapi.document()
+    assert set(document["paths"]) == set(routes())
+    for path, methods in document["paths"].items():
+        declared = {one["name"] for one in methods["get"]["parameters"] if one["in"] == "path"}
+        assert declared == set(re.findall(r"{(\w+)}", path)), path
+
+
+def test_every_parameter_is_described() -> None:
+    """The words that a path knows in a query are those that the document names."""
+    paths = openapi.document()["paths"]
+    for path, known in (
+        ("/v1/routes", ()),
+        ("/v1/routes/{client_region}", tables.ONE_REGION),
+        ("/v1/routes/{client_region}/watch", tables.WATCHING),
+        ("/v1/explain/{client_region}/{route}", questions.EXPLAIN),
+        ("/v1/diff", questions.DIFF),
+    ):
+        declared = [one["name"] for one in paths[path]["get"]["parameters"] if one["in"] == "query"]
+        assert sorted(declared) == sorted(known), path
+
+
+def test_schemas_are_schemas() -> None:
+    """Every component is a valid JSON Schema, and every reference leads to one."""
+    document = openapi.document()
+    schemas = document["components"]["schemas"]
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+    referred = set(re.findall(r"'#/components/schemas/(\w+)'", str(document)))
+    assert referred <= set(schemas)
+    assert {"RegionTables", "RouteTable", "RouteEntry", "Problem"} <= referred

@@ -1,0 +1,393 @@
+"""Plan documents: what they mean, and every problem at once with its line."""
+
+from dataclasses import replace
+
+import pytest
+
+from isochrone_collector.plans import document as planfile
+from isochrone_wire.model import DEFAULT_PROMPT, Budget, Overlap, Plan, Price, Target, Timeouts, Workload, target_id
+
+FULL = """\
+baseline: us-east-2
+every: 60s
+overlap: skip
+workloads:
+  short: {prompt: "Hi", max_output_tokens: 40, temperature: 0, reasoning_effort: null, timeouts: {connect: 5s}}
+providers:
+  deepseek: {base_url: https://api.deepseek.com/v1, dialect: openai-chat, credential: deepseek}
+targets:
+  - model: deepseek-v4-flash
+    provider: deepseek
+    workload: short
+    every: 30s
+    region: cn-hangzhou
+    price: {usd_per_m_input: 0.1, usd_per_m_output: 0.25}
+  - model: local
+    provider: sim
+    name: the local one
+    base_url: http://127.0.0.1:8080/v1/
+    overlap: allow
+    workload: {max_output_tokens: 7, temperature: null}
+"""
+
+DIALECTS = "anthropic, cohere, gemini, openai-chat, openai-responses"
+KEYS = {
+    "document": "baseline, budgets, control, every, overlap, paused, providers, routes, spread, targets, workloads",
+    "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
+    "target": "base_url, credential, dialect, every, model, name, overlap, paused, price, provider, region, spread, "
+    "workload",
+    "limits": "requests_per_day, tokens_per_day, usd_per_day, vantage",
+}
+
+
+def plan_of(text: str) -> Plan:
+    reading = planfile.load(text, version=3)
+    assert reading.problems == ()
+    assert reading.plan is not None
+    return reading.plan
+
+
+def problems_of(text: str) -> list[str]:
+    reading = planfile.load(text, version=1)
+    assert reading.plan is None
+    return list(reading.problems)
+
+
+def test_a_full_document() -> None:
+    """Every key has its effect, and what a target leaves out comes from its provider, then from the document."""
+    short = Workload(prompt="Hi", max_output_tokens=40, temperature=0.0, timeouts=Timeouts(connect_us=5_000_000))
+    own = Workload(prompt=DEFAULT_PROMPT, max_output_tokens=7, temperature=None)
+    first, second = plan_of(FULL).targets
+    assert first == Target(
+        id=target_id(
+            provider="deepseek",
+            model="deepseek-v4-flash",
+            base_url="https://api.deepseek.com/v1",
+            dialect="openai-chat",
+            workload=short,
+        ),
+        name="deepseek/deepseek-v4-flash",
+        provider="deepseek",
+        model="deepseek-v4-flash",
+        base_url="https://api.deepseek.com/v1",
+        workload=short,
+        every_us=30_000_000,
+        credential="deepseek",
+        price=Price(usd_per_m_input=0.1, usd_per_m_output=0.25),
+        region="cn-hangzhou",
+    )
+    assert second == Target(
+        id=second.id,
+        name="the local one",
+        provider="sim",
+        model="local",
+        base_url="http://127.0.0.1:8080/v1",
+        workload=own,
+        overlap=Overlap.ALLOW,
+    )
+    assert (plan_of(FULL).version, plan_of(FULL).baseline) == (3, "us-east-2")
+
+
+def test_spelling_is_not_meaning() -> None:
+    """Order of keys, quotes, comments, spelled-out defaults and a trailing slash change nothing."""
+    plain = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h/v1}\n"
+    fancy = """\
+targets:
+  - base_url: "http://h/v1/"   # with a slash
+    provider: p
+    name: p/a
+    model: 'a'
+    every: 1m
+    workload: {max_output_tokens: 200}
+baseline: "us"
+overlap: skip
+"""
+    assert plan_of(plain) == plan_of(fancy)
+
+
+def test_timeouts_do_not_start_a_new_series() -> None:
+    """The id follows what is measured; limits and prices may change under it."""
+    changed = FULL.replace("connect: 5s", "connect: 6s").replace("0.25", "0.3")
+    assert [t.id for t in plan_of(changed).targets] == [t.id for t in plan_of(FULL).targets]
+    assert plan_of(FULL.replace('"Hi"', '"Ho"')).targets[0].id != plan_of(FULL).targets[0].id
+
+
+def test_no_targets_is_a_plan() -> None:
+    """An empty list stops all measuring, which an operator may want."""
+    assert plan_of("baseline: us\ntargets: []") == Plan(version=3, baseline="us")
+
+
+def test_all_problems_come_at_once() -> None:
+    """One wrong key hides no other problem, not even one that needs several parts to see."""
+    text = """\
+baselin: us
+every: 60
+workloads:
+  short: {promt: Hi}
+providers:
+  p: {base_url: "ftp://x", dialect: openai-chatt}
+targets:
+  - {model: a, provider: p, workload: shrt}
+  - {provider: q, modle: b}
+  - {model: c, provider: pp}
+"""
+    assert problems_of(text) == [
+        "line 1: 'baseline' is missing",
+        f"line 1: unknown key 'baselin'; known: {KEYS['document']}; did you mean 'baseline'?",
+        "line 2: every: 60 has no unit; write 60s or 60ms",
+        f"line 4: unknown key 'promt'; known: {KEYS['workload']}; did you mean 'prompt'?",
+        "line 6: base_url: 'ftp://x' is no http or https address",
+        f"line 6: dialect: unknown dialect 'openai-chatt'; known: {DIALECTS}; did you mean 'openai-chat'?",
+        "line 8: unknown workload 'shrt'; known: short; did you mean 'short'?",
+        "line 9: 'model' is missing",
+        f"line 9: unknown key 'modle'; known: {KEYS['target']}; did you mean 'model'?",
+        "line 10: no base_url: give one here, or to provider 'pp' under `providers`; did you mean 'p'?",
+    ]
+
+
+TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h, %s}\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("base_url: https://user:key@h", "line 3: base_url: an address holds no user"),
+        ("base_url: 'https://h/?key=1'", "line 3: base_url: an address holds no user"),
+        ("base_url: 'http://h:99999'", "line 3: base_url: 'http://h:99999' is no http"),
+        ("base_url: 'http://'", "line 3: base_url: 'http://' is no http"),
+        ("every: 199ms", "line 3: every: 199ms is outside 200ms to 7d"),
+        ("every: 8d", "line 3: every: 8d is outside 200ms to 7d"),
+        ("overlap: jump", "line 3: overlap: 'jump' is no overlap policy; write skip or allow"),
+        ("overlap: [skip]", "line 3: overlap: ['skip'] is no overlap policy"),
+        ("name: ''", "line 3: name: "),
+        ('name: "a\\tb"', "line 3: name: 'a\\tb' has control characters"),
+        ("name: 5", "line 3: name: should be a valid string"),
+        ("region: [x]", "line 3: region: should be a valid string"),
+        ("workload: 5", "line 3: expected a mapping with prompt, max_output_tokens"),
+        ("workload: {max_output_tokens: 0}", "line 3: max_output_tokens: "),
+        ("workload: {max_output_tokens: 1.5}", "line 3: max_output_tokens: "),
+        ("workload: {temperature: .nan}", "line 3: temperature: "),
+        ("workload: {timeouts: {total: 2h}}", "line 3: total: 2h is outside 1ms to 1h"),
+        ("workload: {timeouts: {totl: 2s}}", "line 3: unknown key 'totl'; known: connect, first_token, gap, total"),
+        ("price: {usd_per_m_output: -1}", "line 3: usd_per_m_output: "),
+        ("price: {usd_per_m_output: .inf}", "line 3: usd_per_m_output: "),
+        ("price: 3", "line 3: expected a mapping with usd_per_m_input, usd_per_m_output"),
+        ("paused: 1", "line 3: paused: should be a valid boolean"),
+        ("pause: true", "line 3: unknown key 'pause'"),
+        ("spread: 10", "line 3: spread: 10 has no unit; write 10s or 10ms"),
+        ("spread: 2h, every: 3h", "line 3: spread: 2h is outside 0us to 1h"),
+        ("spread: 60s", "line 3: spread: 1m is not shorter than the interval, 1m"),
+    ],
+)
+def test_bounds(key: str, problem: str) -> None:
+    """What a target may say has limits, and the message names the key."""
+    text = TARGET % key
+    if key.startswith("base_url"):
+        text = text.replace("base_url: http://h, ", "")
+    found = problems_of(text)
+    assert any(p.startswith(problem) for p in found), found
+
+
+def test_a_prompt_has_a_limit_in_bytes() -> None:
+    """100 000 bytes are a prompt, one more is not, however few characters they are."""
+    assert plan_of(TARGET % f"workload: {{prompt: {'x' * 100_000}}}").targets
+    [problem] = problems_of(TARGET % f"workload: {{prompt: {'ü' * 50_001}}}")
+    assert "100000 bytes" in problem
+
+
+def test_a_plan_has_a_limit() -> None:
+    """A thousand targets are a plan, one more is not."""
+    lines = [f"  - {{model: m{n}, provider: p, base_url: http://h}}" for n in range(1_001)]
+    assert len(plan_of("\n".join(["baseline: us", "targets:", *lines[:-1]])).targets) == 1_000
+    [problem] = problems_of("\n".join(["baseline: us", "targets:", *lines]))
+    assert problem.startswith("line 2: targets: ")
+
+
+def test_a_plan_fits_into_a_message() -> None:
+    """A long prompt shared by very many targets is refused: each would carry it to the agents."""
+    text = f"baseline: us\nworkloads: {{long: {{prompt: {'x' * 90_000}}}}}\ntargets:\n"
+    line = "  - {{model: m{}, provider: p, base_url: http://h, workload: long}}\n"
+    assert len(plan_of(text + "".join(line.format(n) for n in range(66))).targets) == 66
+    [problem] = problems_of(text + "".join(line.format(n) for n in range(67)))
+    assert problem == "line 3: the prompts of all targets have 6030000 bytes together, at most 6000000"
+
+
+def test_twins_are_refused() -> None:
+    """Two targets of one name, or of one id, would be one series told twice."""
+    text = """\
+baseline: us
+targets:
+  - {model: a, provider: p, base_url: http://h}
+  - {model: b, provider: p, base_url: http://h, name: p/a}
+  - {model: a, provider: p, base_url: http://h/, name: other}
+"""
+    assert problems_of(text) == [
+        "line 4: name 'p/a' is taken by the target of line 3",
+        "line 5: measures the same as the target of line 3",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "7", "- a", "baseline: us", "targets: {}", "baseline: us\ntargets: [1, null, x]"])
+def test_whatever_comes_is_answered(text: str) -> None:
+    """A document that is nothing like a plan gets problems, not an exception."""
+    assert problems_of(text)
+
+
+def test_the_version_is_the_callers() -> None:
+    """The text does not know its version; who applies it does."""
+    assert planfile.load(FULL, version=9).plan == replace(plan_of(FULL), version=9)
+
+
+def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
+    """`connection` and `concurrency` reach the plan, make another target, and only their known words are taken."""
+    text = "baseline: a\ntargets:\n  - {provider: p, model: m, base_url: 'http://x', workload: {%s}}\n"
+    plans = [planfile.load(text % more, version=1).plan for more in ("", "connection: warm", "concurrency: 8")]
+    workloads = [plan.targets[0].workload for plan in plans if plan]
+    assert [(w.connection.value, w.concurrency) for w in workloads] == [("cold", 1), ("warm", 1), ("cold", 8)]
+    assert len({plan.targets[0].id for plan in plans if plan}) == 3
+    assert "write cold or warm" in planfile.load(text % "connection: tepid", version=1).problems[0]
+
+
+NEAREST = """\
+baseline: us
+spread: 2s
+paused: true
+providers:
+  p: {base_url: http://h, spread: 3s, paused: false}
+targets:
+  - {model: a, provider: p}
+  - {model: b, provider: p, spread: 4s, paused: true}
+  - {model: c, provider: p, spread: 0s}
+  - {model: d, provider: q, base_url: http://h}
+"""
+
+
+def test_the_nearest_word_on_spread_and_pause_holds() -> None:
+    """A target's own word goes before its provider's, and that before the document's, also when it is `false` or 0."""
+    told = [(target.spread_us // 1_000_000, target.paused) for target in plan_of(NEAREST).targets]
+    assert told == [(3, False), (4, True), (0, False), (2, True)]
+
+
+BUDGETED = """\
+baseline: us
+targets:
+  - {model: a, provider: p, base_url: http://h, price: {usd_per_m_output: 1}}
+  - {model: b, provider: q, base_url: http://h}
+budgets:
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  p: {usd_per_day: 5}", (Budget(provider="p", usd_per_day=5.0),)),
+        (
+            "  p: {usd_per_day: 0, requests_per_day: 7}\n  q: {vantage: sg-1, tokens_per_day: 9}",
+            (
+                Budget(provider="p", usd_per_day=0.0, requests_per_day=7),
+                Budget(provider="q", vantage="sg-1", tokens_per_day=9),
+            ),
+        ),
+        (
+            "  - {provider: p, usd_per_day: 5}\n  - {provider: p, vantage: sg-1, usd_per_day: 1}",
+            (Budget(provider="p", usd_per_day=5.0), Budget(provider="p", vantage="sg-1", usd_per_day=1.0)),
+        ),
+        ("  []", ()),
+    ],
+)
+def test_budgets_come_as_a_list_or_by_provider(text: str, expected: tuple[Budget, ...]) -> None:
+    """A mapping is short for one budget per provider; a list can tell vantages apart."""
+    assert plan_of(BUDGETED + text).budgets == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("  p: {usd_per_dy: 5}", f"line 6: unknown key 'usd_per_dy'; known: {KEYS['limits']}; did you mean"),
+        ("  p: {}", "line 6: a budget needs usd_per_day, tokens_per_day or requests_per_day"),
+        ("  p: {usd_per_day: -1}", "line 6: usd_per_day: "),
+        ("  p: {usd_per_day: .nan}", "line 6: usd_per_day: "),
+        ("  p: {tokens_per_day: 1.5}", "line 6: tokens_per_day: "),
+        ("  p: {requests_per_day: true}", "line 6: requests_per_day: "),
+        ("  p: 5", "line 6: expected a mapping with vantage, usd_per_day"),
+        ("  pp: {requests_per_day: 5}", "line 6: unknown provider of any target 'pp'; known: p, q; did you mean 'p'?"),
+        ("  q: {usd_per_day: 5}", "line 6: usd_per_day cannot be kept: q/b has no price"),
+        ("  - {requests_per_day: 5}", "line 6: 'provider' is missing"),
+        (
+            "  - {provider: q, tokens_per_day: 5}\n  - {provider: q, requests_per_day: 5}",
+            "line 7: the budget of 'q' is already given in line 6",
+        ),
+        ("  5", "line 5: budgets: expected a list of budgets, or a mapping"),
+    ],
+)
+def test_problems_of_budgets(text: str, problem: str) -> None:
+    """A budget that says nothing, or could not be kept, is a problem of its line, like any other."""
+    found = problems_of(BUDGETED + text)
+    assert [p for p in found if p.startswith(problem)], found
+
+
+EFFORT = """\
+baseline: us
+workloads:
+  hard: {{reasoning_effort: {effort}}}
+targets:
+  - {{provider: p, base_url: "http://h", dialect: {dialect}, model: {model}, workload: hard}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "effort", "words"),
+    [
+        ("anthropic", "claude-opus-4-5", "hgih", "known: high, low, medium, none; did you mean 'high'?"),
+        ("anthropic", "claude-opus-4-5", "max", "known: high, low, medium, none"),
+        ("gemini", "gemini-3.5-flash", "none", "known: high, low, medium, minimal"),
+        ("cohere", "command-a", "minimal", "known: high, low, medium, none"),
+        ("openai-chat", "m", "hgih", "did you mean 'high'?"),
+        ("openai-responses", "m", "meduim", "did you mean 'medium'?"),
+    ],
+)
+def test_an_effort_that_cannot_be_asked_for_is_named(dialect: str, model: str, effort: str, words: str) -> None:
+    """A word that the API has no way to say, or a slip, is told with its line and the words there are."""
+    [problem] = problems_of(EFFORT.format(dialect=dialect, model=model, effort=effort))
+    assert problem.startswith("line 5: ")
+    assert f"'{effort}'" in problem
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "effort"),
+    [
+        ("anthropic", "claude-opus-4-7", "max"),
+        ("gemini", "gemini-2.5-flash", "none"),
+        ("openai-chat", "m", "xhigh"),
+        ("openai-chat", "m", "highest"),
+        ("openai-chat", "m", "turbo"),
+    ],
+)
+def test_an_effort_that_may_be_asked_for_is_taken(dialect: str, model: str, effort: str) -> None:
+    """Each API has its words, and where every provider has its own, so may this one."""
+    [target] = plan_of(EFFORT.format(dialect=dialect, model=model, effort=effort)).targets
+    assert target.workload.reasoning_effort == effort
+
+
+def test_a_stored_plan_is_not_judged_again() -> None:
+    """What was applied before efforts were looked at is still read, or a collector could not start any more."""
+    text = EFFORT.format(dialect="anthropic", model="claude-opus-4-5", effort="hgih")
+    assert planfile.load(text, version=1, stored=True).problems == ()
+
+
+CONTROLLED = """\
+baseline: us
+targets:
+  - {model: a, provider: p, base_url: "http://h"}
+control: p/a
+"""
+
+
+def test_a_control_target_is_one_of_the_plan() -> None:
+    """The control target is named as readers see it; any other name is refused with the nearest one and its line."""
+    assert plan_of(CONTROLLED).control == "p/a"
+    assert plan_of(CONTROLLED.replace("control: p/a", "")).control == ""
+    assert problems_of(CONTROLLED.replace("control: p/a", "control: pa")) == [
+        "line 4: control: unknown target 'pa'; known: p/a; did you mean 'p/a'?"
+    ]

@@ -1,0 +1,149 @@
+"""Routes in a plan: what they mean, and every problem at once with its line."""
+
+import pytest
+
+from isochrone_collector.analysis.ranking import latencybudget
+from isochrone_collector.plans import document as planfile
+from isochrone_collector.plans.routes import CLASSES
+from isochrone_wire.answers import Metric
+from isochrone_wire.model import Objective, Route, Slo
+
+PLAN = """\
+baseline: us
+targets:
+  - {provider: a, model: m, base_url: "http://a", region: eu-central, price: {usd_per_m_output: 1}}
+  - {provider: b, model: m, base_url: "http://b", region: us-east}
+  - {provider: c, model: m, base_url: "http://c", dialect: anthropic}
+routes:
+"""
+
+
+def routes_of(lines: str) -> tuple[Route, ...]:
+    reading = planfile.load(PLAN + lines, version=1)
+    assert reading.problems == ()
+    assert reading.plan is not None
+    return reading.plan.routes
+
+
+def problems_of(lines: str) -> list[str]:
+    reading = planfile.load(PLAN + lines, version=1)
+    assert reading.plan is None
+    return list(reading.problems)
+
+
+def test_a_full_route() -> None:
+    """Every key has its effect; limits are stored in microseconds."""
+    (route,) = routes_of("""\
+  - name: fast
+    members: [a/m, b/m]
+    slo: {class: chat, ttft_p95_ms: 800, min_success: 0.99}
+    objective: {ttft: 2.0, tail: 1.0, usd: 0.0, failure: 10}
+    static_order: [b/m]
+    residency: [eu]
+""")
+    assert route == Route(
+        name="fast",
+        members=("a/m", "b/m"),
+        slo=Slo(name="chat", ttft_p95_us=800_000, min_success=0.99),
+        objective=Objective(ttft=2.0, tail=1.0, usd=0.0, failure=10.0),
+        static_order=("b/m",),
+        residency=("eu",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("slo", "limit_us"),
+    [
+        ("", None),
+        (", slo: {class: voice}", 300_000),
+        (", slo: {class: agent}", 2_500_000),
+        (", slo: {class: batch}", None),
+        (", slo: {class: chat, ttft_p95_ms: 700}", 700_000),
+        (", slo: {ttft_p95_ms: 0.5}", 500),
+    ],
+)
+def test_a_class_gives_the_limit_that_is_not_said(slo: str, limit_us: int | None) -> None:
+    """A class stands for its limit; what is said takes its place; no class promises nothing."""
+    (route,) = routes_of(f"  - {{name: r, members: [a/m]{slo}}}")
+    assert route.slo.ttft_p95_us == limit_us
+
+
+def test_classes_are_the_uses_of_latency_budgets() -> None:
+    """A class of a route and a use of the same name must not promise different things."""
+    uses = {use.name: use.limit_us // 1000 for use in latencybudget.USES if use.metric is Metric.TTFT}
+    shared = uses.keys() & CLASSES.keys()
+    assert shared >= {"voice", "code", "chat", "web"}
+    assert {name: CLASSES[name] for name in shared} == {name: uses[name] for name in shared}
+
+
+@pytest.mark.parametrize(
+    ("route", "problem"),
+    [
+        ("members: [a/m, b/n]", "unknown target 'b/n'; known: a/m, b/m, c/m; did you mean 'b/m'?"),
+        ("members: []", "members: a route needs one member at least"),
+        ("members: [a/m, a/m]", "members: 'a/m' is said twice"),
+        (
+            "members: [a/m, c/m]",
+            "c/m speaks anthropic and a/m speaks openai-chat; who stands in for another is called in the same way",
+        ),
+        (
+            "members: [a/m], slo: {class: voise}",
+            "class: unknown class 'voise'; known: agent, batch, chat, code, custom, voice, web; did you mean 'voice'?",
+        ),
+        (
+            "members: [a/m], slo: {min_succes: 0.9}",
+            "unknown key 'min_succes'; known: class, min_success, ttft_p95_ms; did you mean 'min_success'?",
+        ),
+        ("members: [a/m], slo: 5", "expected a mapping with class, ttft_p95_ms, min_success"),
+        (
+            "members: [a/m], slo: {min_success: 99}",
+            "min_success: 99 is no share from 0 to below 1; 0.99 means 99 %",
+        ),
+        ("members: [a/m], slo: {ttft_p95_ms: 0}", "ttft_p95_ms: 0 is outside 0 to 600000, 0 not included"),
+        ("members: [a/m], slo: {ttft_p95_ms: .nan}", "ttft_p95_ms: nan is outside 0 to 600000, 0 not included"),
+        (
+            "members: [a/m], slo: {class: voice, ttft_p95_ms: 900}",
+            "900 ms is no voice: class code promises 500 ms already",
+        ),
+        (
+            "members: [a/m], slo: {class: batch, ttft_p95_ms: 900}",
+            "class batch has no limit on first tokens; leave one of the two out",
+        ),
+        (
+            "members: [a/m], objective: {ttft: 0, tail: 0, usd: 0, failure: 0}",
+            "an objective without any weight ranks nobody",
+        ),
+        (
+            "members: [a/m], objective: {tail: 1}",
+            "tail weighs what p95 is beyond ttft_p95_ms of `slo`, and there is no such limit",
+        ),
+        ("members: [a/m, b/m], objective: {usd: 1}", "usd cannot be weighed: b/m has no price"),
+        ("members: [a/m], objective: {ttft: .inf}", "ttft: should be a finite number"),
+        ("members: [a/m], static_order: [b/m]", "static_order: unknown member 'b/m'; known: a/m; did you mean 'a/m'?"),
+        ("members: [a/m, b/m], residency: [cn]", "no member resides in cn; their regions: eu-central, us-east"),
+        ("member: [a/m]", "'members' is missing"),
+    ],
+)
+def test_a_route_that_cannot_be_meant_is_refused(route: str, problem: str) -> None:
+    """Each mistake is told with its line, what would have been right, and what was perhaps meant."""
+    assert f"line 7: {problem}" in problems_of(f"  - {{name: r, {route}}}")
+
+
+def test_all_problems_of_all_routes_come_at_once() -> None:
+    """One wrong route hides no problem of another, and a name is taken once."""
+    lines = """\
+  - {name: r, members: [x/m]}
+  - {name: r, members: [a/m], slo: {class: voice, ttft_p95_ms: 900}}
+"""
+    assert problems_of(lines) == [
+        "line 7: unknown target 'x/m'; known: a/m, b/m, c/m; did you mean 'c/m'?",
+        "line 8: 900 ms is no voice: class code promises 500 ms already",
+        "line 8: name 'r' is taken by the route of line 7",
+    ]
+
+
+def test_a_wrong_target_is_not_told_twice() -> None:
+    """While a target is wrong nobody can say that there is none of its name."""
+    text = PLAN.replace('model: m, base_url: "http://a"', 'modl: m, base_url: "http://a"')
+    reading = planfile.load(text + "  - {name: r, members: [a/m]}", version=1)
+    assert all(problem.startswith("line 3:") for problem in reading.problems)

@@ -1,0 +1,295 @@
+"""From probes to evidence, and from evidence to hedges and race sets."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis.histogram import buckets_of
+from isochrone_collector.analysis.probes import Kind
+from isochrone_collector.routing.briefing import briefs
+from isochrone_collector.routing.gathering import Sightings, comparisons_of, evidence_of, failing_runs, suspects
+from isochrone_collector.routing.hedging import Law, hedge, hedged_quantile_us, law_of, stall_lift
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
+from isochrone_collector.routing.racing import race_set
+from isochrone_wire.answers import Quantile
+from isochrone_wire.model import SECOND_US, Plan, Route, Slo
+from material.routeinputs import RULES, brief, described
+
+OK, FAILED, THROTTLED, SKIPPED = Kind
+EVERY_US = 60 * SECOND_US
+NAN = float("nan")
+
+
+def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Sightings:
+    """Rows of (member, vantage, round, kind, TTFT in milliseconds), all of one region."""
+    member, vantage, rounds, kinds, ttft_ms = zip(*rows, strict=True)
+    return Sightings(
+        members=("a", "b"),
+        regions=("eu",),
+        member=np.array(member),
+        region=np.zeros(len(rows), np.int64),
+        vantage_id=np.array(vantage),
+        round_at=np.array(rounds) * EVERY_US,
+        kind=np.array(kinds, np.int8),
+        ttft_us=np.array(ttft_ms) * 1000,
+        censored=np.full(len(rows), censored),
+        rtt_us=np.full(len(rows), NAN),
+        tokens_per_second=np.full(len(rows), NAN),
+    )
+
+
+def gathered(sightings: Sightings, *, suspected: frozenset[int] = frozenset()) -> Evidence:
+    trusted = {key: run for key, run in failing_runs(sightings).items() if key[1] not in suspected}
+    live = set(sightings.vantage_id.tolist())
+    return evidence_of(sightings, 0, here=0, every_us=EVERY_US, trusted=trusted, live=live, rules=RULES)
+
+
+def course(member: int, vantage: int, kinds: str) -> list[tuple[int, int, int, Kind, float]]:
+    """Rounds 0, 1, …, each + for a success, - for a failure, t for throttled, s for skipped."""
+    kind_of = {"+": OK, "-": FAILED, "t": THROTTLED, "s": SKIPPED}
+    return [(member, vantage, place, kind_of[sign], 350.0 if sign == "+" else NAN) for place, sign in enumerate(kinds)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "run"), [("+++", 0), ("+--", 2), ("---", 3), ("--+", 0), ("+-t-", 2), ("+--s", 2), ("-+-", 1)]
+)
+def test_failures_are_counted_from_the_newest(kinds: str, run: int) -> None:
+    """What was throttled or never sent neither ends a run nor adds to it."""
+    assert failing_runs(seen(*course(0, 7, kinds))) == {(0, 7): run}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "providers", "suspect"),
+    [
+        ("+---", "+---", ("p", "q"), True),
+        ("+---", "+--", ("p", "q"), True),  # its third round is still to come
+        ("+---", "+++", ("p", "q"), False),
+        ("+---", "+---", ("p", "p"), False),  # one provider may well be down
+        ("+--", "+--", ("p", "q"), False),
+    ],
+)
+def test_a_vantage_where_everything_fails_is_suspect(
+    one: str,
+    other: str,
+    providers: tuple[str, str],
+    suspect: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    """Three failures in a row, of several providers, of two thirds of what it probes."""
+    runs = failing_runs(seen(*course(0, 7, one), *course(1, 7, other)))
+    assert suspects(runs, providers, RULES) == ({7} if suspect else set())
+
+
+def test_the_control_target_clears_its_vantage() -> None:
+    """While the control target answers the vantage is well, whatever the others do."""
+    runs = {(0, 7): 5, (1, 7): 5, (2, 7): 0}
+    assert suspects(runs, "pqr", RULES) == {7}
+    assert suspects(runs, "pqr", RULES, control=2) == set()
+    assert suspects({**runs, (2, 7): 5}, "pqr", RULES, control=2) == {7}
+
+
+def test_a_suspect_says_nothing_of_anybody() -> None:
+    """Neither its failures nor its successes are evidence."""
+    rows = seen(*course(0, 7, "+" * 8), *course(0, 8, "+++-----"))
+    assert (gathered(rows).n, gathered(rows).failing_vantages) == (11, 1)
+    alone = gathered(rows, suspected=frozenset({8}))
+    assert (alone.n, alone.vantages, alone.failing_vantages, alone.success and alone.success.value) == (8, 1, 0, 1.0)
+
+
+@pytest.mark.parametrize(("kinds", "coverage"), [("++++", 1.0), ("+-+-", 1.0), ("+s+s", 0.5), ("+sss", 0.25)])
+def test_coverage_is_the_share_of_rounds_in_which_something_was_sent(kinds: str, coverage: float) -> None:
+    """Failures were sent; what a budget skipped was not, and tells nothing of the member as it is now."""
+    assert gathered(seen(*course(0, 7, kinds))).coverage == coverage
+
+
+@pytest.mark.parametrize(
+    ("rounds", "coverage"),
+    [
+        ([*range(0, 600, 6), *range(600, 610)], 1.0),  # probed six times as often since then
+        ([*range(60), *range(60, 600, 6)], 1.0),  # probed less often since then
+        ([*range(10), *range(40, 50)], 0.4),
+        ([0, 1, 2, 5, 6, 7, 8, 9], 0.8),
+        ([0], 1.0),
+    ],
+)
+def test_coverage_goes_by_the_interval_of_its_time(rounds: list[int], coverage: float) -> None:
+    """Rounds of before a change of the interval were not due by the new one; a gap among them is a gap."""
+    assert gathered(seen(*[(0, 7, place, OK, 350.0) for place in rounds])).coverage == coverage
+
+
+def test_coverage_counts_what_is_due_since_the_last_round() -> None:
+    """A member that a vantage has nothing more of, while it has of others, loses coverage."""
+    assert gathered(seen(*course(0, 7, "+" * 5), *course(1, 7, "+" * 20))).coverage == 0.25
+
+
+def test_a_lost_vantage_costs_no_coverage() -> None:
+    """Rounds are due for as long as their vantage has any, so that one that is gone does not empty the ranking."""
+    assert gathered(seen(*course(0, 7, "++"), *course(0, 8, "+" * 9), *course(1, 8, "+" * 9))).coverage == 1.0
+
+
+def test_the_newest_sample_is_one_that_was_sent() -> None:
+    """Rounds that were only planned make no table fresher."""
+    assert gathered(seen(*course(0, 7, "++ss"))).newest_at == EVERY_US
+
+
+def briefed(sightings: Sightings, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
+    """The inputs of a route over a and b, of two providers, in the region "eu" after so many rounds."""
+    targets = tuple(replace(described(name), every_us=every_us) for name in "ab")
+    plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))
+    (found,) = briefs(plan.routes[0], plan, sightings, regions=["eu"], at=int(at_round * EVERY_US))
+    return found
+
+
+def test_a_round_of_the_future_is_left_out() -> None:
+    """A vantage whose clock is ahead makes no table fresher and says nothing before its time."""
+    rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++++++"))
+    found = briefed(rows, at_round=4)
+    assert [(one.n, one.newest_at) for one in found.evidence] == [(3, 2 * EVERY_US), (5, 4 * EVERY_US)]
+
+
+def test_a_vantage_that_is_gone_does_not_outvote_who_still_reports() -> None:
+    """Its samples stay, and its last word is none: who fails for the only vantage left fails, and well before the
+    window ends.
+    """
+    gone = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 20)]
+    left = [*course(0, 7, "+" * 20 + "-" * 8), *course(1, 7, "+" * 28)]
+    one, other = briefed(seen(*gone, *left), at_round=27.5).evidence
+    assert (one.n, one.vantages, one.failing_here, one.fails_here) == (60, 1, 1, True)
+    assert (other.vantages, other.fails_here) == (1, False)
+
+
+def test_suspects_that_are_gone_freeze_nothing() -> None:
+    """An epoch after their last round they are counted no more; what they said is not believed for that."""
+    suspect = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 10 + "---")]
+    rows = seen(*suspect, *course(0, 7, "+" * 30), *course(1, 7, "+" * 30))
+    during, later = briefed(rows, at_round=13), briefed(rows, at_round=19)
+    assert (during.suspects, during.vantages, during.suspects_here, during.vantages_here) == (2, 3, 2, 3)
+    assert (later.suspects, later.vantages, later.suspects_here, later.vantages_here) == (0, 1, 0, 1)
+    assert {one.success and one.success.value for one in later.evidence} == {1.0}
+
+
+def test_rounds_rarer_than_an_epoch_are_no_silence() -> None:
+    """The longest epoch is half an hour; a vantage that probes every hour still reports between its rounds."""
+    rows = replace(seen(*course(0, 7, "+--"), *course(1, 7, "+++")), round_at=np.array([0, 60, 120] * 2) * EVERY_US)
+    assert briefed(rows, at_round=170, every_us=60 * EVERY_US).vantages == 1
+
+
+def test_pairs_are_of_one_vantage_and_slot() -> None:
+    """Only where one vantage has both in a slot they are compared; of several rounds in it the first counts."""
+    rows = seen((0, 7, 0, OK, 300), (0, 7, 1, OK, 900), (1, 7, 0, OK, 200), (0, 8, 0, OK, 500), (1, 9, 0, OK, 100))
+    (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US, 2 * EVERY_US], at=0, rules=RULES)
+    assert (found.n, found.window and found.window.estimate) == (1, 100_000.0)
+
+
+def test_nothing_shared_is_no_comparison() -> None:
+    """Without a shared round there is no shift, and no NaN either."""
+    (found,) = comparisons_of(seen(*course(0, 7, "--")), [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
+    assert found == Comparison(left="a", right="b")
+
+
+def counts(*values_ms: float) -> dict[int, int]:
+    buckets, number = np.unique(buckets_of(np.array(values_ms) * 1000), return_counts=True)
+    return dict(zip(buckets.tolist(), number.tolist(), strict=True))
+
+
+def known(name: str, *values_ms: float, late_ms: tuple[float, ...] = ()) -> Evidence:
+    ordered = sorted(values_ms)
+    p95 = ordered[int(0.95 * len(ordered))] * 1e3
+    return Evidence(
+        target=name,
+        n=len(values_ms),
+        ttft_p50_us=Quantile(value=ordered[len(ordered) // 2] * 1e3),
+        ttft_p95_us=Quantile(value=p95, low=p95 * 0.9, high=p95 * 1.1),
+        histogram=counts(*values_ms),
+        censored=counts(*late_ms) if late_ms else {},
+    )
+
+
+STALLING = [300.0 + place for place in range(96)] + [4000.0, 5000.0, 6000.0, 7000.0]
+
+
+def pair(lift: tuple[int, int, int] = (5, 5, 0), *, slo_ms: int | None = None) -> Inputs:
+    both = Comparison(left="a", right="b", n=100, slow_left=lift[0], slow_right=lift[1], slow_both=lift[2])
+    slo = Slo(ttft_p95_us=None if slo_ms is None else slo_ms * 1000)
+    route = Route(name="r", members=(), slo=slo)
+    return brief(known("a", *STALLING), known("b", *STALLING), compared=(both,), route=route)
+
+
+def test_a_hedge_shortens_the_tail_of_stalls() -> None:
+    """Stalls that come to one of the two only: the second choice cuts p99 from seconds to twice the delay or so."""
+    found = hedge(pair(), "a", "b")
+    assert found.delay_us == pytest.approx(395_000, rel=0.02)
+    assert found.expected_p99_without_us == pytest.approx(6_000_000, rel=0.02)
+    assert found.expected_p99_with_us is not None
+    assert found.expected_p99_with_us < 800_000
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        (pair((5, 5, 5)), "the two stall together, 20.0 times as often as if they had nothing in common"),
+        (pair(slo_ms=500), "too late to win: what is left of the objective after the delay is less than its median"),
+        (
+            replace(pair(), evidence=(Evidence(target="a", n=7), known("b", *STALLING))),
+            "too few samples: 7 of 59 for a 95th percentile",
+        ),
+        (replace(pair(), evidence=(known("a", *STALLING),)), "the second choice has given no token yet"),
+        (
+            replace(pair(), evidence=(known("a", *[300.0] * 100), known("b", *STALLING))),
+            "it would not shorten the tail",
+        ),
+    ],
+)
+def test_a_hedge_that_gains_nothing_is_refused(inputs: Inputs, reason: str) -> None:
+    """Without a delay there is a reason."""
+    found = hedge(inputs, "a", "b")
+    assert (found.delay_us, found.reason) == (None, reason)
+
+
+def test_one_common_stall_is_chance() -> None:
+    """Three slow rounds of sixty each meet in one by chance often enough: a lift from one round refuses nothing."""
+    inputs = pair((3, 3, 1))
+    assert (stall_lift(inputs.comparisons[0]) or 0) > 3
+    assert hedge(inputs, "a", "b").delay_us is not None
+
+
+def test_timeouts_stay_in_the_tail() -> None:
+    """Who timed out stands above all others; the predicted p99 is the limit and not the largest answer."""
+    law = law_of(known("a", *[300.0] * 95, late_ms=(60_000.0,) * 5))
+    assert law is not None
+    assert law.quantile_us(0.99) == pytest.approx(60_000_000, rel=0.01)
+    assert law_of(Evidence(target="a", censored=counts(60_000.0))) is None
+
+
+def test_hedging_with_a_twin_at_no_delay_is_the_minimum_of_two() -> None:
+    """S(t) = A(t) · B(t): the p99 of the minimum of two is the p90 of one."""
+    values = np.sort(np.random.default_rng(1).exponential(1e6, 1000))
+    law = Law(values, np.arange(1.0, 1001.0), 1000)
+    assert hedged_quantile_us(law, law, 0.0) == pytest.approx(law.quantile_us(0.9))
+    later = [hedged_quantile_us(law, law, delay) for delay in (0.0, 1e5, 1e6, 1e9)]
+    assert all(early <= late for early, late in pairwise(later))
+    assert later[-1] == pytest.approx(law.quantile_us(0.99))
+
+
+def test_a_race_pays_when_it_cuts_p95_by_more_than_it_costs() -> None:
+    """Two that stall in one of ten requests are worth racing; two steady ones are not; a dear runner is left out."""
+    stalling = [300.0] * 90 + [6000.0] * 10
+    both = brief(known("a", *stalling), known("b", *stalling))
+    raced = race_set(both, ["a", "b"])
+    assert raced is not None
+    assert raced.targets == ("a", "b")
+    steady = race_set(brief(known("a", *[300.0] * 100), known("b", *[300.0] * 100)), ["a", "b"])
+    assert steady is not None
+    assert steady.targets == ("a",)
+    dear = replace(both, targets=(described("a", usd=1.0), described("b", usd=99.0)))
+    assert (race_set(dear, ["a", "b"]) or raced).targets == ("a",)
+
+
+def test_who_fails_does_not_race() -> None:
+    """A failing member's few answers may look fast; it is not asked."""
+    stalling = [300.0] * 90 + [6000.0] * 10
+    failing = replace(known("b", *stalling), fails_here=True)
+    found = race_set(brief(known("a", *stalling), failing), ["a", "b"])
+    assert found is not None
+    assert found.targets == ("a",)

@@ -1,0 +1,205 @@
+"""The dialect openai-chat: what a request asks for, and what each beat looks like on the wire."""
+
+import json
+from typing import Any
+
+import pytest
+
+from isochrone_sim.dialects import DIALECTS, Facts
+from isochrone_sim.errors import RequestRefused
+from isochrone_sim.exchange.allowance import Allowance, Level
+from isochrone_sim.exchange.asked import Asked
+from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.requests import Request
+from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+
+CHAT = DIALECTS["openai-chat"]
+PATH = "/v1/chat/completions"
+MESSAGES = [{"role": "user", "content": "[abcdef123456] Hi"}]
+FACTS = Facts(request_id="req_7", model="m", created_at=1_779_235_200_000_000, processing_us=45_600)
+USAGE = Usage(prompt_tokens=12, output_tokens=5, reasoning_tokens=2, cached_tokens=1)
+
+
+def read(**fields: Any) -> Asked:
+    body = json.dumps({"model": "m", "messages": MESSAGES} | fields).encode()
+    return CHAT.read(Request(method="POST", path=PATH, body=body))
+
+
+def event(kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, asked: Asked | None = None) -> bytes:
+    return CHAT.voice(asked or Asked(model="m"), FACTS, USAGE).event(Beat(0, kind, text, 1, channel))
+
+
+def chunk(
+    kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, asked: Asked | None = None
+) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(event(kind, text, channel=channel, asked=asked).removeprefix(b"data: "))
+    return parsed
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, {"stream": False, "max_tokens": None, "include_usage": False, "reasoning_effort": None}),
+        ({"stream": True, "max_tokens": 9}, {"stream": True, "max_tokens": 9}),
+        ({"max_tokens": 9, "max_completion_tokens": 5}, {"max_tokens": 5}),
+        ({"stream_options": {"include_usage": True}}, {"include_usage": True}),
+        ({"stream_options": None, "reasoning_effort": "low"}, {"include_usage": False, "reasoning_effort": "low"}),
+        ({}, {"nonce": "abcdef123456", "prompt_tokens": 12}),
+        ({"messages": [{"content": [{"type": "text", "text": "[abcdef123456] Hi"}]}]}, {"nonce": "abcdef123456"}),
+    ],
+)
+def test_requests_are_understood(fields: dict[str, Any], found: dict[str, Any]) -> None:
+    """Every field that changes the answer is read."""
+    asked = read(**fields)
+    assert {name: getattr(asked, name) for name in found} == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": None}, "model"),
+        ({"model": 4}, "model"),
+        ({"messages": []}, "messages"),
+        ({"messages": "Hi"}, "messages"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": "9"}, "max_completion_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+    ],
+)
+def test_nonsense_is_refused(fields: dict[str, Any], param: str) -> None:
+    """A request that makes no sense is a 400 that names the parameter."""
+    with pytest.raises(RequestRefused) as caught:
+        read(**fields)
+    assert (caught.value.refusal.status, caught.value.refusal.param) == (400, param)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_bodies_that_are_no_request(body: bytes) -> None:
+    """Whatever the body holds, it is refused and nothing breaks."""
+    with pytest.raises(RequestRefused) as caught:
+        CHAT.read(Request(method="POST", path=PATH, body=body))
+    assert caught.value.refusal.status == 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [
+        (Kind.ROLE, {"role": "assistant", "content": ""}),
+        (Kind.NULL, {"content": None}),
+        (Kind.EMPTY, {"content": ""}),
+        (Kind.FINISH, {}),
+    ],
+)
+def test_what_says_nothing_has_no_text(kind: Kind, delta: dict[str, Any]) -> None:
+    """Role, null, empty and finish deltas carry no token."""
+    assert chunk(kind, "stop")["choices"][0]["delta"] == delta
+
+
+@pytest.mark.parametrize(
+    ("channel", "delta"),
+    [
+        (Channel.ANSWER, {"content": ' "é\n'}),
+        (Channel.REASONING, {"reasoning_content": ' "é\n'}),
+        (Channel.TOOL, {"tool_calls": [{"index": 0, "function": {"arguments": ' "é\n'}}]}),
+    ],
+)
+def test_tokens_go_to_their_channel(channel: Channel, delta: dict[str, Any]) -> None:
+    """A token is one delta of its channel, escaped as JSON wants it."""
+    choice = chunk(Kind.TOKENS, ' "é\n', channel=channel)["choices"][0]
+    assert (choice["delta"], choice["finish_reason"]) == (delta, None)
+
+
+def test_every_chunk_is_of_one_answer() -> None:
+    """Id, model, creation time and kind of object are the same in all chunks."""
+    heads = [
+        {name: chunk(kind)[name] for name in ("id", "object", "created", "model")}
+        for kind in (Kind.ROLE, Kind.TOKENS, Kind.FINISH, Kind.USAGE)
+    ]
+    assert all(head == heads[0] for head in heads)
+    assert heads[0] == {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_779_235_200, "model": "m"}
+
+
+def test_usage_has_no_choices() -> None:
+    """The usage chunk has no choices and all details; the others say `usage: null` when it was asked for."""
+    usage = chunk(Kind.USAGE)
+    assert usage["choices"] == []
+    assert usage["usage"] == {
+        "prompt_tokens": 12,
+        "completion_tokens": 5,
+        "total_tokens": 17,
+        "prompt_tokens_details": {"cached_tokens": 1},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    asked = Asked(model="m", include_usage=True)
+    assert chunk(Kind.TOKENS, "a", asked=asked)["usage"] is None
+    assert "usage" not in chunk(Kind.TOKENS, "a")
+    assert chunk(Kind.FINISH_WITH_USAGE, "stop")["usage"] == usage["usage"]
+
+
+def test_lines_that_are_no_chunks() -> None:
+    """End marker, comment, error and raw lines are what they are."""
+    assert event(Kind.DONE) == b"data: [DONE]"
+    assert event(Kind.COMMENT, "keep-alive") == b": keep-alive"
+    assert event(Kind.RAW, "{oops") == b"data: {oops"
+    assert chunk(Kind.ERROR, "sorry")["error"]["message"] == "sorry"
+
+
+def test_a_whole_answer() -> None:
+    """Without `stream` the body is one completion with the whole text, reasoning, tool call and usage."""
+    beats = (
+        Beat(1, Kind.TOKENS, "Hm", 1, Channel.REASONING),
+        Beat(2, Kind.TOKENS, "Hel", 1),
+        Beat(3, Kind.TOKENS, "lo", 1),
+        Beat(4, Kind.CALL, "look_up", 1, Channel.TOOL),
+        Beat(5, Kind.TOKENS, "{}", 1, Channel.TOOL),
+        Beat(6, Kind.FINISH, "stop"),
+    )
+    script = Script(head_ns=0, beats=beats, usage=USAGE)
+    completion = json.loads(CHAT.voice(Asked(model="m"), FACTS, USAGE).whole(script))
+    message = completion["choices"][0]["message"]
+    assert (message["content"], message["reasoning_content"]) == ("Hello", "Hm")
+    assert message["tool_calls"][0]["function"] == {"name": "look_up", "arguments": "{}"}
+    assert (completion["object"], completion["choices"][0]["finish_reason"]) == ("chat.completion", "stop")
+    assert completion["usage"]["completion_tokens"] == 5
+
+
+def test_headers_are_the_providers() -> None:
+    """Request id, processing time and allowances are in the headers."""
+    full = Level(limit=100, remaining=99, reset_us=600_000)
+    tokens = Level(limit=1000, remaining=10, reset_us=90_000_000)
+    facts = Facts(
+        request_id="req_7",
+        model="m",
+        created_at=0,
+        processing_us=45_600,
+        allowance=Allowance(requests=full, tokens=tokens),
+    )
+    assert CHAT.headers(facts) == {
+        "x-request-id": "req_7",
+        "openai-processing-ms": "45",
+        "x-ratelimit-limit-requests": "100",
+        "x-ratelimit-remaining-requests": "99",
+        "x-ratelimit-reset-requests": "600ms",
+        "x-ratelimit-limit-tokens": "1000",
+        "x-ratelimit-remaining-tokens": "10",
+        "x-ratelimit-reset-tokens": "1m30s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "type_"),
+    [(400, "invalid_request_error"), (401, "invalid_request_error"), (429, "requests"), (503, "server_error")],
+)
+def test_errors_have_their_shape(status: int, type_: str) -> None:
+    """Message, type, param and code, as OpenAI has them."""
+    body = CHAT.refusal(Refusal(status=status, code="c", message="no", param="p"))
+    assert json.loads(body) == {"error": {"message": "no", "type": type_, "param": "p", "code": "c"}}
+
+
+@pytest.mark.parametrize(
+    ("header", "key"),
+    [("Bearer abc", "abc"), ("bearer abc", "abc"), ("Basic abc", None), ("Bearer ", None), ("", None)],
+)
+def test_the_key_is_a_bearer_token(header: str, key: str | None) -> None:
+    """Only a bearer token is a key."""
+    assert CHAT.key(Request(method="POST", path=PATH, headers={"authorization": header})) == key
