@@ -75,3 +75,42 @@ def test_a_connection_that_ends_lets_calls_end() -> None:
     from isochrone_wire import habits
 
     assert uplink.CALL_SECONDS * 1000 < habits.CONNECTION_GRACE_MS < habits.MAX_CONNECTION_AGE_MS
+
+
+def packages() -> Iterator[Path]:
+    for room in ROOMS:
+        yield from sorted({path.parent for path in sources(room)})
+
+
+def test_folders_stay_small() -> None:
+    """No package has more than 25 modules at one level: a reader takes in a listing at a glance."""
+    assert [str(folder.relative_to(ROOT)) for folder in packages() if len(list(folder.glob("*.py"))) > 25] == []
+
+
+def imports_between_packages() -> set[tuple[str, str]]:
+    """Pairs of packages, the importing one first; a package's own modules and its parent's count as one place."""
+    roots = [ROOT / room for room in ("proto", "agent", "collector", "migrations", "deploy/simulator")]
+    files = {
+        ".".join(path.relative_to(root).with_suffix("").parts): path
+        for root in roots
+        for path in root.rglob("*.py")
+        if "_pb2" not in path.name
+    }
+    pairs = set()
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("isochrone_"):
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    pairs.add((_package(name), _package(full if full in files else node.module)))
+    return {(a, b) for a, b in pairs if a != b and a.count(".") and b.count(".")}
+
+
+def _package(module: str) -> str:
+    return module.rpartition(".")[0]
+
+
+def test_no_two_packages_import_each_other() -> None:
+    """Imports between packages go one way, so that one of two can be read without the other."""
+    pairs = imports_between_packages()
+    assert sorted((a, b) for a, b in pairs if (b, a) in pairs and a < b) == []
