@@ -6,7 +6,7 @@ pytest_plugins = [
     "fix_agent",
     "fix_browser",
     "fix_collector",
-    "fix_insides",
+    "fix_inprocess_collector",
     "fix_network",
     "fix_observatory",
     "fix_postgres",

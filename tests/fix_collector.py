@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import pytest
 
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire import answers, codec, insights, model, operations, passport
+from isochrone_wire import answers, codec, identity_file, insights, model, operations
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, open_channel
-from isochrone_wire.passport import Passport
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.v1 import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -36,7 +36,7 @@ ANSWER_SECONDS = 30.0
 class Caller:
     """Everything a collector can be asked over one channel, values in and values out. Refusals are `grpc.RpcError`."""
 
-    def __init__(self, address: str, who: Passport | None = None) -> None:
+    def __init__(self, address: str, who: Identity | None = None) -> None:
         trust, credential = (who.trust, who.credential) if who else (PLAIN, None)
         self.channel = open_channel(parse_address(address), trust, credential)
         self.fleet = fleet_pb2_grpc.FleetStub(self.channel)
@@ -308,6 +308,6 @@ def _start(*, port: int, url: str, data_dir: Path, log_file: Path, more: Sequenc
         database=ready["database"],
         data_dir=data_dir,
         log_file=log_file,
-        call=Caller(ready["listen"], passport.read(Path(ready["operator"])) if "operator" in ready else None),
+        call=Caller(ready["listen"], identity_file.read(Path(ready["operator"])) if "operator" in ready else None),
         http=ready.get("http", ""),
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-MATERIAL = Path(__file__).resolve().parent / "material"
+TESTDATA = Path(__file__).resolve().parent / "testdata"
 HUB_ADDRESS = "10.77.0.1"
 HUB_NAME = "llm.example"
 # Round trips in microseconds: what a vantage in the same country and one on the other side of the world see.
@@ -115,12 +115,12 @@ def _wide_area(prefix: str) -> Iterator[WideArea]:
             {"ends": [[f"{prefix}-hub", f"to-{place}"], [f"{prefix}-{place}", "to-hub"]], "delay_us": rtt_us // 2}
             for place, rtt_us in ROUND_TRIPS_US.items()
         ]
-        cable = [sys.executable, str(MATERIAL / "delayline.py"), json.dumps(links)]
+        cable = [sys.executable, str(TESTDATA / "delayline.py"), json.dumps(links)]
         area = WideArea(prefix, stack.enter_context(started(cable, "ready")))
         _ip("-n", f"{prefix}-hub", "addr", "add", f"{HUB_ADDRESS}/32", "dev", "lo")
         for number, place in enumerate(ROUND_TRIPS_US, 1):
             _plug(prefix, place, number)
-        names = [sys.executable, str(MATERIAL / "nameserver.py"), HUB_ADDRESS, HUB_NAME]
+        names = [sys.executable, str(TESTDATA / "nameserver.py"), HUB_ADDRESS, HUB_NAME]
         stack.enter_context(started(area.command("hub", names), "ready"))
         yield area
 

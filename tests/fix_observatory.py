@@ -58,7 +58,7 @@ from isochrone_wire.insights import (
 from isochrone_wire.model import DAY_US, SECOND_US, Budget, Outcome, Price, Quality, Sample, Target, TokenSource
 from isochrone_wire.v1 import observatory_pb2
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryServicer, add_ObservatoryServicer_to_server
-from material import insights
+from testdata import insights
 
 _PATIENCE_SECONDS = 10.0
 _PORTION = 2

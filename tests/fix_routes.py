@@ -23,7 +23,7 @@ from isochrone_wire.routes import Explanation, RegionTables, RouteEvent, RouteEv
 from isochrone_wire.v1 import routes_pb2
 from isochrone_wire.v1.observatory_pb2_grpc import add_ObservatoryServicer_to_server
 from isochrone_wire.v1.routes_pb2_grpc import RoutesServicer, add_RoutesServicer_to_server
-from material.routes import EVENTS, EXPLANATION, NOW_AT, TABLES
+from testdata.routes import EVENTS, EXPLANATION, NOW_AT, TABLES
 
 _LOOK_SECONDS = 0.02
 

@@ -10,18 +10,18 @@ from typing import Any, Protocol
 import httpx
 import pytest
 
-from fix_insides import Insides
-from isochrone_collector.auth.gate import Gate
+from fix_inprocess_collector import InProcessCollector
+from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.http_api.app import Sources, made
 from isochrone_collector.http_api.listener import listening
 from isochrone_collector.publishing.publisher import HEARTBEAT_US, MAX_WATCHERS, Publisher
-from isochrone_collector.queries.desk import Desk
-from isochrone_collector.routing import canonical
+from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.routing import canonical_form
 from isochrone_collector.store import routes as store
 from isochrone_wire.address import Address
 from isochrone_wire.model import Route
 from isochrone_wire.routes import RouteTable
-from material.routes import CHAT, NOW_AT, VOICE
+from testdata.routes import CHAT, NOW_AT, VOICE
 
 PATIENCE_SECONDS = 20.0
 ROUTES = ("chat", "voice", "batch")
@@ -40,15 +40,15 @@ class Event:
 class Web:
     """The interface at an address; `client` asks it."""
 
-    def __init__(self, insides: Insides, publisher: Publisher, address: Address) -> None:
-        self.insides = insides
+    def __init__(self, local: InProcessCollector, publisher: Publisher, address: Address) -> None:
+        self.local = local
         self.publisher = publisher
         self.address = address
         self.client = httpx.AsyncClient(base_url=f"http://{address}", timeout=PATIENCE_SECONDS)
 
     async def publish(self, *tables: RouteTable) -> None:
         """Store tables as a builder does; the publisher knows them when this returns."""
-        nothing = canonical.packed("{}")
+        nothing = canonical_form.packed("{}")
         new = [
             store.NewTable(
                 generation=table.generation,
@@ -57,14 +57,14 @@ class Web:
                 built_at=table.built_at,
                 change=table.change.value,
                 sentence=table.sentence,
-                document=canonical.written(table),
+                document=canonical_form.written(table),
                 inputs=nothing,
                 before=nothing,
                 after=nothing,
             )
             for table in tables
         ]
-        async with self.insides.database.transaction() as connection:
+        async with self.local.database.transaction() as connection:
             await store.publish(connection, new)
         await self.publisher.refresh()
 
@@ -120,28 +120,38 @@ class StartWeb(Protocol):
 
 
 @pytest.fixture
-async def start_web(insides: Insides) -> AsyncIterator[StartWeb]:
+async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
     """Interfaces that end with the test."""
-    await insides.begin(NOW_AT)
-    plan = insides.plans.current
+    await local.begin(NOW_AT)
+    plan = local.plans.current
     assert plan is not None
     routes = tuple(Route(name=name, members=()) for name in ROUTES)
-    insides.plans.current = replace(plan, routes=routes)
+    local.plans.current = replace(plan, routes=routes)
     async with AsyncExitStack() as stack:
 
         async def start(*, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US) -> Web:
             publisher = Publisher(
-                database=insides.database,
-                plans=insides.plans,
-                clock=insides.clock,
+                database=local.database,
+                plans=local.plans,
+                clock=local.clock,
                 max_watchers=max_watchers,
                 heartbeat_us=heartbeat_us,
             )
-            gate = Gate(database=insides.database, clock=insides.clock, required=False)
-            desk = Desk(database=insides.database, plans=insides.plans, clock=insides.clock)
-            sources = Sources(publisher=publisher, plans=insides.plans, desk=desk, gate=gate, clock=insides.clock)
+            gate = Authenticator(database=local.database, clock=local.clock, required=False)
+            desk = QueryContext(
+                database=local.database,
+                plans=local.plans,
+                clock=local.clock,
+            )
+            sources = Sources(
+                publisher=publisher,
+                plans=local.plans,
+                desk=desk,
+                gate=gate,
+                clock=local.clock,
+            )
             address = await stack.enter_async_context(listening(made(sources), Address("127.0.0.1", 0), tls=None))
-            web = Web(insides, publisher, address)
+            web = Web(local, publisher, address)
             stack.callback(publisher.close)
             stack.push_async_callback(web.client.aclose)
             return web

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector import signature
+from isochrone_collector import webhook_signature
 
 SECRET = b"a secret of thirty-two bytes 123"
 
@@ -43,7 +43,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["content-length"]))
             told = {name.lower(): value for name, value in self.headers.items()}
             # A test's clock may run ahead of the day.
-            message = signature.verify(SECRET, told, body, now_s=int(told[signature.TIMESTAMP]))
+            message = webhook_signature.verify(SECRET, told, body, now_s=int(told[webhook_signature.TIMESTAMP]))
             receiver.told.append(Told(message, json.loads(body)))
             if receiver.hold is not None:
                 receiver.hold.wait(30)

@@ -12,20 +12,20 @@ from functools import partial
 
 import structlog
 
-from isochrone_agent.delivery.line import Line
-from isochrone_agent.delivery.meter import Meter
+from isochrone_agent.delivery.push_metrics import PushMetrics
+from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.delivery.uplink import Collector, Uplink
 from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
+from isochrone_agent.file_watch import Watched
 from isochrone_agent.plan.credentials import Keyring, load_keyring
 from isochrone_agent.plan.follower import PlanFollower
-from isochrone_agent.plan.rounds import Rounds
+from isochrone_agent.plan.round_runner import Rounds
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.trust import tls_context
+from isochrone_agent.probe.tls import tls_context
 from isochrone_agent.settings import Settings
-from isochrone_agent.spool.keeper import Keeper
-from isochrone_agent.watch import Watched
-from isochrone_wire.scraping import scraped
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire.metrics_endpoint import serve_metrics
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
@@ -44,10 +44,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     tls = tls_context(settings.ca_file)
     async with (
         _opened_spool(settings) as keeper,
-        Line(settings) as line,
+        ReconnectingChannel(settings) as line,
         contextlib.AsyncExitStack() as doors,
     ):
-        meter = Meter(line.channel)
+        meter = PushMetrics(line.channel)
         collector = Collector(channel=meter.channel if settings.metrics else line.channel, vantage=settings.vantage)
         prober = Prober(vantage=settings.vantage.name, tls=tls, dialling=settings.dialling)
         rounds = Rounds(prober, keeper, keyring, concurrency=settings.concurrency)
@@ -64,9 +64,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             log.info("agent.stopped", spooled=(await keeper.depth()).waiting)
 
 
-def _opened_spool(settings: Settings) -> Keeper:
+def _opened_spool(settings: Settings) -> AsyncSpool:
     path = settings.data_dir / "spool.sqlite3"
-    return Keeper(path, limit_bytes=settings.spool_limit_bytes, drain=settings.drain)
+    return AsyncSpool(path, limit_bytes=settings.spool_limit_bytes, drain=settings.drain)
 
 
 def _conditions(rounds: Rounds, plans: PlanFollower) -> Conditions:
@@ -74,7 +74,7 @@ def _conditions(rounds: Rounds, plans: PlanFollower) -> Conditions:
 
 
 @contextlib.contextmanager
-def _scraped(settings: Settings, meter: Meter, rounds: Rounds) -> Iterator[None]:
+def _scraped(settings: Settings, meter: PushMetrics, rounds: Rounds) -> Iterator[None]:
     """Metrics, if they are wanted; that nobody can read them is no reason not to measure."""
     if settings.metrics is None:
         yield
@@ -92,14 +92,14 @@ def _scraped(settings: Settings, meter: Meter, rounds: Rounds) -> Iterator[None]
     )
     with contextlib.ExitStack() as stack:
         try:
-            address = stack.enter_context(scraped(settings.metrics, families))
+            address = stack.enter_context(serve_metrics(settings.metrics, families))
             log.info("metrics.started", listen=str(address))
         except OSError as error:
             log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
         yield
 
 
-async def _watch(settings: Settings, line: Line, keyring: Keyring) -> None:
+async def _watch(settings: Settings, line: ReconnectingChannel, keyring: Keyring) -> None:
     """Take up the identity and the credentials file when they change; the next push looks at a refused plan again."""
     keys = Watched([settings.credentials] if settings.credentials else [])
     while True:

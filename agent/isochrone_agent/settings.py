@@ -12,11 +12,11 @@ from typing import Any
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.transport import ANYWHERE, Dialling
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
-from isochrone_wire import passport, scraping
+from isochrone_wire import identity_file, metrics_endpoint
 from isochrone_wire.address import Address, parse_address
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
-from isochrone_wire.passport import Passport
 
 METRICS_PORT = 4691
 
@@ -26,7 +26,7 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything `run` is told. `concurrency` bounds the probes in flight, because contention falsifies latency.
-    Without a `passport` the collector is one of this machine, in plain text.
+    Without a `identity` the collector is one of this machine, in plain text.
     """
 
     vantage: Vantage
@@ -37,14 +37,14 @@ class Settings:
     concurrency: int = 8
     ca_file: Path | None = None
     metrics: Address | None = None
-    passport: Passport | None = None
+    identity: Identity | None = None
     spool_limit_bytes: int = DEFAULT_LIMIT_BYTES
     drain: Drain = Drain.NEWEST
 
     @property
-    def identity(self) -> Path:
+    def identity_path(self) -> Path:
         """Where joining wrote, or would have written, who this agent is."""
-        return self.data_dir / passport.FILE_NAME
+        return self.data_dir / identity_file.FILE_NAME
 
 
 def gather_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
@@ -52,13 +52,13 @@ def gather_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     filed = read_settings_file(path, options) if path else {}
     told = filed | {name: value for name, value in options.items() if value not in (None, (), "any")}
     data_dir = Path(told.get("data_dir") or default_data_dir(told.get("vantage")))
-    joined = read_passport(data_dir / passport.FILE_NAME)
+    joined = read_passport(data_dir / identity_file.FILE_NAME)
     family = str(told.get("family", "any"))
     return Settings(
         vantage=_vantage(told, joined, data_dir),
         collector=checked_collector(told.get("collector"), joined),
         data_dir=data_dir,
-        passport=joined,
+        identity=joined,
         credentials=Path(told["credentials"]) if told.get("credentials") else None,
         dialling=Dialling(
             family=0 if family == "any" else int(family), connect_to=parse_connect_to(told.get("connect_to", ()))
@@ -103,10 +103,10 @@ def parse_size(text: str) -> int:
     return size
 
 
-def checked_collector(text: str | None, joined: Passport | None) -> Address:
-    """The collector's address; without a passport only this machine may be spoken to. Raises `SettingsError`."""
+def checked_collector(text: str | None, joined: Identity | None) -> Address:
+    """The collector's address; without a identity only this machine may be spoken to. Raises `SettingsError`."""
     try:
-        address, _ = passport.heading_for(parse_address(text) if text else None, given=joined, own=None)
+        address, _ = identity_file.heading_for(parse_address(text) if text else None, given=joined, own=None)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent run --collector 127.0.0.1:4600 …") from error
     if joined is None and not address.is_loopback:
@@ -115,10 +115,10 @@ def checked_collector(text: str | None, joined: Passport | None) -> Address:
     return address
 
 
-def read_passport(path: Path) -> Passport | None:
+def read_passport(path: Path) -> Identity | None:
     """What joining wrote, if it was an agent that joined. Raises `SettingsError`."""
     try:
-        joined = passport.read(path)
+        joined = identity_file.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -142,12 +142,12 @@ def default_data_dir(vantage: str | None) -> Path:
 
 def _metrics_address(text: str) -> Address | None:
     try:
-        return scraping.parse_listen(text, default_port=METRICS_PORT)
+        return metrics_endpoint.parse_listen(text, default_port=METRICS_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 
 
-def _vantage(told: Mapping[str, Any], joined: Passport | None, data_dir: Path) -> Vantage:
+def _vantage(told: Mapping[str, Any], joined: Identity | None, data_dir: Path) -> Vantage:
     known = {"vantage": joined.name, "region": joined.region} if joined else {}
     both = {name: str(told.get(name) or known.get(name) or "") for name in ("vantage", "region")}
     missing = " and ".join(f"--{name}" for name, value in both.items() if not value)

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from isochrone_client.address import Whom, whom
+from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.errors import (
     AccessError,
     AddressError,
@@ -108,12 +108,12 @@ class ObservatoryClient:
 
     def __init__(
         self,
-        collector: str | Whom,
+        collector: str | Collector,
         *,
         timeout_us: int = ANSWER_TIMEOUT_US,
         connect_timeout_us: int = CONNECT_TIMEOUT_US,
     ) -> None:
-        where = whom(collector) if isinstance(collector, str) else collector
+        where = resolve_collector(collector) if isinstance(collector, str) else collector
         self._address = str(where)
         self._timeout_us = timeout_us
         # gRPC knows no connect timeout by name: an attempt may last as long as the shortest pause between two attempts.
@@ -346,8 +346,8 @@ class ObservatoryClient:
             ) from error
 
 
-def _opened(where: Whom, options: tuple[tuple[str, int], ...]) -> grpc.Channel:
-    who = where.passport
+def _opened(where: Collector, options: tuple[tuple[str, int], ...]) -> grpc.Channel:
+    who = where.identity
     try:
         if who is None:
             return open_channel(where.address, PLAIN, more=options)

@@ -7,8 +7,8 @@ larger one.
 import math
 
 from isochrone_wire.answers import Window
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
-from isochrone_wire.plain import rfc3339
 
 UNKNOWN = "–"  # noqa: RUF001  # an en dash: a hyphen would read as a minus
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))

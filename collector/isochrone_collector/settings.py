@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from isochrone_collector import durations, signature
+from isochrone_collector import durations, webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_wire import address as wire_address
-from isochrone_wire import scraping
+from isochrone_wire import metrics_endpoint
 from isochrone_wire.address import DEFAULT_PORT, Address
 from isochrone_wire.model import DAY_US, SECOND_US
 
@@ -147,7 +147,7 @@ def _http_address(text: str) -> Address | None:
 
 def _metrics_address(text: str) -> Address | None:
     try:
-        return scraping.parse_listen(text, default_port=METRICS_PORT)
+        return metrics_endpoint.parse_listen(text, default_port=METRICS_PORT)
     except ValueError as error:
         raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 
@@ -156,7 +156,7 @@ def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | N
     """The secret of alerts: of the file, else of ISOCHRONE_ALERT_SECRET, else `None`. Raises `SettingsError`."""
     try:
         text = file.read_text(encoding="utf-8") if file else environment.get("ISOCHRONE_ALERT_SECRET", "")
-        return signature.read(text) if text else None
+        return webhook_signature.read(text) if text else None
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}", hint="see --alert-secret-file") from error
     except ValueError as error:

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from isochrone_wire.address import Address
-from isochrone_wire.habits import CLIENT_OPTIONS
+from isochrone_wire.grpc_options import CLIENT_OPTIONS
 
 HANDSHAKE_SECONDS = 5.0
 

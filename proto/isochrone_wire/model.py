@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 
-from isochrone_wire.identity import stable_id
+from isochrone_wire.stable_ids import stable_id
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -344,7 +344,7 @@ class Vitals:
 
     `epoch` is the one under which samples are sealed now, 0 from an agent that does not tell. Counted over it,
     `finished = stored + spool_depth + quarantined + sum(dropped)`; see
-    `isochrone_wire.conservation`. `rounds_missed` are planned rounds that passed before they could be begun.
+    `isochrone_wire.accounting`. `rounds_missed` are planned rounds that passed before they could be begun.
     """
 
     agent_version: str = ""

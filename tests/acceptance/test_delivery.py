@@ -8,7 +8,7 @@ import pytest
 from fix_agent import Agent, StartAgent
 from fix_collector import StartCollector
 from fix_simulator import Simulator
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 PLAN = """
 baseline: us-east-2

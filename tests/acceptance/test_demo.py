@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isochrone_client.cli import COMMANDS, cli
-from isochrone_client.demo.stage import SUGGESTIONS, TROUBLE
+from isochrone_client.demo.scenario import SUGGESTIONS, TROUBLE
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36

@@ -9,7 +9,7 @@ import psycopg
 from fix_agent import StartAgent
 from fix_collector import StartCollector
 from fix_simulator import StartSimulator
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 PLAN = """
 baseline: us-east-2

@@ -8,7 +8,7 @@ from pathlib import Path
 from fix_agent import StartAgent
 from fix_collector import StartCollector
 from fix_transformers import ServedModel
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 PLAN = """
 baseline: us-east-2

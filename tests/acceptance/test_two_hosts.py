@@ -14,7 +14,7 @@ import pytest
 
 from fix_network import HUB_ADDRESS, HUB_NAME, ROUND_TRIPS_US, WideArea, started_telling
 from fix_simulator import certificate_for
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 PORT = 8443
 MODEL = "steady"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import aiperf, usual
+from bench import aiperf, reference_client
 from bench.claims import Claim, Row, compare
 from bench.truth import MODEL, RATE, TOKENS, TTFT_MS, Simulator
 from isochrone_agent.clock import now_at
@@ -80,7 +80,9 @@ def measure_usual(simulator: Simulator, streams: int, bursts: int) -> Row:
     claims: list[Claim] = []
     cpu = time.process_time()
     for _ in range(bursts):
-        claims += asyncio.run(usual.probe_many(simulator.base_url, MODEL, streams=streams, max_tokens=TOKENS))
+        claims += asyncio.run(
+            reference_client.probe_many(simulator.base_url, MODEL, streams=streams, max_tokens=TOKENS)
+        )
     cpu_ms = (time.process_time() - cpu) * 1000 / len(claims)
     return compare("the usual script", claims, simulator.truth(), in_flight=streams, cpu_ms=cpu_ms)
 

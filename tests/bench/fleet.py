@@ -35,12 +35,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.footprint import cpu_seconds, ready, rss_mb
-from bench.herd import BACKLOG_BATCHES, EVERY_SECONDS, vantage_name
+from bench.simulated_agents import BACKLOG_BATCHES, EVERY_SECONDS, vantage_name
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire.access import Credential, hashed
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate
+from isochrone_wire.credentials import Credential, hashed
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 GOAL_MS = 1000.0
@@ -183,7 +183,7 @@ def _herd(
     served: Served, agents: Sequence[tuple[int, str]], targets: Sequence[int], fleet: int
 ) -> Iterator[subprocess.Popen[str]]:
     """A process with some of the agents, ready."""
-    command = [sys.executable, "-m", "bench.herd"]
+    command = [sys.executable, "-m", "bench.simulated_agents"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     trust = served.trust
     collector = {"address": served.address, "certificate": trust.roots, "server_name": trust.server_name}

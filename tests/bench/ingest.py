@@ -19,14 +19,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.parcels import BATCH_SAMPLES
+from bench.push_payloads import BATCH_SAMPLES
 from bench.pusher import Order, Post, Report
 from bench.rawcopy import RawCopy
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_wire import codec, joining, passport
+from isochrone_wire import codec, enrolment, identity_file
 from isochrone_wire.answers import TargetList
 from isochrone_wire.channel import open_channel
-from isochrone_wire.passport import Passport
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 REGION = "us-east-2"
@@ -142,8 +142,8 @@ def p99_ms(reports: Sequence[Report]) -> float:
 
 
 @contextmanager
-def collector(database_url: str, folder: Path) -> Iterator[Passport]:
-    """The real process, under TLS; the passport of its operator."""
+def collector(database_url: str, folder: Path) -> Iterator[Identity]:
+    """The real process, under TLS; the identity of its operator."""
     where = ("--listen", "127.0.0.1:0", "--database-url", database_url, "--data-dir", str(folder / "collector"))
     command = [sys.executable, "-m", "isochrone_collector", "serve", "--tls", "--metrics-listen", "off", *where]
     with (folder / "collector.log").open("wb") as log:
@@ -153,13 +153,13 @@ def collector(database_url: str, folder: Path) -> Iterator[Passport]:
         line = process.stdout.readline()
         if not line:
             raise SystemExit((folder / "collector.log").read_text())
-        yield passport.read(Path(json.loads(line)["operator"]))
+        yield identity_file.read(Path(json.loads(line)["operator"]))
     finally:
         process.terminate()
         process.wait(30)
 
 
-def plan_targets(operator: Passport) -> list[int]:
+def plan_targets(operator: Identity) -> list[int]:
     """Put a plan into force and name the ids of its targets."""
     targets = [{"provider": "sim", "model": f"m{n}", "base_url": "http://h"} for n in range(TARGETS)]
     document = json.dumps({"baseline": REGION, "targets": targets})
@@ -173,12 +173,12 @@ def plan_targets(operator: Passport) -> list[int]:
     return [target.id for target in codec.decode(TargetList, found).targets]
 
 
-def post(operator: Passport, name: str, targets: list[int], seed: int) -> Post:
+def post(operator: Identity, name: str, targets: list[int], seed: int) -> Post:
     """A new vantage, joined as an agent joins."""
     with open_channel(operator.address, operator.trust, operator.credential) as channel:
         asked = operations_pb2.InviteRequest(name=name, role="vantage", region=REGION, expires_us=TOKEN_US)
         token = operations_pb2_grpc.OperationsStub(channel).Invite(asked, timeout=30).token
-    joined = joining.join(operator.address, token, version="bench")
+    joined = enrolment.join(operator.address, token, version="bench")
     return Post(
         address=str(joined.address),
         name=name,

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from bench import parcels
+from bench import push_payloads
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, Trust, open_aio_channel
 from isochrone_wire.model import Vantage
@@ -74,13 +74,15 @@ class Pusher:
         self._vantage = Vantage(name=post.name, region=post.region)
         self._epoch = post.seed + 1
         self._seq = 0
-        self._bodies: dict[int, list[parcels.Body]] = {}
+        self._bodies: dict[int, list[push_payloads.Body]] = {}
 
     def prepare(self, samples: int) -> None:
         """Make the bodies of batches of so many samples."""
         if samples not in self._bodies:
-            made = parcels.bodies(self._post.targets, now_at=self._post.now_at, seed=self._post.seed, samples=samples)
-            self._bodies[samples] = [parcels.Body(body) for body in made]
+            made = push_payloads.bodies(
+                self._post.targets, now_at=self._post.now_at, seed=self._post.seed, samples=samples
+            )
+            self._bodies[samples] = [push_payloads.Body(body) for body in made]
 
     async def carry_out(self, order: Order) -> Report:
         """Do what was ordered."""
@@ -117,8 +119,8 @@ class Pusher:
     async def _one(self, samples: int, due: float, report: Report) -> None:
         self._seq += 1
         now_at = time.time_ns() // 1000
-        body = self._bodies[samples][parcels.due(now_at)].moved(parcels.later_us(self._post.now_at, now_at))
-        request = parcels.request_head(self._vantage, epoch=self._epoch, seq=self._seq) + body
+        body = self._bodies[samples][push_payloads.due(now_at)].moved(push_payloads.later_us(self._post.now_at, now_at))
+        request = push_payloads.request_head(self._vantage, epoch=self._epoch, seq=self._seq) + body
         try:
             response = await self._push(request, timeout=ANSWER_SECONDS)
         except grpc.aio.AioRpcError as error:

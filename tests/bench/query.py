@@ -20,17 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import ingest
+from bench.exact_quantiles import from_samples, from_summaries, largest_error_percent
 from bench.ingest import Agents
 from bench.pusher import Order, Report
-from bench.queryexact import from_samples, from_summaries, largest_error_percent
-from bench.querystock import BASELINE, Size, Stock, say, stock
-from isochrone_client.address import Whom
+from bench.query_dataset import BASELINE, Size, Stock, say, stock
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.readers import Scope
 from isochrone_wire.answers import DifferentialList, Selection, Window
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
-from isochrone_wire.passport import Passport
 
 MAX_DIFF_S = 1.0
 MIN_SPEEDUP = 50.0
@@ -120,9 +120,9 @@ def ask(client: ObservatoryClient) -> DifferentialList:
     )
 
 
-def diffs(operator: Passport, arrivals: Arrivals) -> Times:
+def diffs(operator: Identity, arrivals: Arrivals) -> Times:
     """The last day, asked while samples arrive."""
-    with ObservatoryClient(Whom(operator.address, operator), timeout_us=ANSWER_TIMEOUT_US) as client:
+    with ObservatoryClient(Collector(operator.address, operator), timeout_us=ANSWER_TIMEOUT_US) as client:
         begun = time.monotonic()
         ask(client)
         once = time.monotonic() - begun

@@ -7,8 +7,8 @@ from typing import Self
 import psycopg
 from psycopg import sql
 
-from bench import parcels
-from bench.parcels import BATCH_SAMPLES
+from bench import push_payloads
+from bench.push_payloads import BATCH_SAMPLES
 from isochrone_collector.store.postgres import instants
 from isochrone_collector.store.rows import COLUMNS, Origin
 
@@ -27,7 +27,7 @@ class RawCopy:
                 raise SystemExit(f"{name} is not on, so nothing here would be comparable")
         now_at = time.time_ns() // 1000
         self._made_at = now_at
-        self._bodies = parcels.bodies(targets, now_at=now_at, seed=99)
+        self._bodies = push_payloads.bodies(targets, now_at=now_at, seed=99)
         self._origin = Origin(vantage_id=VANTAGE_ID, region="us-east-2", epoch=1, seq=0, received_at=now_at)
         self._seq = 0
         names = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
@@ -60,8 +60,8 @@ class RawCopy:
         for _ in range(batches):
             self._seq += 1
             now_at = time.time_ns() // 1000
-            samples, by_us = self._bodies[parcels.due(now_at)], parcels.later_us(self._made_at, now_at)
-            prepared = parcels.rows(samples, self._origin, self._seq, by_us=by_us)
+            samples, by_us = self._bodies[push_payloads.due(now_at)], push_payloads.later_us(self._made_at, now_at)
+            prepared = push_payloads.rows(samples, self._origin, self._seq, by_us=by_us)
             begun = time.monotonic()
             with self._connection.cursor() as cursor, cursor.copy(self._statement) as copy:
                 copy.set_types(list(COLUMNS.values()))

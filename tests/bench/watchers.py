@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 
-from isochrone_wire.habits import CLIENT_OPTIONS
+from isochrone_wire.grpc_options import CLIENT_OPTIONS
 from isochrone_wire.v1 import routes_pb2
 
 WATCH = "/isochrone.v1.Routes/WatchTables"

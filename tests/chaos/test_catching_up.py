@@ -10,7 +10,7 @@ from fix_agent import StartAgent
 from fix_collector import StartCollector
 from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 BACKLOG = 50_000
 PLAN = """

@@ -7,7 +7,7 @@ from random import Random
 import psycopg
 import pytest
 
-from chaos import archive, faults, journal, oracle, wounds
+from chaos import archive, faults, journal, oracle, spool_damage
 from chaos.faults import Kind
 from chaos.journal import Entry, Key, Word
 from chaos.oracle import Evidence
@@ -97,7 +97,7 @@ def test_a_torn_line_is_not_read(tmp_path: Path) -> None:
 def test_a_wound_changes_the_file(tmp_path: Path, seed: int) -> None:
     """Damage is damage: the file is another than before, and never longer."""
     file = tmp_path / "spool"
-    file.write_bytes(bytes(10 * wounds.PAGE_BYTES))
-    assert wounds.damage(file, Random(seed))
-    assert file.read_bytes() != bytes(10 * wounds.PAGE_BYTES)
-    assert file.stat().st_size <= 10 * wounds.PAGE_BYTES
+    file.write_bytes(bytes(10 * spool_damage.PAGE_BYTES))
+    assert spool_damage.damage(file, Random(seed))
+    assert file.read_bytes() != bytes(10 * spool_damage.PAGE_BYTES)
+    assert file.stat().st_size <= 10 * spool_damage.PAGE_BYTES

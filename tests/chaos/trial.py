@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos import archive, spoolbook
-from chaos.acts import ACTS
+from chaos import archive, spool_reader
+from chaos.fault_injection import ACTS
 from chaos.faults import NATURES, Fault
 from chaos.journal import Key, Word
 from chaos.oracle import Evidence
@@ -75,7 +75,7 @@ async def _drained(subjects: Sequence[Subject]) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(1.0)
-        if all(subject.program.runs and spoolbook.depth(subject.data_dir) < NEARLY_EMPTY for subject in subjects):
+        if all(subject.program.runs and spool_reader.depth(subject.data_dir) < NEARLY_EMPTY for subject in subjects):
             return
 
 
@@ -124,7 +124,7 @@ async def _look(running: World, events: Sequence[Event]) -> Outcome:
 
 def _evidence(subject: Subject, stored: Counter[Key]) -> Evidence:
     kept = {entry.key for entry in subject.journal() if entry.word is Word.KEPT}
-    account = spoolbook.account(subject.data_dir)
+    account = spool_reader.account(subject.data_dir)
     return Evidence(
         vantage=subject.vantage.name,
         recorded=kept | subject.seen,
@@ -132,5 +132,5 @@ def _evidence(subject: Subject, stored: Counter[Key]) -> Evidence:
         exposed=subject.exposed,
         counted=subject.dropped(account.dropped),
         unbalanced=account.missing,
-        left=subject.look() | spoolbook.in_quarantine(subject.data_dir),
+        left=subject.look() | spool_reader.in_quarantine(subject.data_dir),
     )

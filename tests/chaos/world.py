@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
-from chaos import commands, disk, journal, spoolbook
+from chaos import commands, disk, journal, spool_reader
 from chaos.commands import Operator
 from chaos.journal import Entry, Key, Word
 from chaos.process import Program
@@ -48,7 +48,7 @@ class Subject:
     @property
     def spool(self) -> Path:
         """The file of its spool."""
-        return self.data_dir / spoolbook.FILE
+        return self.data_dir / spool_reader.FILE
 
     def look(self) -> set[Key]:
         """Remember, and return, what waits in the spool of this agent, which must not run."""
@@ -56,7 +56,7 @@ class Subject:
         if self.damaged_ns and (not recorded or recorded[-1].at_ns < self.damaged_ns):
             # Nothing was recorded since the damage, and what is written there may be noise.
             return set()
-        waiting = spoolbook.waiting(self.data_dir)
+        waiting = spool_reader.waiting(self.data_dir)
         self.seen |= waiting
         return waiting
 
@@ -216,7 +216,7 @@ async def _subject(
         "--log-format",
         "json",
     )
-    program = Program(name="agent", module="chaos.subject", folder=home, arguments=arguments)
+    program = Program(name="agent", module="chaos.agent_under_test", folder=home, arguments=arguments)
     subject = Subject(vantage=vantage, folder=home, relay=relay, program=program)
     subject.set_clock(0)
     program.start()

@@ -64,17 +64,17 @@ def test_constraints_are_versions_only() -> None:
 
 def test_pings_are_tolerated() -> None:
     """A server allows more frequent pings than a client sends, or it would hang up on idle agents."""
-    from isochrone_wire import habits
+    from isochrone_wire import grpc_options
 
-    assert habits.SERVER_PING_TOLERANCE_MS < habits.CLIENT_PING_EVERY_MS
+    assert grpc_options.SERVER_PING_TOLERANCE_MS < grpc_options.CLIENT_PING_EVERY_MS
 
 
 def test_a_connection_that_ends_lets_calls_end() -> None:
     """When a collector ends a connection for its age, a call in flight has longer than an agent waits for it."""
     from isochrone_agent.delivery import uplink
-    from isochrone_wire import habits
+    from isochrone_wire import grpc_options
 
-    assert uplink.CALL_SECONDS * 1000 < habits.CONNECTION_GRACE_MS < habits.MAX_CONNECTION_AGE_MS
+    assert uplink.CALL_SECONDS * 1000 < grpc_options.CONNECTION_GRACE_MS < grpc_options.MAX_CONNECTION_AGE_MS
 
 
 def packages() -> Iterator[Path]:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from isochrone_agent.probe.catalogue import CATALOGUE, Provider
+from isochrone_agent.probe.providers import CATALOGUE, Provider
 
 SCHEMA = "isochrone.catalogue/1"
 _HEADINGS = ("name", "dialect", "key variable", "base URL")

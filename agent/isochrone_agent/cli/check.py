@@ -10,19 +10,19 @@ from typing import Any
 import click
 
 from isochrone_agent.cli import options
-from isochrone_agent.cli.findings import as_table
-from isochrone_agent.cli.selfcheck import check_clock, check_collector, check_spool, check_stamps, spend_on_disk
+from isochrone_agent.cli.host_checks import check_clock, check_collector, check_spool, check_stamps, spend_on_disk
+from isochrone_agent.cli.results import as_table
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.budget import budget_of
 from isochrone_agent.plan.credentials import load_keyring
 from isochrone_agent.plan.follower import check_plan
-from isochrone_agent.plan.planlimits import passed_limits
+from isochrone_agent.plan.limits import passed_limits
 from isochrone_agent.plan.schedule import Due, next_rounds
 from isochrone_agent.settings import Settings, gather_settings
-from isochrone_wire.finding import Finding, Verdict, fail, ok, worst
+from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, worst
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan, day_of
-from isochrone_wire.plain import rfc3339
 
 SCHEMA = "isochrone.check/2"
 _ROUNDS = 5
@@ -43,29 +43,29 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
       isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
     """
     settings = gather_settings(settings_file, told)
-    findings, plan = asyncio.run(_findings(settings))
+    results, plan = asyncio.run(_findings(settings))
     rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
     if output == "json":
         document = {
             "schema": SCHEMA,
-            "findings": [asdict(finding) for finding in findings],
+            "findings": [asdict(finding) for finding in results],
             "rounds": [_plain(due) for due in rounds],
             "spend": allowances,
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        _show(findings, rounds, allowances)
-    if worst(findings) is Verdict.FAIL:
+        _show(results, rounds, allowances)
+    if worst(results) is Verdict.FAIL:
         raise SystemExit(1)
 
 
-async def _findings(settings: Settings) -> tuple[list[Finding], Plan | None]:
+async def _findings(settings: Settings) -> tuple[list[CheckResult], Plan | None]:
     collector, plan = await check_collector(settings)
     credentials = _check_credentials(settings, plan)
     return [check_stamps(), check_clock(), check_spool(settings), credentials, collector], plan
 
 
-def _check_credentials(settings: Settings, plan: Plan | None) -> Finding:
+def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:
     try:
         keyring = load_keyring(settings.credentials)
         told = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
@@ -109,8 +109,8 @@ def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def _show(findings: Sequence[Finding], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
-    click.echo(as_table(findings))
+def _show(results: Sequence[CheckResult], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
+    click.echo(as_table(results))
     if rounds:
         click.echo("\nnext rounds:")
     for due in rounds:

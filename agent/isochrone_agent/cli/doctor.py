@@ -12,9 +12,9 @@ import click
 
 from isochrone_agent.cli import options
 from isochrone_agent.cli.examination import examine
-from isochrone_agent.cli.findings import as_table
+from isochrone_agent.cli.results import as_table
 from isochrone_agent.settings import gather_settings
-from isochrone_wire.finding import Finding, Verdict, worst
+from isochrone_wire.health_check import CheckResult, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
 
@@ -32,16 +32,16 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
     Example:
       isochrone-agent doctor --data-dir /var/lib/isochrone
     """
-    findings = asyncio.run(_all(settings_file, told))
-    click.echo(_document(findings) if output == "json" else as_table(findings))
-    if worst(findings) is Verdict.FAIL:
+    results = asyncio.run(_all(settings_file, told))
+    click.echo(_document(results) if output == "json" else as_table(results))
+    if worst(results) is Verdict.FAIL:
         sys.exit(1)
 
 
-async def _all(settings_file: Path | None, told: dict[str, Any]) -> list[Finding]:
+async def _all(settings_file: Path | None, told: dict[str, Any]) -> list[CheckResult]:
     return [finding async for finding in examine(gather_settings(settings_file, told))]
 
 
-def _document(findings: Sequence[Finding]) -> str:
-    document = {"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]}
+def _document(results: Sequence[CheckResult]) -> str:
+    document = {"schema": SCHEMA, "findings": [asdict(finding) for finding in results]}
     return json.dumps(document, indent=2, ensure_ascii=False)

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from isochrone_agent.cli import checkup, selfcheck
-from isochrone_agent.cli.ntp import kernel_clock
+from isochrone_agent.cli import health_checks, host_checks
+from isochrone_agent.cli.kernel_clock import kernel_clock
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.credentials import load_keyring
 from isochrone_agent.plan.follower import check_plan
@@ -23,23 +23,23 @@ from isochrone_agent.spool.inspection import inspect_spool, verify_spool
 from isochrone_agent.url import DEFAULT_PORTS, parse_url
 from isochrone_wire import __version__
 from isochrone_wire.channel import presented_certificate
-from isochrone_wire.finding import Finding, Verdict, fail, ok, warn
+from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn
 from isochrone_wire.model import Plan, Target
 
 _LIBRARIES = ("grpcio", "protobuf", "httpx", "httpcore")
 _RESOLVE_SECONDS = 5.0
 
 
-async def examine(settings: Settings) -> AsyncIterator[Finding]:
+async def examine(settings: Settings) -> AsyncIterator[CheckResult]:
     """Every finding, in the order in which things build on one another."""
     yield _software()
     for finding in _folder(settings):
         yield finding
-    yield selfcheck.check_stamps()
+    yield host_checks.check_stamps()
     yield _clock()
     yield _identity(settings)
     yield await asyncio.to_thread(_certificate, settings)
-    collector, plan = await selfcheck.check_collector(settings)
+    collector, plan = await host_checks.check_collector(settings)
     yield collector
     if plan is None:
         yield warn("plan", "none is known, so keys and names cannot be looked at", "see collector")
@@ -49,13 +49,13 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     yield await _names(settings, plan)
 
 
-def _software() -> Finding:
+def _software() -> CheckResult:
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     python = ".".join(map(str, sys.version_info[:3]))
     return ok("software", f"isochrone {__version__}, Python {python}, {libraries}")
 
 
-def _folder(settings: Settings) -> Iterator[Finding]:
+def _folder(settings: Settings) -> Iterator[CheckResult]:
     folder = settings.data_dir
     if not folder.is_dir():
         yield warn("data folder", f"{folder} is not there yet", "`run` and `join` make it; or say another --data-dir")
@@ -70,39 +70,39 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield warn("data folder", f"{folder} belongs to user {owner}, and we are user {os.geteuid()}", hint)
     else:
         yield ok("data folder", f"{folder} is ours")
-    yield checkup.judge_disk(shutil.disk_usage(folder).free, where=str(folder))
-    yield selfcheck.check_spool(settings)
+    yield health_checks.judge_disk(shutil.disk_usage(folder).free, where=str(folder))
+    yield host_checks.check_spool(settings)
     yield from _samples(folder / "spool.sqlite3")
 
 
-def _samples(spool: Path) -> Iterator[Finding]:
+def _samples(spool: Path) -> Iterator[CheckResult]:
     """What waits, read as the agent would read it; before the first start there is nothing to read."""
     if not spool.exists():
         return
     try:
-        yield checkup.judge_spool(verify_spool(spool), waiting=inspect_spool(spool).depth.waiting)
+        yield health_checks.judge_spool(verify_spool(spool), waiting=inspect_spool(spool).depth.waiting)
     except AgentError as error:
         yield fail("samples", str(error), error.hint)
 
 
-def _clock() -> Finding:
+def _clock() -> CheckResult:
     kernel = kernel_clock()
     if kernel is None:
-        return checkup.judge_clock(None, max_error_us=0)
-    return checkup.judge_clock(kernel.synchronised, max_error_us=kernel.max_error_us)
+        return health_checks.judge_clock(None, max_error_us=0)
+    return health_checks.judge_clock(kernel.synchronised, max_error_us=kernel.max_error_us)
 
 
-def _identity(settings: Settings) -> Finding:
-    if settings.passport is None:
+def _identity(settings: Settings) -> CheckResult:
+    if settings.identity is None:
         return ok("identity", "none, and none is needed to speak plain text on loopback")
-    found = checkup.judge_secret(settings.identity.stat().st_mode & 0o777, where=str(settings.identity))
+    found = health_checks.judge_secret(settings.identity_path.stat().st_mode & 0o777, where=str(settings.identity_path))
     if found.verdict is not Verdict.OK:
         return found
-    return ok("identity", f"{settings.passport.name} in {settings.passport.region}; {found.sentence}")
+    return ok("identity", f"{settings.identity.name} in {settings.identity.region}; {found.sentence}")
 
 
-def _certificate(settings: Settings) -> Finding:
-    trust = settings.passport.trust if settings.passport else None
+def _certificate(settings: Settings) -> CheckResult:
+    trust = settings.identity.trust if settings.identity else None
     if trust is None or not trust.tls:
         return ok("certificate", "plain text on loopback, so there is none")
     try:
@@ -112,10 +112,10 @@ def _certificate(settings: Settings) -> Finding:
     except ValueError as error:
         return fail("certificate", str(error), "is this the collector, or something before it?")
     pinned = hashlib.sha256(ssl.PEM_cert_to_DER_cert(trust.roots)).digest() if trust.roots else None
-    return checkup.judge_certificate(shown.fingerprint, pinned)
+    return health_checks.judge_certificate(shown.fingerprint, pinned)
 
 
-def _plan(settings: Settings, plan: Plan) -> Finding:
+def _plan(settings: Settings, plan: Plan) -> CheckResult:
     try:
         check_plan(plan, load_keyring(settings.credentials))
     except AgentError as error:
@@ -123,7 +123,7 @@ def _plan(settings: Settings, plan: Plan) -> Finding:
     return ok("plan", f"{plan.version}, {len(plan.targets)} targets, all of which this agent can probe")
 
 
-def _keys(settings: Settings, plan: Plan) -> Finding:
+def _keys(settings: Settings, plan: Plan) -> CheckResult:
     """Every target's key is looked for, and only its name is told, and where it is."""
     missing: dict[str, str] = {}
     found: list[str] = []
@@ -138,10 +138,10 @@ def _keys(settings: Settings, plan: Plan) -> Finding:
             missing[target.name] = str(error)
         else:
             found += keyring.told(target)
-    return checkup.judge_keys(missing, found)
+    return health_checks.judge_keys(missing, found)
 
 
-async def _names(settings: Settings, plan: Plan) -> Finding:
+async def _names(settings: Settings, plan: Plan) -> CheckResult:
     """Each host is looked up as a probe would look it up, and no connection is made."""
     hosts: set[tuple[str, int]] = set()
     unresolved: dict[str, str] = {}
@@ -152,7 +152,7 @@ async def _names(settings: Settings, plan: Plan) -> Finding:
             unresolved[target.name] = str(error)
     answers = await asyncio.gather(*(_why_unresolved(*host) for host in sorted(hosts)))
     unresolved |= {host: why for (host, _), why in zip(sorted(hosts), answers, strict=True) if why}
-    return checkup.judge_names(unresolved, [host for host, _ in sorted(hosts) if host not in unresolved])
+    return health_checks.judge_names(unresolved, [host for host, _ in sorted(hosts) if host not in unresolved])
 
 
 def _host(target: Target, settings: Settings) -> tuple[str, int]:

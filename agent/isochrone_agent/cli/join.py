@@ -9,12 +9,12 @@ import click
 from isochrone_agent.cli import options
 from isochrone_agent.errors import JoinFailed, NobodyThere, SettingsError
 from isochrone_agent.settings import default_data_dir
-from isochrone_wire import __version__, joining, passport
+from isochrone_wire import __version__, enrolment, identity_file
 from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import ClientCertificate, Trust, authorities, client_certificate
-from isochrone_wire.joining import JoinError
+from isochrone_wire.enrolment import EnrolmentError
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
-from isochrone_wire.passport import Passport
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -63,13 +63,13 @@ def command(
     where, trusted, client = _told(address, ca, certificate, key)
     text, earlier = _token(token, token_file), _prepared(folder)
     try:
-        joined = joining.join(where, text, version=__version__, authorities=trusted, client=client)
-    except JoinError as error:
+        joined = enrolment.join(where, text, version=__version__, authorities=trusted, client=client)
+    except EnrolmentError as error:
         kind = NobodyThere if error.unreachable else JoinFailed
         raise kind(str(error), hint=error.hint) from error
     if joined.role is not Role.VANTAGE:
         raise JoinFailed(f"the token was a {joined.role.value}'s, and is used up", hint="vantage add makes an agent's")
-    _keep(folder / passport.FILE_NAME, joined)
+    _keep(folder / identity_file.FILE_NAME, joined)
     _tell(folder, joined, earlier)
 
 
@@ -90,7 +90,7 @@ def _token(token: str | None, file: IO[str] | None) -> str:
     return text
 
 
-def _prepared(folder: Path) -> Passport | None:
+def _prepared(folder: Path) -> Identity | None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -103,22 +103,22 @@ def _prepared(folder: Path) -> Passport | None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise SettingsError(f"{folder} cannot be written", hint="join as the user the agent runs as, or say --data-dir")
     try:
-        return passport.read(folder / passport.FILE_NAME)
+        return identity_file.read(folder / identity_file.FILE_NAME)
     except (OSError, ValueError):
         return None
 
 
-def _keep(path: Path, joined: Passport) -> None:
+def _keep(path: Path, joined: Identity) -> None:
     try:
-        passport.write(path, joined)
+        identity_file.write(path, joined)
     except OSError as error:
         hint = "ask for another token (vantage rotate), once the folder can be written"
         raise JoinFailed(f"{path} cannot be written: {error.strerror}; the token is used up", hint=hint) from error
 
 
-def _tell(folder: Path, joined: Passport, earlier: Passport | None) -> None:
+def _tell(folder: Path, joined: Identity, earlier: Identity | None) -> None:
     click.echo(f"joined {joined.address} as vantage {joined.name} in {joined.region}")
-    click.echo(f"identity: {folder / passport.FILE_NAME}" + (" (replaced)" if earlier else ""))
+    click.echo(f"identity: {folder / identity_file.FILE_NAME}" + (" (replaced)" if earlier else ""))
     if earlier is not None and earlier.name != joined.name:
         click.echo(f"note: this was vantage {earlier.name}; what waits in the spool will be delivered as {joined.name}")
     told = "" if folder == default_data_dir(None) else f" --data-dir {folder}"

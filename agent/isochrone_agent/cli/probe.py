@@ -10,16 +10,17 @@ from typing import Any
 
 import click
 
-from isochrone_agent.cli import options, screen
+from isochrone_agent.cli import options, probe_output
 from isochrone_agent.cli.burst import Burst, summarise
-from isochrone_agent.cli.subject import Subject, check_effort, find_subject
 from isochrone_agent.cli.sweep import Line, fit, prompt_of
+from isochrone_agent.cli.target_options import Subject, check_effort, find_subject
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.plan.credentials import checked_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.trust import tls_context
+from isochrone_agent.probe.tls import tls_context
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
     SECOND_US,
@@ -31,7 +32,6 @@ from isochrone_wire.model import (
     Workload,
     target_id,
 )
-from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.probe/1"
 # What a shell says of a command that Ctrl-C ended.
@@ -138,14 +138,14 @@ def command(
     prober = Prober(vantage="here", tls=tls_context(ca_file), dialling=options.dialling(connect_to, family))
     talkative = output == "table"
     if talkative:
-        click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{screen.heading()}")
+        click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{probe_output.heading()}")
     batches: list[list[Sample]] = []
     interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, talkative=talkative))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
     line = fit(_points(samples)) if sweep else None
     if talkative:
-        click.echo("\n" + "\n".join(screen.conclusion(samples, bursts, line)))
+        click.echo("\n" + "\n".join(probe_output.conclusion(samples, bursts, line)))
     else:
         _print_json(samples, bursts, line)
     if interrupted:
@@ -176,14 +176,14 @@ async def _probe_runs(
     for target in (target for _ in range(runs) for target in targets):
         batches.append(await prober.burst(target, round_at=now_at(), key=key))
         for sample in batches[-1] if talkative else ():
-            click.echo(screen.run_line(len(batches), sample))
+            click.echo(probe_output.run_line(len(batches), sample))
     await prober.aclose()
 
 
 def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> None:
-    document = {"schema": SCHEMA, "samples": to_plain(samples)}
-    document |= {"bursts": to_plain(bursts)} if bursts else {}
-    document |= {"sweep": to_plain(line)} if line else {}
+    document = {"schema": SCHEMA, "samples": to_json_value(samples)}
+    document |= {"bursts": to_json_value(bursts)} if bursts else {}
+    document |= {"sweep": to_json_value(line)} if line else {}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 

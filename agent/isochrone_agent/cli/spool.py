@@ -11,7 +11,7 @@ from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
 from isochrone_agent.spool.inspection import Inspection, inspect_spool, quarantined_samples, verify_spool
 from isochrone_agent.spool.spool import Spool
-from isochrone_wire.plain import rfc3339, to_plain
+from isochrone_wire.json_format import rfc3339, to_json_value
 
 SCHEMA = "isochrone.spool/1"
 
@@ -84,7 +84,7 @@ def export_command(*, data_dir: str | None, vantage: str | None) -> None:
     """Every sample in quarantine as a line of JSON with the reason."""
     for one in quarantined_samples(_path(data_dir, vantage)):
         line = {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason}
-        click.echo(json.dumps(line | {"sample": to_plain(one.sample)}, ensure_ascii=False))
+        click.echo(json.dumps(line | {"sample": to_json_value(one.sample)}, ensure_ascii=False))
 
 
 @quarantine_group.command("retry")
@@ -118,9 +118,9 @@ def _document(found: Inspection) -> dict[str, Any]:
         "epoch": found.epoch,
         "next_seq": found.next_seq,
         "unsealed": found.unsealed,
-        "depth": to_plain(found.depth),
+        "depth": to_json_value(found.depth),
         "holds": found.holds,
-        "sealed": to_plain(found.sealed),
+        "sealed": to_json_value(found.sealed),
         "quarantine": quarantine,
         "damaged_files": [str(path) for path in found.damaged_files],
     }

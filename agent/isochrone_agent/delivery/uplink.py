@@ -16,12 +16,12 @@ import grpc.aio
 import structlog
 
 from isochrone_agent.clock import read_clocks
+from isochrone_agent.clock_offset import Exchange
 from isochrone_agent.delivery.verdict import Backoff, Reaction, bounded_delay_us, draw, react, stated_delay_us
 from isochrone_agent.delivery.vitals import HEARTBEAT_US, Conditions, LoopLag, gather_vitals
 from isochrone_agent.errors import CollectorRefused, SpoolError
-from isochrone_agent.offset import Exchange
-from isochrone_agent.spool.keeper import Keeper
-from isochrone_agent.spool.spoolfile import SealedBatch
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.database import SealedBatch
 from isochrone_wire import codec
 from isochrone_wire.model import SECOND_US, Batch, Plan, Receipt, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -73,7 +73,7 @@ class Uplink:
     def __init__(
         self,
         collector: Collector,
-        keeper: Keeper,
+        keeper: AsyncSpool,
         *,
         on_plan_version: Callable[[int], Awaitable[int]],
         conditions: Callable[[], Conditions] = Conditions,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from isochrone_agent.clock import now_at, read_clocks
-from isochrone_agent.spool.keeper import Keeper
+from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire import __version__
 from isochrone_wire.model import SECOND_US, Vitals, day_of
 
@@ -45,7 +45,7 @@ class LoopLag:
         return worst_us
 
 
-async def gather_vitals(keeper: Keeper, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Vitals:
+async def gather_vitals(keeper: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Vitals:
     """Everything at one instant, as far as there is one. Raises `SpoolError`."""
     depth = await keeper.depth()
     at = now_at()

@@ -4,7 +4,7 @@ The laws:
 
 1. A round is begun only if what was spent today, the most that rounds in flight may cost and the most that it may cost
    itself stay within every limit. Reaching a limit is within it.
-2. Before it is sent a request is taken to cost its most, as `isochrone_wire.estimate` has it: all of
+2. Before it is sent a request is taken to cost its most, as `isochrone_wire.request_estimate` has it: all of
    `max_output_tokens`, the room to think that the effort adds to them, and a prompt token for every four bytes.
    Afterwards it has cost what the provider counted; a count that nobody knows stays at its most, unless nothing was
    sent or the provider refused (4xx).
@@ -15,8 +15,8 @@ The laws:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_wire.estimate import most_of_request
 from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource, day_of
+from isochrone_wire.request_estimate import most_of_request
 
 _REFUSED = range(400, 500)
 # Sums of floats are not exact; a millionth of a cent is.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.plan.origin import Origin, origin_of, parse_origin
-from isochrone_agent.probe.catalogue import CATALOGUE
+from isochrone_agent.probe.providers import CATALOGUE
 from isochrone_agent.url import parse_url
 from isochrone_wire.model import Target
 

@@ -9,10 +9,10 @@ from google.protobuf.message import DecodeError
 from isochrone_agent.delivery.uplink import Collector
 from isochrone_agent.errors import PlanRefused, SpoolError
 from isochrone_agent.plan.credentials import Keyring
-from isochrone_agent.plan.planlimits import passed_limits
-from isochrone_agent.plan.rounds import Rounds
+from isochrone_agent.plan.limits import passed_limits
+from isochrone_agent.plan.round_runner import Rounds
 from isochrone_agent.probe.dialects import DIALECTS
-from isochrone_agent.spool.keeper import Keeper
+from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Plan, Target
 
@@ -30,7 +30,7 @@ class PlanFollower:
     `refused` is the version refused last and why, until a plan is taken up after it.
     """
 
-    def __init__(self, collector: Collector, keeper: Keeper, keyring: Keyring, rounds: Rounds) -> None:
+    def __init__(self, collector: Collector, keeper: AsyncSpool, keyring: Keyring, rounds: Rounds) -> None:
         self._collector = collector
         self._keeper = keeper
         self._keyring = keyring

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from isochrone_wire.identity import stable_id
 from isochrone_wire.model import SECOND_US, Target
 from isochrone_wire.rounds import next_round_at, round_at
+from isochrone_wire.stable_ids import stable_id
 
 MAX_GRACE_US = 5 * SECOND_US
 _GRACE_SHARE = 4

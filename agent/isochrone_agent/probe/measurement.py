@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from isochrone_agent.probe import tally
+from isochrone_agent.probe import stream_metrics
 from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
-from isochrone_agent.probe.tally import Strand, Thoughts
+from isochrone_agent.probe.stream_metrics import Strand, Thoughts
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200
@@ -165,7 +165,7 @@ class Measurement:
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
         tokens, paced_ns = self._tokens()
-        gaps = tally.gaps_between(self.chunk_ns)
+        gaps = stream_metrics.gaps_between(self.chunk_ns)
         return Sample(
             target_id=target_id,
             round_at=round_at,
@@ -179,7 +179,7 @@ class Measurement:
             ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
             ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
             e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
-            tokens_per_second=tally.tokens_per_second(paced_ns, tokens),
+            tokens_per_second=stream_metrics.tokens_per_second(paced_ns, tokens),
             chunk_gap_p50_us=gaps.p50_us,
             chunk_gap_p99_us=gaps.p99_us,
             chunk_gap_max_us=gaps.max_us,
@@ -201,7 +201,7 @@ class Measurement:
             edge=opened.edge,
             request_id=opened.request_id,
             ratelimit=_ratelimit(opened, failure),
-            cost_usd=tally.cost_usd(price, self.usage, tokens),
+            cost_usd=stream_metrics.cost_usd(price, self.usage, tokens),
             quality=quality | self._quality(tokens, paced_ns, connection),
             http_status=opened.status or None,
             error=failure.error[:ERROR_CHARS] if failure else None,
@@ -217,13 +217,13 @@ class Measurement:
             return Failed(outcome=Outcome.GARBLED, error=error)
         return None
 
-    def _tokens(self) -> tuple[tally.Tokens, Sequence[int]]:
+    def _tokens(self) -> tuple[stream_metrics.Tokens, Sequence[int]]:
         """The tokens, and the instants of the chunks whose pace is taken."""
-        thoughts = tally.thoughts_told(self.told, self.answer, self.usage, summarised=self.summarised)
+        thoughts = stream_metrics.thoughts_told(self.told, self.answer, self.usage, summarised=self.summarised)
         paced = self.answer if thoughts is Thoughts.SUMMARISED else self.told
         # What was counted up to the first answer says nothing of a first chunk of reasoning.
         stated = None if thoughts is Thoughts.ALOUD else self.first_answer_tokens
-        tokens = tally.count_tokens(
+        tokens = stream_metrics.count_tokens(
             self.usage, told=self.told, paced=paced, thoughts=thoughts, first_chunk_tokens=stated
         )
         return tokens, paced.at_ns
@@ -233,9 +233,9 @@ class Measurement:
             return None
         return max(0, round((at_ns - self.sent_ns) / 1000))
 
-    def _quality(self, tokens: tally.Tokens, paced_ns: Sequence[int], connection: Connection) -> Quality:
+    def _quality(self, tokens: stream_metrics.Tokens, paced_ns: Sequence[int], connection: Connection) -> Quality:
         raised = {
-            Quality.BUFFERED: bool(self.chunk_ns) and not tally.speed_is_defined(paced_ns),
+            Quality.BUFFERED: bool(self.chunk_ns) and not stream_metrics.speed_is_defined(paced_ns),
             Quality.CACHED: bool(self.usage.cached_tokens),
             Quality.ESTIMATED_TOKENS: tokens.source is TokenSource.ESTIMATED,
             Quality.REUSED: connection.reused,

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
-from isochrone_agent.probe.catalogue import quirks_of
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
 from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
 from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
 from isochrone_agent.probe.dialects.sse import Event, SseDecoder, SseOverflow
-from isochrone_agent.probe.headers import read_headers
 from isochrone_agent.probe.measurement import IllegalSignal, Measurement, State
+from isochrone_agent.probe.providers import quirks_of
 from isochrone_agent.probe.redaction import printable, redact
-from isochrone_agent.probe.tap import Tap
+from isochrone_agent.probe.response_headers import read_headers
+from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import ANYWHERE, Dialling, Line
 from isochrone_agent.url import Url, parse_url
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
@@ -302,7 +302,7 @@ def _stated_error(body: bytes) -> object:
         return None
 
 
-def _quality(tap: Tap, started: ClockPair, ended: ClockPair) -> Quality:
+def _quality(tap: SocketObserver, started: ClockPair, ended: ClockPair) -> Quality:
     raised = {
         Quality.LAGGED: tap.loop_lag_ns > LAG_NS,
         Quality.USER_STAMPS: tap.kernel_reads < tap.reads,

@@ -11,7 +11,8 @@ The laws:
 5. Once a stream is under way its reads are collected, each with its stamp, and handed on together every
    `PATIENCE_SECONDS`: thinking can wait, and a probe then wakes its task 30 times instead of 150.
 
-One `Tap` per probe collects what the sockets saw; a `Line` that is kept from probe to probe gets a new one each time.
+One `SocketObserver` per probe collects what the sockets saw; a `Line` that is kept from probe to probe gets a new one
+each time.
 Everything here is one event loop's.
 """
 
@@ -28,10 +29,10 @@ from typing import Any
 
 import httpcore
 
+from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 from isochrone_agent.probe.resolver import resolve
-from isochrone_agent.probe.stamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
-from isochrone_agent.probe.tap import Tap
-from isochrone_agent.probe.tcpinfo import NOTHING_KNOWN, TcpInfo, read_tcp_info
+from isochrone_agent.probe.socket_observer import SocketObserver
+from isochrone_agent.probe.tcp_info import NOTHING_KNOWN, TcpInfo, read_tcp_info
 
 PATIENCE_SECONDS = 0.05
 _READ_BYTES = 65_536
@@ -60,18 +61,18 @@ class Line:
     """
 
     def __init__(self, tls: ssl.SSLContext, dialling: Dialling) -> None:
-        self.tap = Tap()
+        self.tap = SocketObserver()
         self.patient = False
         self.stream: StampingStream | None = None
         backend = StampingBackend(self, dialling)
         self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
 
     @contextmanager
-    def use(self) -> Iterator[Tap]:
+    def use(self) -> Iterator[SocketObserver]:
         """A probe uses this line for the length of the block; its tap, which in the end knows what the kernel knows of
         the connection that the request went out on.
         """
-        self.tap = Tap()
+        self.tap = SocketObserver()
         self.patient = False
         kept, before = self.stream, self.stream.tcp_info() if self.stream else NOTHING_KNOWN
         try:

@@ -12,9 +12,9 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import spoolfile
-from isochrone_agent.spool.depth import Depth, read_depth
-from isochrone_agent.spool.spoolfile import FORMAT
+from isochrone_agent.spool import database
+from isochrone_agent.spool.database import FORMAT
+from isochrone_agent.spool.stats import SpoolStats, read_depth
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Sample
@@ -60,7 +60,7 @@ class Inspection:
     epoch: int
     next_seq: int
     unsealed: int
-    depth: Depth
+    depth: SpoolStats
     holds: bool
     sealed: tuple[EpochShare, ...]
     quarantine: tuple[Quarantined, ...]
@@ -68,7 +68,7 @@ class Inspection:
 
 
 def inspect_spool(path: Path) -> Inspection:
-    """Depth, epochs, quarantine and account. Raises `SpoolError` when it cannot even be opened."""
+    """SpoolStats, epochs, quarantine and account. Raises `SpoolError` when it cannot even be opened."""
     try:
         with closing(_open(path)) as db:
             return _inspect(db, path)
@@ -92,8 +92,8 @@ def verify_spool(path: Path) -> list[str]:
 def spooled_samples(path: Path) -> list[Sample]:
     """Every sample that waits, sealed or not. Raises `SpoolError`, of which `SpoolDamaged` when one cannot be read."""
     with closing(_open(path)) as db:
-        bodies = [body for row in _sealed_rows(db) for body in spoolfile.read_sealed(row).bodies]
-        bodies += [spoolfile.read_sample(*row) for row in db.execute("select checksum, body from waiting order by id")]
+        bodies = [body for row in _sealed_rows(db) for body in database.read_sealed(row).bodies]
+        bodies += [database.read_sample(*row) for row in db.execute("select checksum, body from waiting order by id")]
     return [codec.decode(Sample, sample_pb2.Sample.FromString(body)) for body in bodies]
 
 
@@ -106,9 +106,9 @@ def _open(path: Path) -> sqlite3.Connection:
     if not path.exists():
         hint = "say where the agent's data is: --data-dir, or --vantage as it was started with"
         raise SpoolError(f"there is no spool at {path}", hint=hint)
-    db = spoolfile.connect_read_only(path)
+    db = database.connect_read_only(path)
     try:
-        found = spoolfile.value(db, "pragma user_version")
+        found = database.value(db, "pragma user_version")
     except sqlite3.Error:
         db.close()
         raise
@@ -128,7 +128,7 @@ def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
         bytes=sum(file.stat().st_size for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()),
         epoch=epoch,
         next_seq=next_seq,
-        unsealed=spoolfile.value(db, "select count(*) from waiting"),
+        unsealed=database.value(db, "select count(*) from waiting"),
         depth=depth,
         holds=depth.account.holds,
         sealed=tuple(
@@ -171,7 +171,7 @@ def _check_account(db: sqlite3.Connection) -> Iterator[str]:
 def _check_sealed(db: sqlite3.Connection) -> Iterator[str]:
     for row in _sealed_rows(db):
         try:
-            batch = spoolfile.read_sealed(row)
+            batch = database.read_sealed(row)
             unreadable = sum(_decoded(body) is None for body in batch.bodies)
         except SpoolDamaged as error:
             yield str(error)
@@ -193,7 +193,7 @@ def _check_quarantine(db: sqlite3.Connection) -> Iterator[str]:
 def _check_rows(db: sqlite3.Connection, table: str) -> Iterator[str]:
     for number, checksum, body in db.execute(f"select id, checksum, body from {table}"):  # noqa: S608  # our own names
         try:
-            if _decoded(spoolfile.read_sample(checksum, body)) is None:
+            if _decoded(database.read_sample(checksum, body)) is None:
                 yield f"sample {number} ({table}) cannot be decoded"
         except SpoolDamaged as error:
             yield f"sample {number} ({table}): {error}"

@@ -14,7 +14,7 @@ The laws:
 
 Where the disk is full, a reserve is given up, and then the oldest batch; where even that cannot be written, what is
 lost is counted in memory and written with whatever can be written next. Where the file is damaged, it is salvaged
-(`isochrone_agent.spool.salvage`) and the change is made in the new one; where that fails, the next call tries again.
+(`isochrone_agent.spool.recovery`) and the change is made in the new one; where that fails, the next call tries again.
 
 Every method blocks; the keeper calls them in one thread of their own, in order.
 """
@@ -32,13 +32,13 @@ from typing import TypeVar
 import structlog
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
-from isochrone_agent.spool import eviction, salvage, spending, spoolfile
-from isochrone_agent.spool.depth import Depth, read_depth, with_unwritten
-from isochrone_agent.spool.padlock import Padlock
-from isochrone_agent.spool.reserve import Reserve
-from isochrone_agent.spool.spoolfile import MAX_BATCH_BYTES, MAX_BATCH_SAMPLES, PAGE_BYTES, SealedBatch, Transaction
+from isochrone_agent.spool import database, eviction, recovery, spending
+from isochrone_agent.spool.database import MAX_BATCH_BYTES, MAX_BATCH_SAMPLES, PAGE_BYTES, SealedBatch, Transaction
+from isochrone_agent.spool.disk_reserve import DiskReserve
+from isochrone_agent.spool.lock_file import LockFile
+from isochrone_agent.spool.stats import SpoolStats, read_depth, with_unwritten
 from isochrone_wire import codec
-from isochrone_wire.conservation import Account
+from isochrone_wire.accounting import Account
 from isochrone_wire.model import Plan, Sample, Spend
 from isochrone_wire.v1 import plan_pb2
 
@@ -81,13 +81,13 @@ class Spool:
         # Leased at some time, so that the collector may have them.
         self._tried: set[int] = set()
         self._unwritten: Counter[str] = Counter()
-        self._reserve = Reserve(path)
+        self._reserve = DiskReserve(path)
         self._tight = False
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._padlock = Padlock(path)
+            self._padlock = LockFile(path)
             try:
                 self._open_anyhow()
                 self._reserve.keep()
@@ -169,7 +169,7 @@ class Spool:
                 return
             bodies = batch.bodies
             if len(bodies) == 1:
-                row = (batch.id, batch.oldest_at, reason[:500], spoolfile.sample_checksum(bodies[0]), bodies[0])
+                row = (batch.id, batch.oldest_at, reason[:500], database.sample_checksum(bodies[0]), bodies[0])
                 self._db.execute("insert or replace into quarantine values (?, ?, ?, ?, ?)", row)
                 return
             half = len(bodies) // 2
@@ -186,14 +186,14 @@ class Spool:
         def change() -> int:
             rows = self._db.execute("select id, recorded_at, checksum, body from quarantine order by id").fetchall()
             for number, recorded_at, checksum, body in rows:
-                bodies = [spoolfile.read_sample(checksum, body)]
+                bodies = [database.read_sample(checksum, body)]
                 self._insert_sealed(number=number, oldest_at=recorded_at, bodies=bodies)
             self._db.execute("delete from quarantine")
             return len(rows)
 
         return self._change(change)
 
-    def depth(self) -> Depth:
+    def depth(self) -> SpoolStats:
         """What lies here, sealed or not, and the counters."""
         return with_unwritten(read_depth(self._db), self._unwritten)
 
@@ -216,7 +216,7 @@ class Spool:
 
     def last_plan(self) -> Plan | None:
         """The plan remembered last, if any."""
-        body = spoolfile.value(self._db, "select body from plan")
+        body = database.value(self._db, "select body from plan")
         return codec.decode(Plan, plan_pb2.Plan.FromString(body)) if body else None
 
     def close(self) -> None:
@@ -245,15 +245,15 @@ class Spool:
         return self._connection
 
     def _open(self) -> None:
-        salvage.finish(self._path)
+        recovery.finish(self._path)
         try:
-            salvage.check_log(self._path)
-            self._connection = spoolfile.connect(self._path)
+            recovery.check_log(self._path)
+            self._connection = database.connect(self._path)
         except (sqlite3.DatabaseError, SpoolDamaged) as error:
-            if not salvage.is_damage(error):
+            if not recovery.is_damage(error):
                 raise
-            salvage.salvage(self._path, str(error), make_room=self._reserve.give)
-            self._connection = spoolfile.connect(self._path)
+            recovery.salvage(self._path, str(error), make_room=self._reserve.give)
+            self._connection = database.connect(self._path)
         self.epoch = secrets.randbits(62) + 1
         self._epoch_begun = self._tight = False
         try:
@@ -274,7 +274,7 @@ class Spool:
         try:
             return self._attempt(change)
         except (sqlite3.DatabaseError, SpoolDamaged) as error:
-            if salvage.is_damage(error):
+            if recovery.is_damage(error):
                 self._renew(error)
                 return self._attempt(change)
             if not _is_full(error):
@@ -302,7 +302,7 @@ class Spool:
             if not self._tight:
                 log.error("spool.disk_full", path=str(self._path))
                 self._tight = True
-                pages = spoolfile.value(self._db, "pragma page_count") + _TIGHT_PAGES
+                pages = database.value(self._db, "pragma page_count") + _TIGHT_PAGES
                 self._db.execute(f"pragma max_page_count = {pages}").fetchall()
         except sqlite3.Error as error:
             log.warning("spool.checkpoint_failed", reason=str(error))
@@ -326,7 +326,7 @@ class Spool:
     def _renew(self, error: Exception) -> None:
         log.error("spool.damaged", path=str(self._path), reason=str(error))
         self._shut()
-        salvage.salvage(self._path, str(error), make_room=self._reserve.give)
+        recovery.salvage(self._path, str(error), make_room=self._reserve.give)
         self._open()
 
     def _begin_epoch(self) -> None:
@@ -343,7 +343,7 @@ class Spool:
         self._db.execute("update spool set finished = finished + 1, last_id = last_id + 1")
         self._db.execute(
             "insert into waiting select last_id, ?, ?, ? from spool",
-            (recorded_at, spoolfile.sample_checksum(body), body),
+            (recorded_at, database.sample_checksum(body), body),
         )
         waiting, size = self._db.execute("select count(*), sum(length(body)) from waiting").fetchone()
         if waiting >= MAX_BATCH_SAMPLES or size >= MAX_BATCH_BYTES:
@@ -351,7 +351,7 @@ class Spool:
 
     def _seal_waiting(self) -> bool:
         """Whether anything waited, and is sealed now."""
-        if spoolfile.value(self._db, "select 1 from waiting limit 1") is None:
+        if database.value(self._db, "select 1 from waiting limit 1") is None:
             return False
         self._change(self._seal)
         return True
@@ -360,7 +360,7 @@ class Spool:
         rows = self._db.execute("select id, recorded_at, checksum, body from waiting order by id").fetchall()
         if not rows:
             return
-        bodies = [spoolfile.read_sample(checksum, body) for _, _, checksum, body in rows]
+        bodies = [database.read_sample(checksum, body) for _, _, checksum, body in rows]
         fitting = _how_many_fit(bodies)
         first_id, oldest_at = rows[0][:2]
         last_id = rows[fitting - 1][0]
@@ -373,12 +373,12 @@ class Spool:
         batch = SealedBatch(
             id=number,
             epoch=self.epoch,
-            seq=spoolfile.value(self._db, "select next_seq from spool"),
+            seq=database.value(self._db, "select next_seq from spool"),
             samples=len(bodies),
             oldest_at=oldest_at,
-            content=spoolfile.join_content(bodies),
+            content=database.join_content(bodies),
         )
-        spoolfile.insert_sealed(self._db, batch)
+        database.insert_sealed(self._db, batch)
         self._db.execute("update spool set next_seq = next_seq + 1")
 
     def _unleased(self, *, newest: bool) -> SealedBatch | None:
@@ -386,13 +386,13 @@ class Spool:
         query = f"select * from sealed where id not in ({leased}) order by id {'desc' if newest else 'asc'} limit 1"  # noqa: S608  # our own numbers
         try:
             row = self._db.execute(query).fetchone()
-            return spoolfile.read_sealed(row) if row else None
+            return database.read_sealed(row) if row else None
         except (sqlite3.DatabaseError, SpoolDamaged) as error:
-            if not salvage.is_damage(error):
+            if not recovery.is_damage(error):
                 raise
             self._renew(error)
             row = self._db.execute(query).fetchone()
-            return spoolfile.read_sealed(row) if row else None
+            return database.read_sealed(row) if row else None
 
     def _forget(self, batch: SealedBatch) -> bool:
         """Whether it was still there."""
@@ -404,8 +404,8 @@ class Spool:
             pass
 
     def _used_pages(self) -> int:
-        total: int = spoolfile.value(self._db, "pragma page_count")
-        free: int = spoolfile.value(self._db, "pragma freelist_count")
+        total: int = database.value(self._db, "pragma page_count")
+        free: int = database.value(self._db, "pragma freelist_count")
         return total - free
 
     def _drop_oldest(self, reason: str) -> bool:
@@ -413,7 +413,7 @@ class Spool:
 
     def _shrink(self) -> None:
         """Give pages back to the file system, a few at a time, so that no probe's sample waits for it."""
-        if spoolfile.value(self._db, "pragma freelist_count") > _SPARE_PAGES:
+        if database.value(self._db, "pragma freelist_count") > _SPARE_PAGES:
             # As a script, because `execute` would stop after one page.
             self._db.executescript(f"pragma incremental_vacuum({_SHRINK_PAGES})")
 

@@ -3,10 +3,10 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
-from isochrone_client.pages import budgets as budget_pages
+from isochrone_client.pages import latency_targets as budget_pages
 from isochrone_wire.answers import Selection
 
 _EXAMPLES = ("isochrone budgets --region us-east-2 --window 24h", "isochrone budgets --use voice --use code")
@@ -23,7 +23,7 @@ _EXAMPLES = ("isochrone budgets --region us-east-2 --window 24h", "isochrone bud
 @options.selecting
 def budgets(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     selection: Selection,

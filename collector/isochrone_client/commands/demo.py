@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from isochrone_client.demo.show import play
+from isochrone_client.demo.runner import play
 
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 

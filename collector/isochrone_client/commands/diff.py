@@ -3,7 +3,7 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
@@ -55,7 +55,7 @@ _FOR_PROGRAMS = ("json", "csv")
 @options.reading
 def diff(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     window: str,

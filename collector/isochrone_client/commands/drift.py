@@ -3,7 +3,7 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.formats import between
@@ -15,7 +15,7 @@ from isochrone_wire.answers import Selection
 @options.selecting
 def drift(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     selection: Selection,

@@ -3,11 +3,11 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages import routestory
+from isochrone_client.pages import route_explanation
 
 _FOR_PROGRAMS = "json"
 
@@ -26,7 +26,9 @@ _FOR_PROGRAMS = "json"
     help="The table to explain.  [default: the newest]",
 )
 @options.reading
-def explain(*, collector: Whom, timeout_us: int, output: str, region: str, route: str, generation: int | None) -> None:
+def explain(
+    *, collector: Collector, timeout_us: int, output: str, region: str, route: str, generation: int | None
+) -> None:
     """Show why the table of ROUTE in REGION is as it is.
 
     The collector decides again from the inputs that are stored with the table, tells each step, and says whether that
@@ -35,7 +37,7 @@ def explain(*, collector: Whom, timeout_us: int, output: str, region: str, route
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.explain_route(region, route, generation=generation or 0)
     if output == _FOR_PROGRAMS:
-        terminal.write(routestory.document(answer), output)
+        terminal.write(route_explanation.document(answer), output)
     else:
-        terminal.write(routestory.page(answer, now_at=now_at()), output)
-    routestory.require_replay(answer)
+        terminal.write(route_explanation.page(answer, now_at=now_at()), output)
+    route_explanation.require_replay(answer)

@@ -5,15 +5,15 @@ from typing import IO
 
 import click
 
-from isochrone_client.address import DEFAULT_COLLECTOR, identity_file
+from isochrone_client.address import DEFAULT_COLLECTOR, default_identity_path
 from isochrone_client.commands import options
 from isochrone_client.errors import AccessError, AddressError, UnreachableError
-from isochrone_wire import __version__, joining, passport
+from isochrone_wire import __version__, enrolment, identity_file
 from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import ClientCertificate, Trust, authorities, client_certificate
-from isochrone_wire.joining import JoinError
+from isochrone_wire.enrolment import EnrolmentError
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
-from isochrone_wire.passport import Passport
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -58,13 +58,13 @@ def join(
     The collector's certificate is compared with the fingerprint in the token before anything is said. Who you are is
     written to a file that only you can read, and every other command finds it there. Joining again replaces it.
     """
-    file = identity or identity_file()
+    file = identity or default_identity_path()
     where, trusted, client = _told(address, ca, certificate, key)
     text = _token(token, token_file)
     _prepare(file)
     try:
-        joined = joining.join(where, text, version=__version__, authorities=trusted, client=client)
-    except JoinError as error:
+        joined = enrolment.join(where, text, version=__version__, authorities=trusted, client=client)
+    except EnrolmentError as error:
         kind = UnreachableError if error.unreachable else AccessError
         raise kind(str(error), hint=error.hint) from error
     _keep(file, joined)
@@ -94,12 +94,12 @@ def _prepare(file: Path) -> None:
         raise AddressError(f"{file.parent} cannot be made: {error.strerror}", hint="say --identity FILE") from error
 
 
-def _keep(file: Path, joined: Passport) -> None:
+def _keep(file: Path, joined: Identity) -> None:
     if joined.role is Role.VANTAGE:
         raise AccessError("the token was a vantage's, and is used up", hint="isochrone-agent joins as a vantage")
     replaced = " (replaced)" if file.exists() else ""
     try:
-        passport.write(file, joined)
+        identity_file.write(file, joined)
     except OSError as error:
         raise AddressError(f"{file} cannot be written: {error.strerror}; the token is used up") from error
     click.echo(f"joined {joined.address} as {joined.name}, {joined.role.value}")

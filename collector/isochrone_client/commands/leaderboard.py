@@ -3,7 +3,7 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import leaderboard as leaderboards
@@ -27,7 +27,7 @@ _EXAMPLES = (
 @options.selecting
 def leaderboard(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     selection: Selection,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from isochrone_client.address import DEFAULT_COLLECTOR, whom
+from isochrone_client.address import DEFAULT_COLLECTOR, resolve_collector
 from isochrone_client.clock import now_at
 from isochrone_client.render import OUTPUTS
 from isochrone_client.window import parse_window
@@ -84,11 +84,11 @@ def example(*lines: str) -> str:
 
 
 def asking(function: Function) -> Function:
-    """Whom a command asks and how long it waits: `collector` (a `Whom`) and `timeout_us` (microseconds)."""
+    """Collector a command asks and how long it waits: `collector` (a `Collector`) and `timeout_us` (microseconds)."""
 
     @functools.wraps(function)
     def told(*arguments: Any, collector: str | None, identity: Path | None, **more: Any) -> Any:  # noqa: ANN401  # any command's
-        return function(*arguments, collector=whom(collector, identity), **more)
+        return function(*arguments, collector=resolve_collector(collector, identity), **more)
 
     # What has the parameters of a command is one, for all that the checker knows.
     return _collector(_identity(_timeout(cast(Function, told))))

@@ -3,11 +3,11 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.pages import regioncosts
+from isochrone_client.pages import region_costs
 from isochrone_client.pages import regions as region_pages
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
@@ -30,7 +30,7 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 @options.reading
 def regions(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     best: bool,
@@ -61,5 +61,5 @@ def regions(
 
 def _show_best(client: ObservatoryClient, selection: Selection, metric: Metric, output: str) -> None:
     answer = client.get_region_costs(selection, metric=metric)
-    terminal.write(regioncosts.page(answer, metric=metric), output)
-    regioncosts.require_best(answer)
+    terminal.write(region_costs.page(answer, metric=metric), output)
+    region_costs.require_best(answer)

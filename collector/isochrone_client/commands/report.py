@@ -5,16 +5,16 @@ from pathlib import Path
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.errors import InsufficientError
-from isochrone_client.export.place import STDOUT, opened
+from isochrone_client.export.output_file import STDOUT, opened
 from isochrone_client.formats import between
-from isochrone_client.report.document import document
-from isochrone_client.report.gathering import Wish, gathered
-from isochrone_client.report.manuscript import manuscript
+from isochrone_client.report.content import Wish, gathered
+from isochrone_client.report.html import document
+from isochrone_client.report.markdown import manuscript
 from isochrone_client.report.sections import Report
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
@@ -43,7 +43,7 @@ _EXAMPLES = ("isochrone report --html report.html", "isochrone report --markdown
 @options.asking
 def report(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     html: Path | None,
     markdown: Path | None,

@@ -4,16 +4,16 @@ import click
 from click.core import ParameterSource
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.commands.routeexport import export
-from isochrone_client.commands.routehistory import history
-from isochrone_client.commands.routewatch import watch
-from isochrone_client.pages import routechanges
+from isochrone_client.commands.routes_export import export
+from isochrone_client.commands.routes_history import history
+from isochrone_client.commands.routes_watch import watch
+from isochrone_client.pages import route_changes
 from isochrone_client.pages import routes as route_pages
-from isochrone_client.tables import gathered
+from isochrone_client.route_tables import gathered
 
 _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output json")
 
@@ -26,7 +26,7 @@ _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output j
 @options.reading
 @click.pass_context
 def routes(
-    context: click.Context, *, collector: Whom, timeout_us: int, output: str, regions: tuple[str, ...], route: str
+    context: click.Context, *, collector: Collector, timeout_us: int, output: str, regions: tuple[str, ...], route: str
 ) -> None:
     """Show where to send requests now, per region and route.
 
@@ -43,7 +43,7 @@ def routes(
         tables = gathered(client, regions, route)
     now = now_at()
     if output == "json":
-        terminal.write(routechanges.page(tables, now_at=now), output)
+        terminal.write(route_changes.page(tables, now_at=now), output)
     else:
         terminal.write(route_pages.page(tables, now_at=now), output)
     route_pages.require_usable(tables, now_at=now)

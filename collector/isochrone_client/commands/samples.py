@@ -4,13 +4,13 @@ import click
 from click.core import ParameterSource
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.commands.export import export
-from isochrone_client.following import Following
+from isochrone_client.commands.samples_export import export
 from isochrone_client.pages import samples as sample_pages
+from isochrone_client.sample_stream import Following
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
@@ -33,7 +33,7 @@ from isochrone_wire.answers import Selection
 def samples(
     context: click.Context,
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     window: str,

@@ -3,7 +3,7 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import simulations
@@ -25,7 +25,7 @@ _EXAMPLE = "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy
 @options.selecting
 def simulate(
     *,
-    collector: Whom,
+    collector: Collector,
     timeout_us: int,
     output: str,
     selection: Selection,

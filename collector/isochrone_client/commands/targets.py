@@ -3,7 +3,7 @@
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import Whom
+from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import targets as target_pages
@@ -11,7 +11,7 @@ from isochrone_client.pages import targets as target_pages
 
 @click.command("targets", epilog=options.example("isochrone targets --output json"))
 @options.reading
-def targets(*, collector: Whom, timeout_us: int, output: str) -> None:
+def targets(*, collector: Collector, timeout_us: int, output: str) -> None:
     """List the targets that are being measured."""
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.list_targets()

@@ -14,10 +14,9 @@ Renderer = Callable[[RegionTables], Mapping[str, str]]
 """Tables to texts, by what is put before the suffix of the file's name; the main one has nothing there."""
 
 FORMATS = ("json", "csv", "litellm", "envoy", "portkey")
-_MODULE_OF = {"json": "native", "csv": "sheet"}
 
 
 def renderer(name: str) -> Renderer:
     """The renderer of one of `FORMATS`."""
-    module = import_module(f"isochrone_client.gateways.{_MODULE_OF.get(name, name)}")
+    module = import_module(f"isochrone_client.gateways.{name}")
     return cast(Renderer, module.render)

@@ -7,7 +7,7 @@ fail. So those that carry traffic share order 1, and the others follow by rank.
 from collections import Counter
 from typing import Any
 
-from isochrone_client.gateways import yamltext
+from isochrone_client.gateways import yaml
 from isochrone_client.gateways.members import groups, opening, variable_of
 from isochrone_wire.routes import RegionTables, RouteEntry
 
@@ -41,7 +41,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     }
     document = {"model_list": models, "router_settings": settings}
     head = [*opening(tables), "Keys are in the environment of the proxy, under the names that stand here."]
-    return {"": yamltext.written(document, head=head)}
+    return {"": yaml.written(document, head=head)}
 
 
 def _deployment(route: str, entry: RouteEntry, *, order: int, shared: bool) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from isochrone_wire.plain import rfc3339
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 _NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]+")

@@ -5,7 +5,7 @@ from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.insights import Alert, AlertList
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.alerts/1"
 _NO_WEBHOOK = "no webhook is set: alerts are kept and nobody is told; see serve --alert-url"
@@ -18,7 +18,7 @@ def page(answer: AlertList) -> Page[Alert]:
     return Page(
         schema=SCHEMA,
         title=f"alerts between {between(answer.window)}",
-        facts={"window": to_plain(answer.window), "webhook": answer.webhook},
+        facts={"window": to_json_value(answer.window), "webhook": answer.webhook},
         fields=wire_fields(Alert),
         columns=_columns(footnotes),
         rows=tuple(rows),

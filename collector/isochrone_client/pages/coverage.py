@@ -5,8 +5,8 @@ from isochrone_client.formats import UNKNOWN, age, between, share
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Coverage, CoverageList
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import Outcome
-from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.coverage/1"
 
@@ -16,7 +16,7 @@ def page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
     return Page(
         schema=SCHEMA,
         title=f"coverage, rounds between {between(answer.window)}",
-        facts={"window": to_plain(answer.window)},
+        facts={"window": to_json_value(answer.window)},
         fields=wire_fields(Coverage),
         columns=_columns(now_at=now_at),
         rows=tuple(sorted(answer.coverage, key=lambda row: (row.region, row.vantage, row.target))),

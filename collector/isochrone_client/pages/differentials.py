@@ -10,8 +10,8 @@ from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import MINUTE_US
-from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.diff/1"
 DECIDED = "decided"
@@ -102,7 +102,7 @@ def page(
     return Page(
         schema=SCHEMA,
         title=f"{metric}, rounds between {between(answer.window)}",
-        facts={"window": to_plain(answer.window)},
+        facts={"window": to_json_value(answer.window)},
         fields=wire_fields(Differential, also=tuple(also), units=units),
         record=lambda row: row_record(row) | {name: of(row) for name, of in also.items()},
         columns=_columns(

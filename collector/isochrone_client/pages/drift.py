@@ -6,7 +6,7 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import DriftEvent, DriftList
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.drift/1"
 LEAST_ROUNDS = 60
@@ -23,7 +23,7 @@ def page(answer: DriftList) -> Page[DriftEvent]:
     return Page(
         schema=SCHEMA,
         title=f"lasting changes between {between(answer.window)}",
-        facts={"window": to_plain(answer.window), "watched": answer.watched, "too_short": answer.too_short},
+        facts={"window": to_json_value(answer.window), "watched": answer.watched, "too_short": answer.too_short},
         fields=wire_fields(DriftEvent),
         columns=_COLUMNS,
         rows=tuple(rows),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
 from isochrone_client.pages import differentials
-from isochrone_client.pages.story import Remark, story
+from isochrone_client.pages.difference_explanation import Remark, story
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Part
 

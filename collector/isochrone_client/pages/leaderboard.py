@@ -8,7 +8,7 @@ from isochrone_client.pages.quantiles import QuantileOf, interval_of, is_said, v
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Leaderboard, Order, Source, Standing
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.leaderboard/1"
 _TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6, a p95 59"
@@ -25,7 +25,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
     return Page(
         schema=SCHEMA,
         title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
-        facts={"window": to_plain(answer.window), "order": answer.order.value, "source": answer.source.value},
+        facts={"window": to_json_value(answer.window), "order": answer.order.value, "source": answer.source.value},
         fields=wire_fields(Standing),
         columns=tuple(_COLUMNS[name] for name in (*_WHO, *names, *_COUNTS.get(answer.order, _COUNTED))),
         rows=tuple(ranked),

@@ -7,9 +7,9 @@ from isochrone_client.formats import UNKNOWN, age, interval_around, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
+from isochrone_wire.accounting import Account
 from isochrone_wire.answers import Liveness, VantageList, VantageStatus
-from isochrone_wire.conservation import Account
-from isochrone_wire.plain import rfc3339
+from isochrone_wire.json_format import rfc3339
 
 SCHEMA = "isochrone.regions/1"
 _STYLE_OF = {Liveness.ONLINE: "green", Liveness.LATE: "red", Liveness.SILENT: "yellow", Liveness.EMPTY: "dim"}

@@ -8,13 +8,13 @@ from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import StoredSample, Window
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import Outcome
-from isochrone_wire.plain import to_plain
 
 SCHEMA = "isochrone.samples/1"
 _STATUS_OK = 200
 _INLINE = ("sample",)
-# What `to_plain` tells of a sample besides its fields.
+# What `to_json_value` tells of a sample besides its fields.
 _DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
 
 
@@ -25,7 +25,7 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
     return Page(
         schema=SCHEMA,
         title=f"samples, rounds between {between(window)}",
-        facts={"window": to_plain(window)},
+        facts={"window": to_json_value(window)},
         fields=wire_fields(StoredSample, inline=_INLINE, also=_DERIVED),
         record=partial(row_record, inline=_INLINE),
         columns=_columns(footnotes, now_at=now_at),

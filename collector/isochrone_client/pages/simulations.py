@@ -9,7 +9,7 @@ from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Simulation, SimulationList
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.simulate/1"
 _STATIC = "static:"
@@ -28,7 +28,7 @@ def page(answer: SimulationList) -> Page[Simulation]:
     return Page(
         schema=SCHEMA,
         title=f"ttft, what if: {', '.join(answer.members)}; rounds between {between(answer.window)}",
-        facts={"window": to_plain(answer.window), "members": list(answer.members)},
+        facts={"window": to_json_value(answer.window), "members": list(answer.members)},
         fields=wire_fields(Simulation),
         columns=_columns(_references(rows), footnotes, shared),
         rows=rows,

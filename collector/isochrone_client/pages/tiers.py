@@ -6,7 +6,7 @@ from isochrone_client.pages.quantiles import interval_of, is_said, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.insights import TierLine, TierList
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.tiers/1"
 _TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6"
@@ -20,7 +20,7 @@ def page(answer: TierList) -> Page[TierLine]:
     return Page(
         schema=SCHEMA,
         title=f"price tiers by median ttft, rounds between {between(answer.window)}",
-        facts={"window": to_plain(answer.window)},
+        facts={"window": to_json_value(answer.window)},
         fields=wire_fields(TierLine),
         columns=_COLUMNS,
         rows=tuple(rows),

@@ -5,8 +5,7 @@ from typing import Protocol, cast
 
 from isochrone_client.render.page import Look, Page, Row
 
-_MODULE_OF = {"table": "table", "json": "document", "csv": "spreadsheet", "markdown": "markdown"}
-OUTPUTS = tuple(_MODULE_OF)
+OUTPUTS = ("table", "json", "csv", "markdown")
 
 
 class Renderer(Protocol):
@@ -24,4 +23,4 @@ class Renderer(Protocol):
 
 def renderer(output: str) -> Renderer:
     """The renderer of one of `OUTPUTS`."""
-    return cast(Renderer, import_module(f"isochrone_client.render.{_MODULE_OF[output]}"))
+    return cast(Renderer, import_module(f"isochrone_client.render.{output}"))

@@ -1,4 +1,4 @@
-"""Rows as machines read them: the wire's fields under the wire's names and in its units, see `isochrone_wire.plain`.
+"""Rows as JSON records: the wire's fields under the wire's names and in its units (`isochrone_wire.json_format`).
 
 JSON gets a row as one object, nested as on the wire. CSV gets the same object spread out: a part of a part has a column
 of its own, `ttft_p50_us.low`. What is unknown is null, and so is a number that JSON cannot write.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Field:
 
 def row_record(row: object, *, inline: tuple[str, ...] = ()) -> dict[str, Any]:
     """The row as plain data; the parts named in `inline` give up their name and stand in it themselves."""
-    record: dict[str, Any] = _finite(to_plain(row))
+    record: dict[str, Any] = _finite(to_json_value(row))
     for name in inline:
         record |= record.pop(name)
     return record

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from isochrone_client.render.page import Column, Page
-from isochrone_client.report.figures import Drawing
-from isochrone_client.report.markup import Markup, element, joined
+from isochrone_client.report.charts import Drawing
+from isochrone_client.report.html_elements import Markup, element, joined
 
 Draw = Callable[[Sequence[Any]], Drawing | None]
 _CLASS_OF = {"green": "good", "red": "bad", "yellow": "warn", "dim": "dim"}

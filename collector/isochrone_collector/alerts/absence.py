@@ -11,7 +11,7 @@ The laws:
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from isochrone_collector.alerts.notice import Notice, of_absence, of_return
+from isochrone_collector.alerts.message import AlertMessage, of_absence, of_return
 from isochrone_collector.analysis.liveness import GRACE_US
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US
@@ -51,7 +51,9 @@ class Said:
     raised_at: int
 
 
-def roll_call(vantages: Iterable[Heard], said: Mapping[str, Said], *, now_at: int, since_at: int) -> Iterator[Notice]:
+def roll_call(
+    vantages: Iterable[Heard], said: Mapping[str, Said], *, now_at: int, since_at: int
+) -> Iterator[AlertMessage]:
     """What is to be said now of who is missing or back. `said` is by name; `since_at` is when watching began."""
     for vantage in vantages:
         newest = said.get(vantage.name)

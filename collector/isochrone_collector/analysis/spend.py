@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from isochrone_wire.answers import SpendLine
-from isochrone_wire.estimate import most_of_request
 from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target, day_of
+from isochrone_wire.request_estimate import most_of_request
 from isochrone_wire.rounds import rounds_between
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from isochrone_collector.cli import inviting
-from isochrone_collector.cli.reaching import reaching
+from isochrone_collector.cli.options import reaching
 from isochrone_wire.operations import Role
 
 _ROLES = (Role.READER, Role.OPERATOR)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from isochrone_collector import signature
-from isochrone_collector.cli import receiving
-from isochrone_collector.cli.applying import Asking
-from isochrone_collector.cli.changing import output_option
-from isochrone_collector.cli.reaching import reaching
+from isochrone_collector import webhook_signature
+from isochrone_collector.cli import alert_receiver
+from isochrone_collector.cli.options import reaching
+from isochrone_collector.cli.plan_change import output_option
+from isochrone_collector.cli.plan_client import Asking
 from isochrone_collector.errors import CollectorError, SettingsError
 from isochrone_collector.settings import alert_secret, parse_address
-from isochrone_wire.plain import to_plain
+from isochrone_wire.json_format import to_json_value
 
 _SECRET_BYTES = 32
 _DEFAULT_LISTEN = "127.0.0.1:4670"
@@ -38,7 +38,7 @@ def secret() -> None:
     Example:
       (umask 077; isochrone-collector alerts secret > alert.secret)
     """
-    click.echo(signature.written(secrets.token_bytes(_SECRET_BYTES)))
+    click.echo(webhook_signature.written(secrets.token_bytes(_SECRET_BYTES)))
 
 
 @alerts.command()
@@ -53,7 +53,7 @@ def test(*, output: str, collector: str | None, identity: Path | None) -> None:
     """
     alert = Asking(collector=collector, identity=identity).test_alert()
     if output == "json":
-        click.echo(json.dumps(to_plain(alert), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(to_json_value(alert), indent=2, ensure_ascii=False))
     elif alert.delivered_at is not None:
         click.echo("the webhook took a test alert")
     if alert.delivered_at is None:
@@ -92,4 +92,4 @@ def listen(*, listen: str, alert_secret_file: Path | None) -> None:
         raise SettingsError(
             "no secret to verify alerts with", hint="say --alert-secret-file FILE, or set ISOCHRONE_ALERT_SECRET"
         )
-    receiving.receive(parse_address(listen), known, say=click.echo, note=lambda line: click.echo(line, err=True))
+    alert_receiver.receive(parse_address(listen), known, say=click.echo, note=lambda line: click.echo(line, err=True))

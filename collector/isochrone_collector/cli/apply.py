@@ -6,9 +6,9 @@ from typing import IO
 
 import click
 
-from isochrone_collector.cli.applying import Asking
-from isochrone_collector.cli.changing import change_plan, output_option, whoever
-from isochrone_collector.cli.reaching import reaching
+from isochrone_collector.cli.options import reaching
+from isochrone_collector.cli.plan_change import change_plan, output_option, whoever
+from isochrone_collector.cli.plan_client import Asking
 from isochrone_collector.errors import SettingsError
 
 

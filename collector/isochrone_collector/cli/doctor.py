@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from isochrone_collector.cli.reaching import reaching
+from isochrone_collector.cli.options import reaching
 from isochrone_collector.settings import data_dir_of
-from isochrone_wire.finding import Finding, Verdict, worst
+from isochrone_wire.health_check import CheckResult, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -39,21 +39,21 @@ def doctor(
     from isochrone_collector.cli import examining  # noqa: PLC0415  # half a second that no other command should wait
 
     folder = (data_dir or data_dir_of(os.environ)).absolute()
-    findings = list(
+    results = list(
         examining.examine(database_url=database_url or None, data_dir=folder, collector=collector, identity=identity)
     )
-    click.echo(_document(findings) if output == "json" else _table(findings))
-    if worst(findings) is Verdict.FAIL:
+    click.echo(_document(results) if output == "json" else _table(results))
+    if worst(results) is Verdict.FAIL:
         sys.exit(1)
 
 
-def _document(findings: Sequence[Finding]) -> str:
-    return json.dumps({"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]}, indent=2)
+def _document(results: Sequence[CheckResult]) -> str:
+    return json.dumps({"schema": SCHEMA, "findings": [asdict(finding) for finding in results]}, indent=2)
 
 
-def _table(findings: Sequence[Finding]) -> str:
+def _table(results: Sequence[CheckResult]) -> str:
     lines: list[str] = []
-    for finding in findings:
+    for finding in results:
         verdict = click.style(f"{finding.verdict:4}", fg=_COLOUR_OF[finding.verdict])
         lines.append(f"{verdict}  {finding.check:12}  {finding.sentence}")
         lines += [f"{'':4}  {'':12}  → {finding.hint}"] if finding.hint else []

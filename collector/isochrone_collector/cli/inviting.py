@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from isochrone_collector.cli import admitting
-from isochrone_collector.cli.operating import operator_channel
+from isochrone_collector.cli import access_client
+from isochrone_collector.cli.operator_channel import operator_channel
 from isochrone_collector.durations import parse_us
 from isochrone_wire.operations import Role
 
@@ -60,22 +60,22 @@ def hand_over(
     **more: Any,  # noqa: ANN401  # what `admitting.invite` takes beside
 ) -> None:
     """Make an invitation and print it. Raises `CollectorError`."""
-    where = admitting.shown_address(collector, identity, address)
+    where = access_client.shown_address(collector, identity, address)
     with operator_channel(collector, identity) as channel:
-        invitation = admitting.invite(channel, name=name, role=role, **more)
-    show = admitting.invitation_as_json if output == "json" else admitting.invitation_as_text
+        invitation = access_client.invite(channel, name=name, role=role, **more)
+    show = access_client.invitation_as_json if output == "json" else access_client.invitation_as_text
     click.echo(show(invitation, name=name, role=role, address=where))
 
 
 def show_list(*, collector: str | None, identity: Path | None, output: str, roles: tuple[Role, ...]) -> None:
     """Print who may come in, in these roles. Raises `CollectorError`."""
     with operator_channel(collector, identity) as channel:
-        found = admitting.listed(channel, roles)
-    click.echo(admitting.access_as_json(found) if output == "json" else admitting.access_as_text(found))
+        found = access_client.listed(channel, roles)
+    click.echo(access_client.access_as_json(found) if output == "json" else access_client.access_as_text(found))
 
 
 def shut_out(*, collector: str | None, identity: Path | None, name: str, roles: tuple[Role, ...]) -> None:
     """Revoke a name and say so. Raises `CollectorError`."""
     with operator_channel(collector, identity) as channel:
-        revoked = admitting.revoke(channel, name, roles)
+        revoked = access_client.revoke(channel, name, roles)
     click.echo(f"{name}: {revoked} ended; it is shut out here now, and by other collectors of the database in seconds")

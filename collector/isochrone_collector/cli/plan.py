@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from isochrone_collector.cli import applying
-from isochrone_collector.cli.applying import Asking
-from isochrone_collector.cli.changing import change_plan, output_option, whoever
-from isochrone_collector.cli.reaching import reaching
+from isochrone_collector.cli import plan_client
+from isochrone_collector.cli.options import reaching
+from isochrone_collector.cli.plan_change import change_plan, output_option, whoever
+from isochrone_collector.cli.plan_client import Asking
 
 _MAX_SHOWN = 1_000
 
@@ -41,7 +41,7 @@ def history(*, limit: int, output: str, collector: str | None, identity: Path | 
     if not found.plans and output == "table":
         click.echo("no plan has been applied yet: isochrone-collector apply plan.yaml", err=True)
         return
-    click.echo(applying.as_json(found) if output == "json" else applying.history_as_text(found))
+    click.echo(plan_client.as_json(found) if output == "json" else plan_client.history_as_text(found))
 
 
 @plan.command()
@@ -59,7 +59,7 @@ def show(*, version: int | None, output: str, collector: str | None, identity: P
       isochrone-collector plan show 3 > plan.yaml
     """
     found = Asking(collector=collector, identity=identity).document(version)
-    click.echo(applying.as_json(found)) if output == "json" else click.echo(found.document, nl=False)
+    click.echo(plan_client.as_json(found)) if output == "json" else click.echo(found.document, nl=False)
 
 
 @plan.command()

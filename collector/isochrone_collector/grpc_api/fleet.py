@@ -3,11 +3,11 @@
 import grpc
 from google.protobuf import message_factory
 
-from isochrone_collector.auth.gate import Gate, Metadata
-from isochrone_collector.auth.identity import Identities
+from isochrone_collector.auth.authenticator import Authenticator, Metadata
+from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
-from isochrone_collector.grpc_api.answering import Context, answer
-from isochrone_collector.ingest.parcels import Letter
+from isochrone_collector.grpc_api.responses import Context, answer
+from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
 from isochrone_wire import codec
@@ -18,7 +18,7 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 class FleetService(fleet_pb2_grpc.FleetServicer):
     """What agents ask."""
 
-    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Identities, gate: Gate) -> None:
+    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Enrolment, gate: Authenticator) -> None:
         self._ingest = ingest
         self._plans = plans
         self._identities = identities
@@ -40,13 +40,13 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
     async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto
-        self, request: Letter, context: Context
+        self, request: RawPush, context: Context
     ) -> fleet_pb2.PushResponse:
         """One batch, as it came; the reply means that it is committed."""
         receipt = await answer(context, self._pushed(request, context.invocation_metadata(), now_at()))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
-    async def _pushed(self, letter: Letter, metadata: Metadata, received_at: int) -> Receipt:
+    async def _pushed(self, letter: RawPush, metadata: Metadata, received_at: int) -> Receipt:
         # What cannot be read is the asker's fault, and has to be raised where that is answered.
         await self._gate.bind(metadata, codec.decode(Vantage, letter.envelope.vantage))
         return await self._ingest.push(letter.parcel(received_at))
@@ -59,7 +59,7 @@ def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
     handlers = {
         method.name: grpc.unary_unary_rpc_method_handler(
             getattr(fleet, method.name),
-            request_deserializer=Letter if method.name == "Push" else message(method.input_type).FromString,
+            request_deserializer=RawPush if method.name == "Push" else message(method.input_type).FromString,
             response_serializer=message(method.output_type).SerializeToString,
         )
         for method in service.methods

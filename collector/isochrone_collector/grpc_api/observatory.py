@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.grpc_api.answering import Context, answer, answers
+from isochrone_collector.grpc_api.responses import Context, answer, answers
 from isochrone_collector.queries import (
     alerts,
     budgets,
@@ -12,22 +12,22 @@ from isochrone_collector.queries import (
     drift,
     fleet,
     leaderboards,
-    regioncosts,
+    region_costs,
     samples,
     simulations,
     tiers,
 )
-from isochrone_collector.queries.desk import Desk
+from isochrone_collector.queries.context import QueryContext
 from isochrone_wire import codec
 from isochrone_wire.answers import SampleList, Selection, StoredSample, Window
-from isochrone_wire.habits import MAX_MESSAGE_BYTES
+from isochrone_wire.grpc_options import MAX_MESSAGE_BYTES
 from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
 
 class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     """What readers ask."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: QueryContext) -> None:
         self._desk = desk
 
     async def ListTargets(  # noqa: N802  # the name in the .proto
@@ -92,7 +92,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
         self, request: observatory_pb2.GetRegionCostsRequest, context: Context
     ) -> observatory_pb2.GetRegionCostsResponse:
         """Where each provider is nearest, and what the others pay."""
-        work = regioncosts.region_costs(self._desk, codec.decode(Selection, request.selection), metric=request.metric)
+        work = region_costs.region_costs(self._desk, codec.decode(Selection, request.selection), metric=request.metric)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def GetLatencyBudgets(  # noqa: N802  # the name in the .proto

@@ -1,8 +1,8 @@
 """What operators ask, at the gRPC border."""
 
-from isochrone_collector.auth.identity import Identities
-from isochrone_collector.grpc_api.answering import Context, answer
-from isochrone_collector.jobs.alerting import Alerting
+from isochrone_collector.auth.enrolment import Enrolment
+from isochrone_collector.grpc_api.responses import Context, answer
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.plans.service import Plans
 from isochrone_wire import codec
 from isochrone_wire.v1 import observatory_pb2, operations_pb2, operations_pb2_grpc
@@ -11,7 +11,7 @@ from isochrone_wire.v1 import observatory_pb2, operations_pb2, operations_pb2_gr
 class OperationsService(operations_pb2_grpc.OperationsServicer):
     """What operators ask."""
 
-    def __init__(self, *, plans: Plans, identities: Identities, alerting: Alerting) -> None:
+    def __init__(self, *, plans: Plans, identities: Enrolment, alerting: AlertDelivery) -> None:
         self._plans = plans
         self._identities = identities
         self._alerting = alerting

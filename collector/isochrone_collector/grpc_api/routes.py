@@ -8,11 +8,11 @@ from contextlib import aclosing
 import grpc
 import structlog
 
-from isochrone_collector.auth.gate import Gate
-from isochrone_collector.grpc_api.answering import Context, answer, answers
+from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.grpc_api.responses import Context, answer, answers
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries import routes
-from isochrone_collector.queries.desk import Desk
+from isochrone_collector.queries.context import QueryContext
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection
 from isochrone_wire.model import SECOND_US
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 class RoutesService(routes_pb2_grpc.RoutesServicer):
     """What consumers of route tables ask."""
 
-    def __init__(self, *, desk: Desk, publisher: Publisher, gate: Gate) -> None:
+    def __init__(self, *, desk: QueryContext, publisher: Publisher, gate: Authenticator) -> None:
         self._desk = desk
         self._publisher = publisher
         self._gate = gate

@@ -10,17 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isochrone_collector.auth.gate import Gate
+from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.http_api import openapi, problems
-from isochrone_collector.http_api.guard import Guard
-from isochrone_collector.http_api.questions import Questions
-from isochrone_collector.http_api.rendering import document
-from isochrone_collector.http_api.tables import TableRoutes
+from isochrone_collector.http_api.bearer_auth import BearerAuth
+from isochrone_collector.http_api.encoded_tables import document
+from isochrone_collector.http_api.queries import Questions
+from isochrone_collector.http_api.route_tables import TableRoutes
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.queries.desk import Desk
-from isochrone_wire.plain import rfc3339
+from isochrone_collector.queries.context import QueryContext
+from isochrone_wire.json_format import rfc3339
 
 _GET = ["GET"]
 _DESCRIPTION = document(openapi.document())
@@ -32,8 +32,8 @@ class Sources:
 
     publisher: Publisher
     plans: Plans
-    desk: Desk
-    gate: Gate
+    desk: QueryContext
+    gate: Authenticator
     clock: Callable[[], int]
 
 
@@ -63,7 +63,7 @@ def made(sources: Sources) -> Starlette:
             Route("/healthz", _alive, methods=_GET),
             Route("/readyz", ready, methods=_GET),
         ],
-        middleware=[Middleware(Guard, gate=sources.gate)],
+        middleware=[Middleware(BearerAuth, gate=sources.gate)],
         exception_handlers={
             CollectorError: problems.handle,
             HTTPException: problems.handle,

@@ -1,4 +1,4 @@
-"""JSON Schema of the wire's values as `isochrone_wire.plain` writes them. Pure."""
+"""JSON Schema of the wire's values as `isochrone_wire.json_format` writes them. Pure."""
 
 import types
 import typing

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import structlog
 
 from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, PartitionMissing
-from isochrone_collector.ingest.admission import Parcel, check_parcel
-from isochrone_collector.ingest.courtesy import Courtesy
-from isochrone_collector.ingest.groups import BUSY_DELAY_US, Groups
-from isochrone_collector.ingest.sealer import AT_ONCE, Sealer
-from isochrone_collector.ingest.sealing import Criteria, seal
+from isochrone_collector.ingest.fair_queue import FairQueue
+from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
+from isochrone_collector.ingest.packer import AT_ONCE, Packer
+from isochrone_collector.ingest.packing import Criteria, seal
+from isochrone_collector.ingest.validation import PushBatch, check_parcel
 from isochrone_collector.ingest.vitals import trimmed
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
-from isochrone_collector.store.batches import MAX_ROWS, SealedBatch
+from isochrone_collector.store.batches import MAX_ROWS, PackedBatch
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.rows import LedgerRow
 from isochrone_collector.store.vantages import Sign
@@ -42,7 +42,7 @@ class _Push:
     """What one push leaves in the database: a sign of life, and unless it is a heartbeat a batch."""
 
     sign: Sign
-    batch: SealedBatch | None
+    batch: PackedBatch | None
 
 
 class Ingest:
@@ -59,7 +59,7 @@ class Ingest:
         window: Window,
         clock: Callable[[], int],
         keep_us: int | None = None,
-        sealer: Sealer | None = None,
+        sealer: Packer | None = None,
     ) -> None:
         self.window = window
         self.stored: Callable[[], None] = lambda: None
@@ -69,21 +69,21 @@ class Ingest:
         self._plans = plans
         self._clock = clock
         self._regions: dict[str, str] = {}
-        self._large: Groups[_Push, LedgerRow | None] = Groups(
+        self._large: GroupCommit[_Push, LedgerRow | None] = GroupCommit(
             self._commit,
             group_rows=MAX_ROWS,
             waiting_rows=_MAX_WAITING_ROWS,
             worth_rows=_WORTH_ROWS,
             crowd=_CROWD,
         )
-        self._small: Groups[_Push, LedgerRow | None] = Groups(
+        self._small: GroupCommit[_Push, LedgerRow | None] = GroupCommit(
             self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS
         )
-        self._courtesy = Courtesy()
+        self._courtesy = FairQueue()
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._sealer = sealer or Sealer()
+        self._sealer = sealer or Packer()
 
-    async def push(self, parcel: Parcel) -> Receipt:
+    async def push(self, parcel: PushBatch) -> Receipt:
         """Store a parcel once, however often it comes.
 
         Raises `BadRequest`, `Conflict`, `TooMany` and `DatabaseUnavailable`.
@@ -123,21 +123,21 @@ class Ingest:
                 "a vantage keeps its region, so give the agent another name"
             )
 
-    async def _heartbeat(self, parcel: Parcel) -> Receipt:
+    async def _heartbeat(self, parcel: PushBatch) -> Receipt:
         if self._small.is_full:
             # It may be late with the next one; how the agent is matters less than samples that wait.
             return self._receipt(parcel, delay_us=BUSY_DELAY_US)
         await self._small.submit(_Push(sign=_sign(parcel), batch=None), rows=0)
         return self._receipt(parcel)
 
-    async def _batch(self, parcel: Parcel) -> Receipt:
+    async def _batch(self, parcel: PushBatch) -> Receipt:
         if parcel.samples <= _SMALL_SAMPLES:
             self._courtesy.small_came()
             return await self._stored(parcel, self._small)
         async with self._courtesy.large():
             return await self._stored(parcel, self._large)
 
-    async def _stored(self, parcel: Parcel, groups: Groups[_Push, LedgerRow | None]) -> Receipt:
+    async def _stored(self, parcel: PushBatch, groups: GroupCommit[_Push, LedgerRow | None]) -> Receipt:
         with groups.coming(parcel.samples):
             batch = await self._seal(parcel, final=False)
             if batch is None:
@@ -150,7 +150,7 @@ class Ingest:
             return self._repeated(parcel, earlier)
         return self._receipt(parcel, stored=batch.stored, rejections=_rejections(batch.rejections))
 
-    async def _seal(self, parcel: Parcel, *, final: bool) -> SealedBatch | None:
+    async def _seal(self, parcel: PushBatch, *, final: bool) -> PackedBatch | None:
         """The sealed batch, or `None` when it names targets that nobody here has heard of, unless that is `final`."""
         criteria = Criteria(targets=self._plans.known_targets, window=self.window, final=final)
         if parcel.samples <= _SMALL_SAMPLES:
@@ -184,7 +184,7 @@ class Ingest:
             self.stored()
         return found
 
-    def _repeated(self, parcel: Parcel, earlier: LedgerRow) -> Receipt:
+    def _repeated(self, parcel: PushBatch, earlier: LedgerRow) -> Receipt:
         """What the ledger says of this batch, whatever we would say of it today."""
         if earlier.samples != parcel.samples:
             raise BadRequest(
@@ -195,7 +195,7 @@ class Ingest:
 
     def _receipt(
         self,
-        parcel: Parcel,
+        parcel: PushBatch,
         *,
         stored: int = 0,
         duplicate: int = 0,
@@ -214,7 +214,7 @@ class Ingest:
         )
 
 
-def _sign(parcel: Parcel) -> Sign:
+def _sign(parcel: PushBatch) -> Sign:
     return Sign(
         vantage_id=parcel.vantage.id,
         batch_epoch=parcel.epoch,

@@ -7,7 +7,7 @@ which they were received.
 
 from collections.abc import Callable
 
-from isochrone_collector.store import ledger, progress
+from isochrone_collector.store import job_progress, ledger
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import MINUTE_US
 
@@ -30,7 +30,7 @@ class Recount:
         """Count the accounts anew that batches of an earlier version belong to. Raises `DatabaseUnavailable`."""
         at = self._clock()
         async with self._database.connection() as connection:
-            done_until = (await progress.read(connection)).get(RECOUNTED, 0)
+            done_until = (await job_progress.read(connection)).get(RECOUNTED, 0)
         await ledger.recount(self._database, received_at=max(0, done_until - _OVERLAP_US))
         async with self._database.connection() as connection:
-            await progress.advance(connection, RECOUNTED, at)
+            await job_progress.advance(connection, RECOUNTED, at)

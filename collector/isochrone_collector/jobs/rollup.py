@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from isochrone_collector.store import partitions, progress, rollups
+from isochrone_collector.store import job_progress, partitions, rollups
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Window
@@ -58,13 +58,13 @@ class Rollup:
     async def _begun(self, at: int) -> dict[str, int]:
         """How far everything is done; the first time from the oldest day with samples on."""
         async with self._database.transaction() as connection:
-            done = await progress.read(connection)
+            done = await job_progress.read(connection)
             if LATE not in done:
                 first_at = await self._oldest_day(connection, at)
                 # What comes from now on is late for hours that are summarised by then.
                 done = {LATE: at, Resolution.HOUR.chore: first_at, Resolution.DAY.chore: first_at}
                 for name, until_at in done.items():
-                    await progress.advance(connection, name, until_at)
+                    await job_progress.advance(connection, name, until_at)
                 _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
         return done
 
@@ -118,7 +118,7 @@ class Rollup:
 
     async def _record(self, name: str, done_until: int) -> None:
         async with self._database.connection() as connection:
-            await progress.advance(connection, name, done_until)
+            await job_progress.advance(connection, name, done_until)
 
 
 def _hours_of(spans: Iterable[Window], within: Window) -> list[int]:

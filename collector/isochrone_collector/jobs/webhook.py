@@ -7,12 +7,12 @@ from http import HTTPStatus
 
 import httpx
 
-from isochrone_collector import signature
-from isochrone_collector.alerts.notice import Notice, name_of
+from isochrone_collector import webhook_signature
+from isochrone_collector.alerts.message import AlertMessage, name_of
 from isochrone_collector.settings import Hook
 from isochrone_wire import __version__
+from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.plain import rfc3339
 
 TIMEOUT_S = 5.0
 
@@ -26,7 +26,7 @@ class Reply:
     is_final: bool = False
 
 
-def body_of(notice: Notice) -> bytes:
+def body_of(notice: AlertMessage) -> bytes:
     """The JSON that a receiver gets."""
     data = {
         "id": name_of(notice.id),
@@ -51,10 +51,12 @@ class Webhook:
         """Give the connections back."""
         await self._client.aclose()
 
-    async def tell(self, notice: Notice, *, now_at: int) -> Reply:
+    async def tell(self, notice: AlertMessage, *, now_at: int) -> Reply:
         """Send an alert, signed as of `now_at`. What goes wrong is in the reply."""
         body = body_of(notice)
-        told = signature.headers(self._hook.secret, message=name_of(notice.id), sent_s=now_at // SECOND_US, body=body)
+        told = webhook_signature.headers(
+            self._hook.secret, message=name_of(notice.id), sent_s=now_at // SECOND_US, body=body
+        )
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._post(body, {**told, "content-type": "application/json"})

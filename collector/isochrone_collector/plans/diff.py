@@ -1,15 +1,15 @@
 """What changes from one plan to the next, and what a plan costs in a day: each vantage, and all of them.
 
-The forecast takes each request to cost its most (`isochrone_wire.estimate`). The rounds of paused targets send nothing.
+The forecast assumes the maximum cost of each request (`isochrone_wire.request_estimate`). Paused targets send nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from isochrone_collector import durations
-from isochrone_wire.estimate import most_of_request
 from isochrone_wire.model import DAY_US, Budget, Plan, Route, Slo, Target
 from isochrone_wire.operations import PlanChange
+from isochrone_wire.request_estimate import most_of_request
 
 PER_DAY = "per day: "
 """How the lines of `PlanChange.altered` begin that forecast a day instead of telling what was altered."""

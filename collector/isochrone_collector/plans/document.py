@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from isochrone_collector import durations
 from isochrone_collector.names import did_you_mean, nearest, unknown
 from isochrone_collector.plans import schema as planshapes
-from isochrone_collector.plans import yamltext
+from isochrone_collector.plans import yaml_source
 from isochrone_collector.plans.routes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
 from isochrone_collector.plans.schema import (
     BudgetShape,
@@ -25,10 +25,10 @@ from isochrone_collector.plans.schema import (
     TargetShape,
     WorkloadShape,
 )
-from isochrone_collector.plans.yamltext import Path, Problem, YamlText
-from isochrone_wire.effort import COMMON, efforts
-from isochrone_wire.limits import MAX_PROMPTS_BYTES
+from isochrone_collector.plans.yaml_source import Path, Problem, YamlText
 from isochrone_wire.model import Budget, Plan, Price, Route, Target, Workload, target_id
+from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
+from isochrone_wire.reasoning_effort import COMMON, efforts
 
 _NESTED: Mapping[str | int, type[Shape]] = {**planshapes.NESTED, "slo": SloShape, "objective": ObjectiveShape}
 # Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.
@@ -51,7 +51,7 @@ def load(text: str, *, version: int, stored: bool = False) -> Reading:
 
     A `stored` document was judged when it was applied: what has been found fault with only since then may stay.
     """
-    source = yamltext.read(text)
+    source = yaml_source.read(text)
     reader = _Reader(source=source, problems=list(source.problems), stored=stored)
     plan = reader.plan(version) if source.data is not None or not source.problems else None
     problems = tuple(str(problem) for problem in sorted(set(reader.problems)))

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from isochrone_collector.names import unknown
 from isochrone_collector.plans.schema import Name, Shape
-from isochrone_collector.plans.yamltext import Path
+from isochrone_collector.plans.yaml_source import Path
 from isochrone_collector.routing.eligibility import resides
 from isochrone_wire.model import Objective, Route, Slo, Target
 

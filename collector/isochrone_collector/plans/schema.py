@@ -11,7 +11,16 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isochrone_collector import durations
 from isochrone_collector.names import unknown
-from isochrone_wire.limits import (
+from isochrone_wire.model import (
+    DEFAULT_PROMPT,
+    SECOND_US,
+    Budget,
+    ConnectionUse,
+    Overlap,
+    Timeouts,
+    Workload,
+)
+from isochrone_wire.plan_limits import (
     MAX_AMOUNT,
     MAX_BUDGETS,
     MAX_CONCURRENCY,
@@ -28,15 +37,6 @@ from isochrone_wire.limits import (
     MAX_USD,
     MIN_EVERY_US,
     MIN_TIMEOUT_US,
-)
-from isochrone_wire.model import (
-    DEFAULT_PROMPT,
-    SECOND_US,
-    Budget,
-    ConnectionUse,
-    Overlap,
-    Timeouts,
-    Workload,
 )
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")

@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany, UnknownName
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.routing import canonical
+from isochrone_collector.routing import canonical_form
 from isochrone_collector.store import routes as store
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.model import SECOND_US
@@ -249,8 +249,8 @@ class Publisher:
 async def _read_from(documents: list[str]) -> list[RouteTable]:
     """Tables from their documents; many of them in another thread, so that nobody waits for them."""
     if len(documents) <= _FEW:
-        return [canonical.read(RouteTable, document) for document in documents]
-    return await asyncio.to_thread(lambda: [canonical.read(RouteTable, document) for document in documents])
+        return [canonical_form.read(RouteTable, document) for document in documents]
+    return await asyncio.to_thread(lambda: [canonical_form.read(RouteTable, document) for document in documents])
 
 
 def _generation_of(table: RouteTable) -> int:
@@ -261,7 +261,7 @@ def _etag_of(tables: list[RouteTable], newest: RouteTable) -> str:
     """A table's own tag, and of several one that also changes when another of them goes."""
     if len(tables) == 1:
         return newest.etag
-    return canonical.etag(newest.generation, " ".join(sorted(table.etag for table in tables)))
+    return canonical_form.etag(newest.generation, " ".join(sorted(table.etag for table in tables)))
 
 
 def _matches(table: RouteTable, client_region: str, route: str) -> bool:

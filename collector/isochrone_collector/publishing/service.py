@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from isochrone_collector.jobs.leader import Housekeeping
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.publishing import routebuilder
-from isochrone_collector.publishing.bell import Bell
+from isochrone_collector.publishing import builder
+from isochrone_collector.publishing.builder import RouteBuilder
+from isochrone_collector.publishing.notifications import Bell
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.publishing.routebuilder import RouteBuilder
-from isochrone_collector.store.bells import Call
+from isochrone_collector.store.notifications import Call
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import __version__
 
@@ -28,8 +28,8 @@ class Publishing:
         )
         answers = {Call.SAMPLES: self._builder.wake, Call.TABLES: self.publisher.look}
         self._bell = Bell(database=database, on=answers)
-        housekeeping.add("routes", routebuilder.LEAD_AGAIN_US, self._builder.lead)
-        housekeeping.add("old route tables", routebuilder.FORGET_EVERY_US, self._builder.forget)
+        housekeeping.add("routes", builder.LEAD_AGAIN_US, self._builder.lead)
+        housekeeping.add("old route tables", builder.FORGET_EVERY_US, self._builder.forget)
 
     def stored(self) -> None:
         """Samples were committed here: whoever leads should look at them."""

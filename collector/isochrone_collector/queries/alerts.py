@@ -1,12 +1,12 @@
 """What was raised, and what became of telling it."""
 
-from isochrone_collector.queries.desk import Desk, check_window
+from isochrone_collector.queries.context import QueryContext, check_window
 from isochrone_collector.store import alerts as alert_table
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertList
 
 
-async def alerts(desk: Desk, window: Window) -> AlertList:
+async def alerts(desk: QueryContext, window: Window) -> AlertList:
     """The alerts raised in a window, newest first; the newest thousand."""
     check_window(window)
     async with desk.database.connection() as connection:

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 
-from isochrone_collector.analysis.ranking.latencybudget import USES, Use, judge
+from isochrone_collector.analysis.ranking.latency_targets import USES, Use, judge
 from isochrone_collector.errors import UnknownName
-from isochrone_collector.queries.desk import Desk
+from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.standings import field
 from isochrone_wire.answers import Selection
 from isochrone_wire.insights import LatencyBudgetList
 
 
-async def latency_budgets(desk: Desk, selection: Selection, *, uses: Sequence[str]) -> LatencyBudgetList:
+async def latency_budgets(desk: QueryContext, selection: Selection, *, uses: Sequence[str]) -> LatencyBudgetList:
     """One line per use, region and target that has samples; all uses when none is named. Raises `UnknownName`."""
     wanted = _uses_of(uses)
     found = await field(desk, selection)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from isochrone_collector.analysis.coverage import PlanSpan, planned_rounds, seen_part
-from isochrone_collector.queries.desk import Desk, Question, look_up
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
 from isochrone_collector.store import readers, vantages
 from isochrone_collector.store.rows import RecordedRow, VantageRow
 from isochrone_wire.answers import Coverage, CoverageList, Selection
 
 
-async def coverage(desk: Desk, selection: Selection) -> CoverageList:
+async def coverage(desk: QueryContext, selection: Selection) -> CoverageList:
     """For each vantage and target: the rounds planned until now, and what was recorded of them."""
     async with desk.database.connection() as connection:
         question = await look_up(connection, selection)
@@ -23,7 +23,12 @@ async def coverage(desk: Desk, selection: Selection) -> CoverageList:
 
 
 def _coverage(
-    vantage: VantageRow, rows: Sequence[RecordedRow], spans: Sequence[PlanSpan], question: Question, *, now_at: int
+    vantage: VantageRow,
+    rows: Sequence[RecordedRow],
+    spans: Sequence[PlanSpan],
+    question: ResolvedSelection,
+    *,
+    now_at: int,
 ) -> Iterable[Coverage]:
     own = {row.target_id: row for row in rows if row.vantage_id == vantage.id}
     oldest_at = min((row.oldest_at for row in own.values()), default=None)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential import decomposition
-from isochrone_collector.analysis.differential.attendance import Turnout
 from isochrone_collector.analysis.differential.decomposition import Phases
-from isochrone_collector.analysis.differential.differential import Circumstances, Subject, differentials_of
+from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.pairing import Changes, Seen
 from isochrone_collector.analysis.differential.panel import Panel, panel
+from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries import rollcall
-from isochrone_collector.queries.desk import Desk, Question, check_regions, look_up, metric_of
-from isochrone_collector.queries.rollcall import Control
+from isochrone_collector.queries import participation
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, look_up, metric_of
+from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import changes, phases, readers, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.readers import Scope
@@ -27,7 +27,7 @@ from isochrone_wire.answers import Differential, DifferentialList, Metric, Part,
 class _Asked:
     """What is asked for; `regions` are those against the baseline, all that were seen when it is empty."""
 
-    question: Question
+    question: ResolvedSelection
     metric: Metric
     baseline: str
     regions: tuple[str, ...]
@@ -48,7 +48,13 @@ class _Found:
 
 
 async def differentials(
-    desk: Desk, selection: Selection, *, baseline: str, against: Sequence[str], metric: str, explain: bool = False
+    desk: QueryContext,
+    selection: Selection,
+    *,
+    baseline: str,
+    against: Sequence[str],
+    metric: str,
+    explain: bool = False,
 ) -> DifferentialList:
     """One differential per target and region against the baseline, which is the plan's when it is empty.
 
@@ -69,7 +75,7 @@ async def differentials(
             metric=measure,
             baseline=reference,
             regions=tuple(dict.fromkeys(against or selection.regions)),
-            control=rollcall.control_of(desk.plans.current),
+            control=participation.control_of(desk.plans.current),
             planned=frozenset(target.id for target in desk.targets().targets),
             now_at=desk.clock(),
         )
@@ -82,7 +88,7 @@ async def differentials(
     return DifferentialList(window=selection.window, differentials=answers)
 
 
-async def _found(desk: Desk, connection: Connection, asked: _Asked, *, explain: bool) -> _Found:
+async def _found(desk: QueryContext, connection: Connection, asked: _Asked, *, explain: bool) -> _Found:
     window, targets = asked.question.scope.window, asked.question.scope.target_ids
     regions = tuple(dict.fromkeys((asked.baseline, *asked.regions))) if asked.regions else None
     scope = Scope(window=window, target_ids=targets, regions=regions)
@@ -97,22 +103,24 @@ async def _found(desk: Desk, connection: Connection, asked: _Asked, *, explain: 
     )
 
 
-def _answers(asked: _Asked, found: _Found, seen: Panel, turnouts: Mapping[Seen, Turnout]) -> tuple[Differential, ...]:
+def _answers(
+    asked: _Asked, found: _Found, seen: Panel, turnouts: Mapping[Seen, Participation]
+) -> tuple[Differential, ...]:
     regions = asked.regions or _regions_with_probes(turnouts, asked.question.targets)
     against = tuple(region for region in regions if region != asked.baseline)
     subjects = _subjects(asked, seen, against)
-    known = Circumstances(
+    known = ComparisonContext(
         turnouts=turnouts,
-        troubles=rollcall.troubles(asked.control, turnouts, (asked.baseline, *against)),
+        troubles=participation.troubles(asked.control, turnouts, (asked.baseline, *against)),
         changes=found.changes,
         parts=_parts(asked, found, subjects),
     )
     return differentials_of(seen, subjects, metric=asked.metric, baseline=asked.baseline, known=known)
 
 
-def _turnouts(asked: _Asked, found: _Found) -> dict[Seen, Turnout]:
+def _turnouts(asked: _Asked, found: _Found) -> dict[Seen, Participation]:
     """Who recorded how much of what was planned, the control target included."""
-    return rollcall.turnouts(
+    return participation.turnouts(
         found.probes,
         found.vantages,
         found.spans,
@@ -122,7 +130,7 @@ def _turnouts(asked: _Asked, found: _Found) -> dict[Seen, Turnout]:
     )
 
 
-def _regions_with_probes(turnouts: Mapping[Seen, Turnout], target_ids: Collection[int]) -> list[str]:
+def _regions_with_probes(turnouts: Mapping[Seen, Participation], target_ids: Collection[int]) -> list[str]:
     return sorted(
         {region for (target_id, region), turnout in turnouts.items() if turnout.recorded and target_id in target_ids}
     )

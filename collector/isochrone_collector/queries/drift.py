@@ -1,14 +1,14 @@
 """The changes that were found."""
 
-from isochrone_collector.analysis.drift.drift import LEAST_ROUNDS
-from isochrone_collector.queries.desk import Desk, Question, look_up
+from isochrone_collector.analysis.drift.change_detection import LEAST_ROUNDS
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
 from isochrone_collector.store import drift
 from isochrone_collector.store.drift import DriftRow, WatchedRow
 from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.insights import DriftEvent, DriftList
 
 
-async def drift_events(desk: Desk, selection: Selection) -> DriftList:
+async def drift_events(desk: QueryContext, selection: Selection) -> DriftList:
     """The changes whose instant lies in the window, newest first, and how many series had enough rounds in it."""
     async with desk.database.connection() as connection:
         question = await look_up(connection, selection)
@@ -28,7 +28,7 @@ def _counts(row: WatchedRow) -> list[int]:
     return [count for count in (row.ttft, row.tokens_per_second) if count]
 
 
-def _event(row: DriftRow, question: Question) -> DriftEvent:
+def _event(row: DriftRow, question: ResolvedSelection) -> DriftEvent:
     target = question.targets[row.target_id]
     return DriftEvent(
         target=question.names[row.target_id],

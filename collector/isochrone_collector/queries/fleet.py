@@ -4,7 +4,7 @@ from dataclasses import asdict, fields
 
 from isochrone_collector.analysis.liveness import Signs, judge
 from isochrone_collector.analysis.spend import Spender, reported, spend_lines
-from isochrone_collector.queries.desk import Desk, find
+from isochrone_collector.queries.context import QueryContext, find
 from isochrone_collector.store import vantages
 from isochrone_collector.store.rows import VantageStateRow
 from isochrone_wire.answers import Selection, SpendList, VantageList, VantageStatus
@@ -14,7 +14,7 @@ _SIGNS = [field.name for field in fields(Signs)]
 _VITALS = {field.name for field in fields(VantageStatus)}
 
 
-async def vantage_list(desk: Desk) -> VantageList:
+async def vantage_list(desk: QueryContext) -> VantageList:
     """Every vantage ever heard of, and how it is doing."""
     async with desk.database.connection() as connection:
         rows = await vantages.states(connection)
@@ -23,7 +23,7 @@ async def vantage_list(desk: Desk) -> VantageList:
     return VantageList(plan_version=desk.plans.version, answered_at=now_at, vantages=statuses)
 
 
-async def spend(desk: Desk, selection: Selection) -> SpendList:
+async def spend(desk: QueryContext, selection: Selection) -> SpendList:
     """What each vantage of the selection has spent today (UTC) with each provider; the window is not looked at."""
     async with desk.database.connection() as connection:
         question = await find(connection, selection)

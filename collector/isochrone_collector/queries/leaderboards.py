@@ -5,12 +5,12 @@ import asyncio
 from isochrone_collector.analysis.ranking.leaderboard import standings
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.names import unknown
-from isochrone_collector.queries.desk import Desk
+from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.standings import field
 from isochrone_wire.answers import Leaderboard, Order, Selection
 
 
-async def leaderboard(desk: Desk, selection: Selection, *, order: str = "") -> Leaderboard:
+async def leaderboard(desk: QueryContext, selection: Selection, *, order: str = "") -> Leaderboard:
     """The targets that have samples, ranked within each region; by median TTFT when `order` is empty."""
     by = _order_of(order)
     found = await field(desk, selection)

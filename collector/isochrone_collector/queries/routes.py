@@ -3,12 +3,12 @@
 import asyncio
 
 from isochrone_collector.errors import UnknownName
-from isochrone_collector.queries.desk import Desk, check_regions, check_window
-from isochrone_collector.routing import canonical
-from isochrone_collector.routing.assembling import replayed
-from isochrone_collector.routing.explaining import steps_of
+from isochrone_collector.queries.context import QueryContext, check_regions, check_window
+from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing.explanation import steps_of
 from isochrone_collector.routing.inputs import Inputs
-from isochrone_collector.routing.switching import State
+from isochrone_collector.routing.switch import State
+from isochrone_collector.routing.table_builder import replayed
 from isochrone_collector.store import routes, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.routes import FullTableRow
@@ -16,7 +16,7 @@ from isochrone_wire.answers import Selection
 from isochrone_wire.routes import ChangeKind, Explanation, RouteEvent, RouteEventList, RouteTable
 
 
-async def explanation(desk: Desk, client_region: str, route: str, *, generation: int = 0) -> Explanation:
+async def explanation(desk: QueryContext, client_region: str, route: str, *, generation: int = 0) -> Explanation:
     """The decision behind one table, or behind the newest for generation 0, made again from what it was made from.
 
     Raises `UnknownName` and `DatabaseUnavailable`.
@@ -28,7 +28,7 @@ async def explanation(desk: Desk, client_region: str, route: str, *, generation:
     return await asyncio.to_thread(_explained, row)
 
 
-async def events(desk: Desk, selection: Selection, *, route: str = "") -> RouteEventList:
+async def events(desk: QueryContext, selection: Selection, *, route: str = "") -> RouteEventList:
     """What happened to routes in a window, newest first.
 
     Raises `BadRequest`, `UnknownName` and `DatabaseUnavailable`.
@@ -54,11 +54,11 @@ async def events(desk: Desk, selection: Selection, *, route: str = "") -> RouteE
 
 
 def _explained(row: FullTableRow) -> Explanation:
-    inputs, before = canonical.unpacked(row.inputs), canonical.unpacked(row.before)
+    inputs, before = canonical_form.unpacked(row.inputs), canonical_form.unpacked(row.before)
     document, decision = replayed(row.document, inputs, before)
     return Explanation(
-        table=canonical.read(RouteTable, row.document),
-        steps=steps_of(canonical.read(Inputs, inputs), canonical.read(State, before), decision),
+        table=canonical_form.read(RouteTable, row.document),
+        steps=steps_of(canonical_form.read(Inputs, inputs), canonical_form.read(State, before), decision),
         inputs=inputs,
         before=before,
         replays=document == row.document,

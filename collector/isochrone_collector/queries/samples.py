@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from isochrone_collector.analysis.arrivals import Arrival, Arrivals, gathered
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries.desk import Desk, Question, find, look_up
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, find, look_up
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.rows import stored_sample
 from isochrone_collector.store.samples import Place, Record, place_of
@@ -28,7 +28,7 @@ _LOOK_EVERY_S = 1.0
 _SIGN_OF_LIFE_US = 10 * SECOND_US
 
 
-async def samples(desk: Desk, selection: Selection, *, limit: int) -> list[StoredSample]:
+async def samples(desk: QueryContext, selection: Selection, *, limit: int) -> list[StoredSample]:
     """The newest samples of a selection, newest first; `limit` 0 means 1 000, and 10 000 is the most."""
     if not 0 <= limit <= MAX_SAMPLES:
         raise BadRequest(f"limit {limit} is outside 0 to {MAX_SAMPLES}")
@@ -38,7 +38,7 @@ async def samples(desk: Desk, selection: Selection, *, limit: int) -> list[Store
     return _values(records, question)
 
 
-async def exported(desk: Desk, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
+async def exported(desk: QueryContext, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
     """Every sample of a selection in portions, oldest round first; or so many of the newest, newest first.
 
     The samples are read page by page, so that neither end holds more than a page and no reader, however slow, keeps the
@@ -55,7 +55,7 @@ async def exported(desk: Desk, selection: Selection, *, newest: int = 0) -> Asyn
             yield _values(portion, question)
 
 
-async def followed(desk: Desk, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
+async def followed(desk: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
     """Samples that are received from `since_at` (0: from now) on, as they are stored, each once.
 
     The first portion comes at once; an empty portion now and then shows that this still runs.
@@ -79,7 +79,7 @@ async def followed(desk: Desk, selection: Selection, *, since_at: int = 0) -> As
 
 
 async def _come(
-    desk: Desk, selection: Selection, arrivals: Arrivals, span: Window
+    desk: QueryContext, selection: Selection, arrivals: Arrivals, span: Window
 ) -> AsyncIterator[list[StoredSample]]:
     """The samples of the batches that came, about a page of them at a time."""
     async with desk.database.connection() as connection:
@@ -90,12 +90,12 @@ async def _come(
         yield _values(await _samples_of(desk, question, group), question)
 
 
-async def _samples_of(desk: Desk, question: Question, group: Sequence[Arrival]) -> list[Record]:
+async def _samples_of(desk: QueryContext, question: ResolvedSelection, group: Sequence[Arrival]) -> list[Record]:
     async with desk.database.connection() as connection:
         return await sample_table.of_batches(connection, question.scope, group)
 
 
-async def _pages(desk: Desk, question: Question) -> AsyncIterator[list[Record]]:
+async def _pages(desk: QueryContext, question: ResolvedSelection) -> AsyncIterator[list[Record]]:
     """All records of a scope. A page spans as many rounds as fit into it, which is known from the page before."""
     window = question.scope.window
     place, stride_us = Place(round_at=window.from_at), MINUTE_US
@@ -110,7 +110,7 @@ async def _pages(desk: Desk, question: Question) -> AsyncIterator[list[Record]]:
         yield records
 
 
-def _values(records: Sequence[Record], question: Question) -> list[StoredSample]:
+def _values(records: Sequence[Record], question: ResolvedSelection) -> list[StoredSample]:
     return [stored_sample(record, target=question.names[record["target_id"]]) for record in records]
 
 

@@ -8,11 +8,11 @@ from itertools import groupby
 import numpy as np
 
 from isochrone_collector.analysis.simulation.policies import DEFAULTS, Ground, Policy, PolicyError, grounds, policy
-from isochrone_collector.analysis.simulation.slots import Asked, Shared, shared
-from isochrone_collector.analysis.simulation.whatif import Replay, pooled
+from isochrone_collector.analysis.simulation.replay import Replay, pooled
+from isochrone_collector.analysis.simulation.shared_rounds import Asked, Shared, shared
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries.desk import Desk, Question, look_up
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
 from isochrone_collector.store import simulations as simulation_tables
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import Simulation, SimulationList
@@ -32,7 +32,7 @@ class _Record:
     slot_us: int
 
 
-async def simulations(desk: Desk, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
+async def simulations(desk: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
     """One line per region and policy; one of each kind of policy when none is named."""
     if len(policies) > _MAX_POLICIES:
         raise BadRequest(f"more than {_MAX_POLICIES} policies")
@@ -53,11 +53,11 @@ async def simulations(desk: Desk, selection: Selection, *, policies: Sequence[st
         raise BadRequest(str(error)) from error
 
 
-def _planned(desk: Desk) -> set[int]:
+def _planned(desk: QueryContext) -> set[int]:
     return {target.id for target in desk.targets().targets}
 
 
-def _members(asked: Asked, question: Question, among: set[int] | None) -> dict[int, str]:
+def _members(asked: Asked, question: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
     """The targets that were asked at all, by id, in the order of their names."""
     found = [int(target_id) for target_id in np.unique(asked.target_id)]
     names = {target_id: question.names[target_id] for target_id in found if among is None or target_id in among}

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.ranking.leaderboard import Entry
-from isochrone_collector.queries.desk import Desk, Question, look_up
-from isochrone_collector.store import leaderboards, retrospect
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
+from isochrone_collector.store import leaderboards, long_windows
 from isochrone_collector.store.leaderboards import Seen
 from isochrone_wire.answers import Selection, Source, Window
 
@@ -19,24 +19,24 @@ class Field:
     source: Source
 
 
-async def field(desk: Desk, selection: Selection) -> Field:
+async def field(desk: QueryContext, selection: Selection) -> Field:
     """Every target of the selection as each of its regions sees it. Long windows, and those whose samples are gone, are
     answered from summaries; then the window may begin later than the one asked for.
     """
     async with desk.database.connection() as connection:
         question = await look_up(connection, selection)
-        past = await retrospect.retrospect(connection, question.scope)
+        past = await long_windows.retrospect(connection, question.scope)
         if past is not None:
             return _field(past.window, past.seen, question, source=Source.SUMMARIES)
         rows = await leaderboards.standings(connection, question.scope)
     return _field(selection.window, rows, question, source=Source.SAMPLES)
 
 
-def _field(window: Window, rows: Sequence[Seen], question: Question, *, source: Source) -> Field:
+def _field(window: Window, rows: Sequence[Seen], question: ResolvedSelection, *, source: Source) -> Field:
     return Field(window=window, entries=tuple(_entry(row, question) for row in rows), source=source)
 
 
-def _entry(row: Seen, question: Question) -> Entry:
+def _entry(row: Seen, question: ResolvedSelection) -> Entry:
     target = question.targets[row.target_id]
     return Entry(
         region=row.region,

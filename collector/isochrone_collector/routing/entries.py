@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from isochrone_collector.routing.eligibility import cost_of, eligible, is_failing
-from isochrone_collector.routing.hedging import hedge
+from isochrone_collector.routing.hedge import hedge
 from isochrone_collector.routing.inputs import Inputs
-from isochrone_collector.routing.switching import State, penalty_at
+from isochrone_collector.routing.switch import State, penalty_at
 from isochrone_wire.model import DAY_US
 from isochrone_wire.routes import Advantage, Hedge, Hold, RouteEntry
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from isochrone_collector.auth.gate import Gate
-from isochrone_collector.auth.identity import Identities
-from isochrone_collector.auth.tls import Certificates
+from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.auth.certificates import Certificates
+from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
-from isochrone_collector.ingest.sealer import Sealer
+from isochrone_collector.ingest.packer import Packer
+from isochrone_collector.ingest.push_counters import PushCounters
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.ingest.tally import Tally
-from isochrone_collector.jobs import alerting, driftwatch, recount, retention, rollup
-from isochrone_collector.jobs.alerting import Alerting
-from isochrone_collector.jobs.driftwatch import DriftWatch
+from isochrone_collector.jobs import alert_delivery, drift_detection, recount, retention, rollup
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.jobs.leader import Housekeeping
 from isochrone_collector.jobs.recount import Recount
 from isochrone_collector.jobs.retention import Retention
@@ -22,7 +22,7 @@ from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
-from isochrone_collector.queries.desk import Desk
+from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.settings import Hook, Keep, Settings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database
@@ -40,13 +40,13 @@ class Parts:
     database: Database
     plans: Plans
     ingest: Ingest
-    desk: Desk
-    gate: Gate
-    identities: Identities
-    alerts: Alerting
+    desk: QueryContext
+    gate: Authenticator
+    identities: Enrolment
+    alerts: AlertDelivery
     housekeeping: Housekeeping
     publishing: Publishing
-    tally: Tally
+    tally: PushCounters
     certificates: Certificates | None
 
 
@@ -58,7 +58,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.keep.samples_us)
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
-    sealer = Sealer(processes=True)
+    sealer = Packer(processes=True)
     stack.push_async_callback(sealer.close)
     ingest = Ingest(
         database=database,
@@ -68,19 +68,19 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         keep_us=settings.keep.samples_us,
         sealer=sealer,
     )
-    alerts = Alerting(database=database, webhook=_webhook(settings.hook, stack), clock=now_at)
+    alerts = AlertDelivery(database=database, webhook=_webhook(settings.hook, stack), clock=now_at)
     housekeeping = _housekeeping(database, ingest, settings.keep)
-    _add_watches(housekeeping, alerts, DriftWatch(database=database, plans=plans, alerting=alerts, clock=now_at))
+    _add_watches(housekeeping, alerts, DriftDetection(database=database, plans=plans, alerting=alerts, clock=now_at))
     certificates = _certificates(settings)
-    gate = Gate(database=database, clock=now_at, required=certificates is not None)
+    gate = Authenticator(database=database, clock=now_at, required=certificates is not None)
     await gate.refresh()
     return Parts(
         database=database,
         plans=plans,
         ingest=ingest,
-        desk=Desk(database=questions, plans=plans, clock=now_at, webhook=settings.hook is not None),
+        desk=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.hook is not None),
         gate=gate,
-        identities=Identities(
+        identities=Enrolment(
             database=database,
             clock=now_at,
             fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
@@ -89,7 +89,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         alerts=alerts,
         housekeeping=housekeeping,
         publishing=await _publishing(database, plans, housekeeping, ingest),
-        tally=Tally(),
+        tally=PushCounters(),
         certificates=certificates,
     )
 
@@ -132,11 +132,11 @@ def _webhook(hook: Hook | None, stack: AsyncExitStack) -> Webhook | None:
     return webhook
 
 
-def _add_watches(housekeeping: Housekeeping, alerts: Alerting, drift: DriftWatch) -> None:
+def _add_watches(housekeeping: Housekeeping, alerts: AlertDelivery, drift: DriftDetection) -> None:
     """What one collector watches for all, and tells."""
-    housekeeping.add("roll call", alerting.ROLL_CALL_EVERY_US, alerts.call_roll)
-    housekeeping.add("drift", driftwatch.EVERY_US, drift.look)
-    housekeeping.add("tell alerts", alerting.TELL_EVERY_US, alerts.tell)
+    housekeeping.add("roll call", alert_delivery.ROLL_CALL_EVERY_US, alerts.call_roll)
+    housekeeping.add("drift", drift_detection.EVERY_US, drift.look)
+    housekeeping.add("tell alerts", alert_delivery.TELL_EVERY_US, alerts.tell)
 
 
 def _certificates(settings: Settings) -> Certificates | None:

@@ -13,7 +13,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from isochrone_collector.ingest.tally import Tally, copied
+from isochrone_collector.ingest.push_counters import PushCounters, copied
 from isochrone_wire import __version__
 from isochrone_wire.model import SECOND_US
 
@@ -22,7 +22,7 @@ _POOL = {"pool_available": "idle", "pool_size": "all"}
 
 
 def families(
-    tally: Tally, *, plan_version: Callable[[], int], pool: Callable[[], Mapping[str, int]]
+    tally: PushCounters, *, plan_version: Callable[[], int], pool: Callable[[], Mapping[str, int]]
 ) -> Iterator[Metric]:
     """Every metric as it is now. `pool` gives the statistics of psycopg's connection pool."""
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
@@ -47,14 +47,14 @@ def _by(name: str, documentation: str, label: str, counts: Mapping[str, int]) ->
     return family
 
 
-def _durations(tally: Tally) -> HistogramMetricFamily:
+def _durations(tally: PushCounters) -> HistogramMetricFamily:
     family = HistogramMetricFamily("isochrone_push_duration_seconds", "From the request to the reply, commit included.")
     buckets = [("+Inf" if us is None else str(us / SECOND_US), count) for us, count in tally.cumulative()]
     family.add_metric([], buckets=buckets, sum_value=tally.duration_us / SECOND_US)
     return family
 
 
-def _last_pushes(tally: Tally) -> GaugeMetricFamily:
+def _last_pushes(tally: PushCounters) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "isochrone_vantage_last_push_timestamp_seconds",
         "When a vantage was last answered, by the collector's clock.",

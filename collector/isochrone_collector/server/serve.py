@@ -10,21 +10,21 @@ import structlog
 from grpc_health.v1 import health_pb2
 from prometheus_client.core import Metric
 
-from isochrone_collector import memory
-from isochrone_collector.auth.tls import Certificates
+from isochrone_collector import process_tuning
+from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api.app import Sources
 from isochrone_collector.http_api.listener import offered
-from isochrone_collector.server import metrics, routemetrics
+from isochrone_collector.server import metrics, route_metrics
 from isochrone_collector.server.assembly import Parts, assemble
-from isochrone_collector.server.listening import bind, grpc_server
-from isochrone_collector.server.operatorfile import OperatorFile
+from isochrone_collector.server.grpc_server import bind, grpc_server
+from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
-from isochrone_wire.access import shown_fingerprint
-from isochrone_wire.scraping import scraped
+from isochrone_wire.credentials import shown_fingerprint
+from isochrone_wire.metrics_endpoint import serve_metrics
 
 _log = structlog.get_logger()
 
@@ -64,7 +64,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         stack.enter_context(_scraped(settings, partial(_families, parts)))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(chore) for chore in _chores(parts, postgres, operator)]
-            memory.settle()
+            process_tuning.settle()
             await server.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
             known_by = _known_by(certificates, operator)
@@ -141,7 +141,7 @@ def _scraped(settings: Settings, families: Callable[[], Iterable[Metric]]) -> It
         return
     with ExitStack() as stack:
         try:
-            address = stack.enter_context(scraped(settings.metrics, families))
+            address = stack.enter_context(serve_metrics(settings.metrics, families))
             _log.info("metrics.started", listen=str(address))
         except OSError as error:
             _log.warning("metrics.unavailable", listen=str(settings.metrics), reason=str(error))
@@ -151,7 +151,7 @@ def _scraped(settings: Settings, families: Callable[[], Iterable[Metric]]) -> It
 def _families(parts: Parts) -> Iterator[Metric]:
     plans, publisher = parts.plans, parts.publishing.publisher
     yield from metrics.families(parts.tally, plan_version=lambda: plans.version, pool=parts.database.statistics)
-    yield from routemetrics.families(
+    yield from route_metrics.families(
         publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=now_at()
     )
 

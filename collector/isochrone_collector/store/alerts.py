@@ -5,7 +5,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from isochrone_collector.alerts.notice import Notice
+from isochrone_collector.alerts.message import AlertMessage
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
@@ -28,9 +28,9 @@ class DueRow:
     attempts: int
 
     @property
-    def notice(self) -> Notice:
+    def notice(self) -> AlertMessage:
         """What it says."""
-        return Notice(
+        return AlertMessage(
             id=self.id,
             kind=AlertKind(self.kind),
             subject=self.subject,
@@ -75,7 +75,7 @@ class _AlertRow:
         )
 
 
-async def record(connection: Connection, notice: Notice, *, next_attempt_at: int | None) -> bool:
+async def record(connection: Connection, notice: AlertMessage, *, next_attempt_at: int | None) -> bool:
     """Raise an alert, to be told at an instant or not at all; whether it was not raised before."""
     return await execute(
         connection,

@@ -22,7 +22,7 @@ COPY_TRAILER = b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedRows:
     """Rows in the binary format of COPY, without its header and trailer, and the order of their columns."""
 
     columns: tuple[str, ...]
@@ -31,15 +31,15 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SealedBatch:
+class PackedBatch:
     """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and what was
     rejected, as (place, reason). The rounds are the oldest and the newest of what goes to `sample`, if anything does.
     """
 
     origin: Origin
     samples: int
-    rows: Packed
-    late_rows: Packed
+    rows: PackedRows
+    late_rows: PackedRows
     rejections: Sequence[tuple[int, str]]
     oldest_round_at: int | None = None
     newest_round_at: int | None = None
@@ -55,7 +55,7 @@ class SealedBatch:
         return self.rows.rows + self.late_rows.rows
 
 
-async def store(connection: Connection, batches: Sequence[SealedBatch]) -> list[LedgerRow | None]:
+async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[LedgerRow | None]:
     """Store batches inside the caller's transaction. Of each: `None` when it was stored now, else what the ledger has.
 
     A batch that is there twice is stored the first time and a repetition the second time.
@@ -70,7 +70,7 @@ async def store(connection: Connection, batches: Sequence[SealedBatch]) -> list[
     return [None if batch is first[batch.key] and batch.key in claimed else ledger[batch.key] for batch in batches]
 
 
-async def _claim(connection: Connection, batches: Mapping[BatchKey, SealedBatch]) -> set[BatchKey]:
+async def _claim(connection: Connection, batches: Mapping[BatchKey, PackedBatch]) -> set[BatchKey]:
     # Whoever claims several does so in one order, or two collectors could wait for each other.
     ordered = [batches[key] for key in sorted(batches)]
     claimed = await fetch(
@@ -109,11 +109,11 @@ def _arrays(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
     }
 
 
-def _as_ledger(batch: SealedBatch) -> LedgerRow:
+def _as_ledger(batch: PackedBatch) -> LedgerRow:
     return LedgerRow(samples=batch.samples, stored=batch.stored, rejections=list(batch.rejections))
 
 
-async def copy(connection: Connection, table: str, blocks: Sequence[Packed]) -> None:
+async def copy(connection: Connection, table: str, blocks: Sequence[PackedRows]) -> None:
     """Copy blocks of packed rows, all with the same columns, into a table. Raises `PartitionMissing`."""
     filled = [block for block in blocks if block.rows]
     if not filled:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.drift.drift import Change
+from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_collector.store import ledger
 from isochrone_collector.store.ledger import DeliveredRow

@@ -10,9 +10,9 @@ from psycopg.errors import UniqueViolation
 
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.errors import Conflict
-from isochrone_collector.routing.book import Columns
-from isochrone_collector.store import bells
-from isochrone_collector.store.bells import Call
+from isochrone_collector.routing.probe_cache import Columns
+from isochrone_collector.store import notifications
+from isochrone_collector.store.notifications import Call
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
@@ -124,7 +124,7 @@ async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
             await execute(connection, query("insert_route_table"), **{**values, "built_at": Instant(table.built_at)})
     except UniqueViolation as error:
         raise Conflict(f"another collector has published generation {tables[0].generation}") from error
-    await bells.ring(connection, Call.TABLES)
+    await notifications.ring(connection, Call.TABLES)
 
 
 async def newest(connection: Connection) -> list[LastTableRow]:

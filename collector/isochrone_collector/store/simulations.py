@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.probes import Integers, Reals
-from isochrone_collector.analysis.simulation.slots import Asked
+from isochrone_collector.analysis.simulation.shared_rounds import Asked
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query

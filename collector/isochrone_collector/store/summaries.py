@@ -14,7 +14,7 @@ import numpy as np
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.histogram import Histograms, Integers, Joined
-from isochrone_collector.store import progress, vantages
+from isochrone_collector.store import job_progress, vantages
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
@@ -124,7 +124,7 @@ async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
     """The summaries that make up a window, as far as it is summarised: days where whole days are, else hours. Nothing
     when not one whole hour is.
     """
-    done = await progress.read(connection)
+    done = await job_progress.read(connection)
     until_at = min(window.until_at, done.get(Resolution.HOUR.chore, 0))
     return divide(Window(from_at=window.from_at, until_at=until_at), days_until=done.get(Resolution.DAY.chore, 0))
 

@@ -12,7 +12,7 @@ import psycopg
 from fix_agent import Agent, StartAgent
 from fix_collector import StartCollector
 from fix_simulator import Simulator
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 
 def scrape(agent: Agent) -> dict[str, float]:

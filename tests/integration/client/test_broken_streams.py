@@ -8,8 +8,8 @@ import pytest
 from fix_observatory import SAMPLES, WINDOW, FakeObservatory, stored
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import SlowError, UnreachableError
-from isochrone_client.export.harvest import harvested
-from isochrone_client.following import Following
+from isochrone_client.export.pager import harvested
+from isochrone_client.sample_stream import Following
 from isochrone_wire.answers import Selection
 
 ALL = Selection(window=WINDOW)

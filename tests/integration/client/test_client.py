@@ -33,7 +33,7 @@ from isochrone_client.errors import (
 from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Selection, SpendList
 from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
 from isochrone_wire.v1 import observatory_pb2
-from material import insights
+from testdata import insights
 
 ALL = Selection(window=WINDOW)
 Ask = Callable[[ObservatoryClient], Any]

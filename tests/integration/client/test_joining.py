@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from fix_collector import Collector, StartCollector, run_command
 from isochrone_client.cli import cli
-from isochrone_wire import passport
+from isochrone_wire import identity_file
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 
@@ -53,8 +53,8 @@ def test_an_operator_lets_in_lists_and_shuts_out(collector: Collector) -> None:
 def test_without_an_identity_an_operators_command_says_what_to_do(collector: Collector, tmp_path: Path) -> None:
     """Nobody, somebody revoked, another machine and no file: a sentence, a hint and an exit code each, no traceback."""
     stale = tmp_path / "stale.json"
-    passport.write(stale, passport.read(collector.data_dir / "operator.json"))
-    collector.call.revoke(passport.read(stale).name)
+    identity_file.write(stale, identity_file.read(collector.data_dir / "operator.json"))
+    collector.call.revoke(identity_file.read(stale).name)
     cases = [
         (("--collector", collector.address), 3, "no collector answers"),
         (("--collector", collector.address, "--identity", str(stale)), 1, "has been revoked"),

@@ -19,7 +19,7 @@ from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteTable
-from material.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOICE
+from testdata.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOICE
 
 PATIENCE = 30.0
 HOUR_US = 3600 * SECOND_US

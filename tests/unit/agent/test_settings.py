@@ -7,12 +7,12 @@ import pytest
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.settings import default_data_dir, gather_settings, parse_connect_to
-from isochrone_wire import passport
-from isochrone_wire.access import Credential
+from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import Trust
+from isochrone_wire.credentials import Credential
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
-from isochrone_wire.passport import Passport
 
 OPTIONS = dict.fromkeys(
     ("vantage", "region", "collector", "data_dir", "credentials", "concurrency", "connect_to", "family", "ca_file")
@@ -45,7 +45,7 @@ def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     assert "isochrone-agent join 10.0.0.1:4600" in caught.value.hint
 
 
-PASSPORT = Passport(
+IDENTITY = Identity(
     address=parse_address("collector.example:4600"),
     name="sg-1",
     role=Role.VANTAGE,
@@ -57,12 +57,12 @@ PASSPORT = Passport(
 
 def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
     """Name, region and collector come from identity.json; another address, a tunnel's, may be said beside it."""
-    passport.write(tmp_path / "identity.json", PASSPORT)
+    identity_file.write(tmp_path / "identity.json", IDENTITY)
     settings = gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
     assert (settings.vantage.name, settings.vantage.region) == ("sg-1", "ap")
-    assert (settings.collector, settings.passport) == (PASSPORT.address, PASSPORT)
+    assert (settings.collector, settings.identity) == (IDENTITY.address, IDENTITY)
     tunnelled = gather_settings(None, OPTIONS | {"data_dir": str(tmp_path), "collector": "127.0.0.1:5"})
-    assert (str(tunnelled.collector), tunnelled.passport) == ("127.0.0.1:5", PASSPORT)
+    assert (str(tunnelled.collector), tunnelled.identity) == ("127.0.0.1:5", IDENTITY)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
         ("", "it is not what joining writes"),
         ("[]", "it is not what joining writes"),
         ("{}", "'address' is missing"),
-        (passport.to_text(replace(PASSPORT, credential="geheim")), "begins with 'isochrone-key-'"),
-        (passport.to_text(replace(PASSPORT, role=Role.READER)), "a reader's, not a vantage's"),
-        (passport.to_text(PASSPORT).replace('"vantage"', '"king"'), "king"),
+        (identity_file.to_text(replace(IDENTITY, credential="geheim")), "begins with 'isochrone-key-'"),
+        (identity_file.to_text(replace(IDENTITY, role=Role.READER)), "a reader's, not a vantage's"),
+        (identity_file.to_text(IDENTITY).replace('"vantage"', '"king"'), "king"),
     ],
 )
 def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str) -> None:
@@ -88,7 +88,7 @@ def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str)
 @pytest.mark.parametrize("told", [{"vantage": "sg-2"}, {"region": "eu"}])
 def test_nobody_is_another_than_who_joined(tmp_path: Path, told: dict[str, str]) -> None:
     """A name or region that contradicts the identity is an error, not a second vantage on one spool."""
-    passport.write(tmp_path / "identity.json", PASSPORT)
+    identity_file.write(tmp_path / "identity.json", IDENTITY)
     with pytest.raises(SettingsError, match="is of vantage sg-1 in ap, not"):
         gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | told)
 
@@ -97,7 +97,7 @@ def test_the_data_folder_has_the_name_that_was_said(tmp_path: Path, monkeypatch:
     """A vantage that is named keeps a folder of its name; one that joined without a name is the default one."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_data_dir("sg-1") == tmp_path / "isochrone" / "agent" / "sg-1"
-    passport.write(default_data_dir(None) / "identity.json", PASSPORT)
+    identity_file.write(default_data_dir(None) / "identity.json", IDENTITY)
     settings = gather_settings(None, OPTIONS)
     assert settings.data_dir == tmp_path / "isochrone" / "agent" / "default"
     assert settings.vantage.name == "sg-1"

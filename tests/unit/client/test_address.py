@@ -1,21 +1,21 @@
-"""Addresses: this machine in plain text, any other one with the passport that joining left."""
+"""Addresses: this machine in plain text, any other one with the identity that joining left."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from isochrone_client.address import Whom, whom
+from isochrone_client.address import Collector, resolve_collector
 from isochrone_client.errors import AddressError
-from isochrone_wire import passport
-from isochrone_wire.access import Credential
+from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import SYSTEM
+from isochrone_wire.credentials import Credential
+from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
-from isochrone_wire.passport import Passport
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
-PASSPORT = Passport(
+IDENTITY = Identity(
     address=parse_address("collector.example:4600"),
     name="ida",
     role=Role.READER,
@@ -38,15 +38,15 @@ PASSPORT = Passport(
 )
 def test_loopback_is_spoken_to(text: str | None, address: str) -> None:
     """Every way to write this machine is taken, with 4600 where no port is said, and it is the default."""
-    assert str(whom(text, environment=NOWHERE)) == address
-    assert whom(text, environment=NOWHERE).passport is None
+    assert str(resolve_collector(text, environment=NOWHERE)) == address
+    assert resolve_collector(text, environment=NOWHERE).identity is None
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1:4600", "collector.example:4600", "[2001:db8::1]:4600", "0.0.0.0:4600"])
 def test_other_machines_take_joining(text: str) -> None:
     """Another machine is refused with both ways to reach it all the same."""
     with pytest.raises(AddressError, match="not on this machine") as caught:
-        whom(text, environment=NOWHERE)
+        resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
     assert "isochrone join" in caught.value.hint
     assert "ssh -L 4600:127.0.0.1:4600" in caught.value.hint
@@ -56,29 +56,29 @@ def test_other_machines_take_joining(text: str) -> None:
 def test_nonsense_is_no_address(text: str) -> None:
     """What cannot be an address is a usage error that shows one."""
     with pytest.raises(AddressError) as caught:
-        whom(text, environment=NOWHERE)
+        resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
     assert "127.0.0.1:4600" in caught.value.hint
 
 
 def test_what_joining_left_is_found(tmp_path: Path) -> None:
-    """Without a word it is the collector that was joined; its passport is shown there and nowhere else."""
-    passport.write(tmp_path / "isochrone" / "identity.json", PASSPORT)
+    """Without a word it is the collector that was joined; its identity is shown there and nowhere else."""
+    identity_file.write(tmp_path / "isochrone" / "identity.json", IDENTITY)
     here = {"XDG_CONFIG_HOME": str(tmp_path)}
-    joined = Whom(PASSPORT.address, PASSPORT)
-    assert whom(None, environment=here) == joined
-    assert whom("collector.example", environment=here) == joined
-    assert whom("127.0.0.1:9", environment=here) == Whom(parse_address("127.0.0.1:9"))
+    joined = Collector(IDENTITY.address, IDENTITY)
+    assert resolve_collector(None, environment=here) == joined
+    assert resolve_collector("collector.example", environment=here) == joined
+    assert resolve_collector("127.0.0.1:9", environment=here) == Collector(parse_address("127.0.0.1:9"))
     with pytest.raises(AddressError, match="not on this machine"):
-        whom("other.example", environment=here)
+        resolve_collector("other.example", environment=here)
 
 
 def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
     """With --identity any address is asked as that one, a tunnel's end for instance."""
     file = tmp_path / "ida.json"
-    passport.write(file, replace(PASSPORT, name="other"))
-    assert whom("127.0.0.1:9", file, NOWHERE).passport == replace(PASSPORT, name="other")
-    assert str(whom(None, file, NOWHERE)) == "collector.example:4600"
+    identity_file.write(file, replace(IDENTITY, name="other"))
+    assert resolve_collector("127.0.0.1:9", file, NOWHERE).identity == replace(IDENTITY, name="other")
+    assert str(resolve_collector(None, file, NOWHERE)) == "collector.example:4600"
 
 
 @pytest.mark.parametrize(("text", "words"), [(None, "cannot be read"), ("{", "cannot be used")])
@@ -88,4 +88,4 @@ def test_a_passport_that_is_none_is_told(tmp_path: Path, text: str | None, words
     if text is not None:
         file.write_text(text)
     with pytest.raises(AddressError, match=words):
-        whom(None, file, NOWHERE)
+        resolve_collector(None, file, NOWHERE)

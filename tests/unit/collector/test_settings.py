@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector import signature
+from isochrone_collector import webhook_signature
 from isochrone_collector.errors import SettingsError
 from isochrone_collector.settings import Keep, Settings, Tls, check, parse_address
 from isochrone_wire.model import DAY_US
@@ -130,7 +130,7 @@ def test_a_limit_that_is_none(told: str) -> None:
         check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
 
 
-SECRET = signature.written(b"a secret of thirty-two bytes 123")
+SECRET = webhook_signature.written(b"a secret of thirty-two bytes 123")
 
 
 def hooked(*, environment: dict[str, str], **told: Any) -> Settings:
@@ -149,7 +149,7 @@ def test_a_webhook_has_an_address_and_a_secret(tmp_path: Path) -> None:
     for how, environment in ways:
         checked = hooked(alert_url=url, environment=environment, **how)
         assert checked.hook is not None
-        assert checked.hook.secret == signature.read(SECRET)
+        assert checked.hook.secret == webhook_signature.read(SECRET)
         assert checked.hook.shown == "https://hooks.example:8443"
         assert not any(part in repr(checked) for part in (SECRET, "token", "pass", "thirty"))
 

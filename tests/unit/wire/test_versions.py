@@ -11,7 +11,7 @@ import pytest
 from isochrone_wire import codec
 from isochrone_wire.model import Batch, Outcome, Plan, Receipt, Route, Sample, Target, Vantage, Vitals
 
-BEFORE = Path(__file__).resolve().parents[2] / "material" / "wire_before"
+BEFORE = Path(__file__).resolve().parents[2] / "testdata" / "wire_before"
 VANTAGE = Vantage(name="sg-1", region="ap-southeast-1")
 SAMPLE = Sample(target_id=5, round_at=60_000_000, outcome=Outcome.OK, dispatched_at=60_000_123, ttft_us=200_000)
 TARGET = Target(id=5, name="t", provider="p", model="m", base_url="http://h/v1")

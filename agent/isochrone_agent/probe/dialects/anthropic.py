@@ -21,8 +21,8 @@ from isochrone_agent.probe.dialects.base import (
 )
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.probe.dialects.sse import Event
-from isochrone_wire.effort import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
 from isochrone_wire.model import Target
+from isochrone_wire.reasoning_effort import ANTHROPIC_BUDGET, is_adaptive, thinking_tokens
 
 VERSION = "2023-06-01"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")

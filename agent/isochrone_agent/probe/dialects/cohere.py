@@ -14,8 +14,8 @@ from isochrone_agent.probe.dialects.base import (
 )
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.probe.dialects.sse import Event
-from isochrone_wire.effort import COHERE_SWITCH
 from isochrone_wire.model import Target
+from isochrone_wire.reasoning_effort import COHERE_SWITCH
 
 _DONE = b"[DONE]"
 _FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")

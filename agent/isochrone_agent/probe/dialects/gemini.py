@@ -18,8 +18,8 @@ from isochrone_agent.probe.dialects.base import (
 )
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.probe.dialects.sse import Event
-from isochrone_wire.effort import GEMINI_BUDGET, has_budget
 from isochrone_wire.model import Target
+from isochrone_wire.reasoning_effort import GEMINI_BUDGET, has_budget
 
 
 class Gemini:

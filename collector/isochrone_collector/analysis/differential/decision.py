@@ -14,7 +14,7 @@ The laws:
 
 from isochrone_collector.analysis.stats.discovery import MAX_FALSE_SHARE
 from isochrone_collector.analysis.stats.paired import Shift
-from isochrone_collector.analysis.stats.signedrank import MIN_N
+from isochrone_collector.analysis.stats.signed_rank import MIN_N
 from isochrone_wire.answers import Decision, Metric
 
 MARGIN_US = 20_000

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isochrone_collector.analysis.differential.attendance import Turnout
 from isochrone_collector.analysis.differential.decision import (
     Verdict,
     among_others,
@@ -23,6 +22,7 @@ from isochrone_collector.analysis.differential.decision import (
 from isochrone_collector.analysis.differential.estimation import Estimate, estimates
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, Seen, pair_up
 from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.stats.discovery import q_values
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
@@ -47,12 +47,12 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class ComparisonContext:
     """What else is known: who was there, which regions are in trouble themselves and why, what changed lastingly and
     when, and what the phases of a request add.
     """
 
-    turnouts: Mapping[Seen, Turnout] = field(default_factory=dict)
+    turnouts: Mapping[Seen, Participation] = field(default_factory=dict)
     troubles: Mapping[str, str] = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
     parts: Mapping[Seen, tuple[Part, ...]] = field(default_factory=dict)
@@ -67,8 +67,8 @@ class _Line:
     since_at: int
     baseline_n: int
     region_n: int
-    baseline_turnout: Turnout
-    region_turnout: Turnout
+    baseline_turnout: Participation
+    region_turnout: Participation
     unfit: str
     untold: int
     baseline_losses: str
@@ -87,7 +87,7 @@ class _Line:
 
 
 def differentials_of(
-    panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: Circumstances
+    panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: ComparisonContext
 ) -> tuple[Differential, ...]:
     """One differential per subject: region minus baseline with its interval and what it lets us say."""
     pairs = pair_up(panel, [subject.seen for subject in subjects], baseline=baseline, changes=known.changes)
@@ -108,9 +108,9 @@ def differentials_of(
 
 
 def _lines(
-    pairs: Pairs, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: Circumstances
+    pairs: Pairs, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: ComparisonContext
 ) -> list[_Line]:
-    nobody = Turnout()
+    nobody = Participation()
     columns = (
         subjects,
         estimates(pairs, with_network=metric in LATENCIES),
@@ -146,7 +146,7 @@ def _lines(
     return lines
 
 
-def _unfit(sides: Sequence[tuple[str, int, Turnout]], *, metric: Metric, troubles: Mapping[str, str]) -> str:
+def _unfit(sides: Sequence[tuple[str, int, Participation]], *, metric: Metric, troubles: Mapping[str, str]) -> str:
     """Why nothing is to be decided of these two sides, whatever their values are; empty when something may be."""
     reasons = (
         *(troubles.get(region, "") for region, _, _ in sides),

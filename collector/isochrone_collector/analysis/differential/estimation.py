@@ -17,7 +17,7 @@ from isochrone_collector.analysis.differential.pairing import Pairs
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.stats.paired import Shift, paired_estimates, paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
-from isochrone_collector.analysis.stats.signedrank import MIN_N
+from isochrone_collector.analysis.stats.signed_rank import MIN_N
 from isochrone_collector.analysis.stats.unpaired import separation
 
 _CELLS = 1 << 17

@@ -8,9 +8,9 @@ equally good change places all day, for nothing.
 
 import numpy as np
 
-from isochrone_collector.analysis.simulation.whatif import MEMORY_ROUNDS, MIN_LEARNING_ROUNDS, Places, Reals, Track
+from isochrone_collector.analysis.simulation.replay import MEMORY_ROUNDS, MIN_LEARNING_ROUNDS, Places, Reals, Track
 from isochrone_collector.analysis.stats.paired import paired_shift
-from isochrone_collector.analysis.stats.signedrank import interval_depth
+from isochrone_collector.analysis.stats.signed_rank import interval_depth
 
 _ROUNDS_RUNNING = 3
 _FAILURES_RUNNING = 3

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.analysis.simulation.incumbent import incumbents
-from isochrone_collector.analysis.simulation.whatif import Places, Replay, Track, fallen_back, raced, ranking
+from isochrone_collector.analysis.simulation.replay import Places, Replay, Track, fallen_back, raced, ranking
 from isochrone_collector.names import unknown
 
 DEFAULTS = ("static", "nearest", "routed", "race:2", "fallback:200")

@@ -22,7 +22,7 @@ import numpy as np
 from isochrone_collector.analysis.stats.autocorrelation import correlation_time, correlation_times, widening
 from isochrone_collector.analysis.stats.pairwise import PairSums
 from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
-from isochrone_collector.analysis.stats.signedrank import interval_depth, p_values
+from isochrone_collector.analysis.stats.signed_rank import interval_depth, p_values
 from isochrone_collector.analysis.stats.walsh import walsh_averages
 
 

@@ -24,7 +24,7 @@ from isochrone_collector.analysis.stats.autocorrelation import corrected_p_value
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.analysis.stats.pairwise import PairSums
 from isochrone_collector.analysis.stats.ragged import Reals
-from isochrone_collector.analysis.stats.signedrank import MIN_N
+from isochrone_collector.analysis.stats.signed_rank import MIN_N
 
 _Z = float(ndtri(0.975))
 

@@ -7,8 +7,8 @@ from json.encoder import encode_basestring
 from typing import Protocol
 
 from isochrone_sim.exchange.allowance import Allowance
-from isochrone_sim.exchange.asked import Asked
 from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 

@@ -25,8 +25,8 @@ from isochrone_sim.dialects.fields import (
     token_limit,
 )
 from isochrone_sim.exchange.allowance import Allowance, format_duration
-from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 from isochrone_sim.world.world import Model

@@ -28,8 +28,8 @@ from isochrone_sim.dialects.fields import (
     token_limit,
 )
 from isochrone_sim.dialects.openai_chat import openai_error, openai_headers
-from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 

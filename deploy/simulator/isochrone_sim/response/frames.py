@@ -8,7 +8,7 @@ from typing import NamedTuple
 from isochrone_sim.dialects import Voice
 from isochrone_sim.exchange.script import Beat, Channel, Cut, Ending, Script, Style
 from isochrone_sim.response.compression import Encoding, Identity
-from isochrone_sim.response.head import LAST_CHUNK, chunk
+from isochrone_sim.response.http_heads import LAST_CHUNK, chunk
 
 _FLOOD_WRITE_BYTES = 1 << 16
 _LATER_NS = 5_000_000

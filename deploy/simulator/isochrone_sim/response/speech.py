@@ -7,7 +7,7 @@ at the published time is one of the answer.
 
 from random import Random
 
-from isochrone_sim.exchange.asked import Asked
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 from isochrone_sim.exchange.words import prose
 from isochrone_sim.world.pace import Pace

@@ -6,16 +6,16 @@
 from dataclasses import dataclass, replace
 
 from isochrone_sim.dialects import Dialect, Facts, Voice
-from isochrone_sim.exchange.asked import Asked
 from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.script import Ending, Page, Script
 from isochrone_sim.faults.faults import FAULTS
 from isochrone_sim.response.compression import Gzip, Identity
 from isochrone_sim.response.frames import Flood, Frame, body_frames, flood_of, stream_frames
-from isochrone_sim.response.head import STREAM, document, head
+from isochrone_sim.response.http_heads import STREAM, document, head
 from isochrone_sim.response.speech import speak
-from isochrone_sim.world.chance import generator
 from isochrone_sim.world.pace import pace
+from isochrone_sim.world.randomness import generator
 from isochrone_sim.world.world import Model, World
 
 OK = 200

@@ -14,13 +14,13 @@ import structlog
 
 from isochrone_sim.exchange.requests import Malformed, Request, RequestReader
 from isochrone_sim.exchange.script import Ending
-from isochrone_sim.response.head import document
+from isochrone_sim.response.http_heads import document
 from isochrone_sim.server.backlog import Backlog
 from isochrone_sim.server.player import Player
-from isochrone_sim.server.reading import tell
+from isochrone_sim.server.receive_timestamps import StampingListener, StampingSocket
 from isochrone_sim.server.service import Arrival, Reply, Service
-from isochrone_sim.server.stamps import StampingListener, StampingSocket
 from isochrone_sim.server.truth import Record, Truth, record_of
+from isochrone_sim.server.truth_endpoint import tell
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 _MALFORMED = b'{"error":{"message":"This is no HTTP/1.1 request.","type":"invalid_request_error"}}'

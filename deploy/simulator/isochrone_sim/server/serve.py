@@ -12,8 +12,8 @@ from isochrone_sim.certificates import server_context
 from isochrone_sim.errors import ListenError
 from isochrone_sim.server.backlog import Backlog
 from isochrone_sim.server.connection import Connection, Premises
+from isochrone_sim.server.receive_timestamps import StampingListener
 from isochrone_sim.server.service import Service
-from isochrone_sim.server.stamps import StampingListener
 from isochrone_sim.server.truth import Truth
 from isochrone_sim.settings import Settings
 from isochrone_wire.address import Address

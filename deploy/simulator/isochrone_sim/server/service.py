@@ -11,7 +11,6 @@ from isochrone_sim.dialects import DEFAULT_DIALECT, DIALECTS, Dialect, Facts, ca
 from isochrone_sim.dialects.base import plain
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.exchange.allowance import Allowances
-from isochrone_sim.exchange.asked import Asked
 from isochrone_sim.exchange.refusal import (
     throttled,
     unknown_model,
@@ -21,10 +20,11 @@ from isochrone_sim.exchange.refusal import (
     unsupported_temperature,
     wrong_key,
 )
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.response.compression import wants_gzip
 from isochrone_sim.response.frames import Frame
-from isochrone_sim.response.head import document
+from isochrone_sim.response.http_heads import document
 from isochrone_sim.response.timeline import Timeline, refused, timeline
 from isochrone_sim.world.world import Model, World
 

@@ -10,7 +10,7 @@ The laws:
 
 from math import pi, sin
 
-from isochrone_sim.world.chance import unit
+from isochrone_sim.world.randomness import unit
 
 _GRID_US = 5_000_000
 # (share of the amplitude, period in seconds); primes, so that the pattern does not repeat within days.

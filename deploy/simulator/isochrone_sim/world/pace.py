@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from isochrone_sim.world.chance import skewed
 from isochrone_sim.world.load import load_factor
+from isochrone_sim.world.randomness import skewed
 from isochrone_sim.world.world import Model, World
 
 _MIN_TTFT_US = 1_000

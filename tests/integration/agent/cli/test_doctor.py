@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fix_collector import StartCollector
-from isochrone_agent.cli.ntp import kernel_clock
+from isochrone_agent.cli.kernel_clock import kernel_clock
 from isochrone_agent.spool.spool import Spool
 
 KEY = "sk-this-is-nobodys-business"

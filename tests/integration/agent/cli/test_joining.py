@@ -15,13 +15,13 @@ from psycopg import sql
 from fix_agent import Agent, StartAgent
 from fix_collector import Collector, StartCollector
 from fix_simulator import API_KEY, Simulator
-from isochrone_agent.delivery.line import Line
+from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.settings import gather_settings
-from isochrone_wire import passport
-from isochrone_wire.access import parse_credential
+from isochrone_wire import identity_file
+from isochrone_wire.credentials import parse_credential
 from isochrone_wire.model import SECOND_US
-from material.waiting import eventually
-from material.wiretap import Wiretap
+from testdata.waiting import eventually
+from testdata.wiretap import Wiretap
 
 PLAN = """
 baseline: us-east-2
@@ -109,7 +109,7 @@ def test_secrets_are_nowhere_but_where_they_belong(
         eventually(30, lambda: rows(collector) >= 2, "samples in PostgreSQL")
         assert agent.stop() == 0
         heard = tap.heard
-    credential = parse_credential(passport.read(file).credential)
+    credential = parse_credential(identity_file.read(file).credential)
     spool = b"".join(path.read_bytes() for path in folder.glob("spool*") if path.is_file())
     places = {
         "agent log": agent.log().encode(),
@@ -231,14 +231,14 @@ async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_
     folder = tmp_path / "vm"
     agent_command("join", collector.address, "--data-dir", str(folder), "--token", collector.call.invite("us-1"))
     settings = gather_settings(None, OPTIONS | {"data_dir": str(folder)})
-    assert settings.passport is not None
-    async with Line(settings) as line:
+    assert settings.identity is not None
+    async with ReconnectingChannel(settings) as line:
         first = line._current
-        for text in ("junk", passport.to_text(settings.passport).replace("us-1", "us-2")):
-            settings.identity.write_text(text)
+        for text in ("junk", identity_file.to_text(settings.identity).replace("us-1", "us-2")):
+            settings.identity_path.write_text(text)
             line.refresh()
             assert line._current is first
-        passport.write(settings.identity, settings.passport)
+        identity_file.write(settings.identity_path, settings.identity)
         line.refresh()
         assert line._current is not first
 

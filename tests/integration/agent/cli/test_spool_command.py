@@ -34,7 +34,7 @@ def open_spool(tmp_path: Path) -> Spool:
 
 
 def test_inspect_tells_what_lies_there(open_spool: Spool, tmp_path: Path) -> None:
-    """Depth, epochs, quarantine and account, as text and as JSON, while the spool is open."""
+    """SpoolStats, epochs, quarantine and account, as text and as JSON, while the spool is open."""
     text = spool(tmp_path, "inspect")
     document = json.loads(spool(tmp_path, "inspect", "--output", "json").stdout)
     assert text.exit_code == 0

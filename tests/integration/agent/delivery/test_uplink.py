@@ -13,12 +13,12 @@ from isochrone_agent.delivery import uplink as uplink_module
 from isochrone_agent.delivery import verdict
 from isochrone_agent.delivery.uplink import Collector, Uplink
 from isochrone_agent.delivery.vitals import Conditions
-from isochrone_agent.spool.keeper import Keeper
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire.accounting import account_of
 from isochrone_wire.codec import decode
-from isochrone_wire.conservation import account_of
 from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
-from material.misbehaving import Answer, Context, Misbehaving, behave, serving
+from testdata.misbehaving import Answer, Context, Misbehaving, behave, serving
 
 NO_CONDITIONS = Conditions()
 VANTAGE = Vantage(name="t-1", region="test")
@@ -45,9 +45,9 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def delivering(
     folder: Path, collector: Misbehaving, *, backlog: int = 0, batch: int = 5, conditions: Conditions = NO_CONDITIONS
-) -> AsyncIterator[tuple[Keeper, Uplink]]:
+) -> AsyncIterator[tuple[AsyncSpool, Uplink]]:
     """An uplink at work, with `backlog` samples sealed in batches of `batch`."""
-    async with serving(collector) as channel, Keeper(folder / "spool.sqlite3") as keeper:
+    async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as keeper:
         for number in range(backlog):
             await keeper.record(sample(number))
             if number % batch == batch - 1:
@@ -71,7 +71,7 @@ async def until(condition: Callable[[], bool], seconds: float = 15) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until_empty(keeper: Keeper, seconds: float = 15) -> None:
+async def until_empty(keeper: AsyncSpool, seconds: float = 15) -> None:
     async with asyncio.timeout(seconds):
         while (await keeper.depth()).waiting:
             await asyncio.sleep(0.02)
@@ -294,7 +294,7 @@ async def test_vitals_tell_everything(tmp_path: Path) -> None:
 async def test_what_is_left_is_delivered_at_the_end(tmp_path: Path) -> None:
     """Stopped in the middle of a call, the last push takes along what that call carried."""
     collector = Misbehaving(delay_seconds=0.2)
-    async with serving(collector) as channel, Keeper(tmp_path / "spool.sqlite3") as keeper:
+    async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
         uplink = Uplink(Collector(channel=channel, vantage=VANTAGE), keeper, on_plan_version=follow)
         task = asyncio.create_task(uplink.run())
         await until(lambda: uplink._healthy)

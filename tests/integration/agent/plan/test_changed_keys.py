@@ -6,7 +6,7 @@ from pathlib import Path
 from fix_agent import Agent, StartAgent
 from fix_collector import StartCollector
 from fix_simulator import API_KEY, Simulator
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 PLAN = """
 baseline: us-east-2

@@ -12,9 +12,9 @@ import pytest
 from isochrone_agent.delivery.uplink import Collector
 from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.plan.follower import PlanFollower
-from isochrone_agent.plan.rounds import Rounds
+from isochrone_agent.plan.round_runner import Rounds
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.spool.keeper import Keeper
+from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire import codec
 from isochrone_wire.model import Plan, Target, Timeouts, Vantage, Workload
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -43,7 +43,7 @@ class Office(fleet_pb2_grpc.FleetServicer):
 class Agent:
     """What follows plans."""
 
-    keeper: Keeper
+    keeper: AsyncSpool
     rounds: Rounds
     follower: PlanFollower
     office: Office = field(repr=False)
@@ -62,7 +62,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with (
-        Keeper(tmp_path / "spool.sqlite3") as keeper,
+        AsyncSpool(tmp_path / "spool.sqlite3") as keeper,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         keyring = Keyring({"k": KEY})

@@ -14,8 +14,8 @@ from fix_peer import ANSWER, STREAM_HEAD, Handler, peer, reset, saying, stream_o
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.tcpinfo import TcpInfo
-from isochrone_agent.spool.keeper import Keeper
+from isochrone_agent.probe.tcp_info import TcpInfo
+from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=1_000_000, gap_us=800_000, total_us=5_000_000)
@@ -81,7 +81,7 @@ async def test_headers_beyond_measure_do_no_harm(tmp_path: Path, name: str, valu
     head = STREAM_HEAD.replace(b"connection", f"{name}: {value}\r\nconnection".encode())
     sample = await probe(saying(head + ANSWER))
     assert sample.outcome is Outcome.OK
-    async with Keeper(tmp_path / "spool.sqlite3") as keeper:
+    async with AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
         await keeper.record(sample)
         assert (await keeper.depth()).waiting == 1
 
@@ -90,7 +90,7 @@ async def test_what_cannot_be_stored_is_not_kept(tmp_path: Path) -> None:
     """Half a code point and a NUL in the provider's words become question marks, and the sample can be kept."""
     sample = await probe(saying(stream_of({"error": {"message": "half \ud800 and nul \x00"}})))
     assert sample.error == "error inside the stream: half ? and nul ?"
-    async with Keeper(tmp_path / "spool.sqlite3") as keeper:
+    async with AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
         await keeper.record(sample)
 
 

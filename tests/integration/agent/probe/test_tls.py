@@ -7,7 +7,7 @@ import pytest
 from fix_simulator import MakeBadCertificate, Simulator, StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.trust import tls_context
+from isochrone_agent.probe.tls import tls_context
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=2_000_000, gap_us=500_000, total_us=9_000_000)

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from isochrone_agent.spool import inspection, walfile
+from isochrone_agent.spool import inspection, wal
+from isochrone_agent.spool.database import PAGE_BYTES
 from isochrone_agent.spool.spool import Spool
-from isochrone_agent.spool.spoolfile import PAGE_BYTES
 from isochrone_wire import codec
 from isochrone_wire.model import Outcome, Sample
 from isochrone_wire.v1 import sample_pb2
@@ -133,9 +133,9 @@ def test_a_garbled_log_is_no_silent_loss(
     """
     folder, seen = left_behind
     path, log = _copied(folder, tmp_path)
-    frame_bytes = walfile.FRAME_HEADER_BYTES + PAGE_BYTES
-    frames = (len(log) - walfile.HEADER_BYTES) // frame_bytes
-    at = 10 if isinstance(place, str) else walfile.HEADER_BYTES + int(frames * place) * frame_bytes + 2000
+    frame_bytes = wal.FRAME_HEADER_BYTES + PAGE_BYTES
+    frames = (len(log) - wal.HEADER_BYTES) // frame_bytes
+    at = 10 if isinstance(place, str) else wal.HEADER_BYTES + int(frames * place) * frame_bytes + 2000
     log[at] ^= 0xFF
     Path(f"{path}-wal").write_bytes(log)
     spool = Spool(path)
@@ -185,7 +185,7 @@ def test_the_log_is_read_as_sqlite_reads_it(left_behind: tuple[Path, set[tuple[i
         path, log = _copied(left_behind[0], tmp_path / str(turn))
         log[chance.randrange(len(log))] ^= 0xFF
         Path(f"{path}-wal").write_bytes(log)
-        believed = walfile.read_log(bytes(log), PAGE_BYTES).believed
+        believed = wal.read_log(bytes(log), PAGE_BYTES).believed
         with sqlite3.connect(path) as db:
             _, _, moved = db.execute("pragma wal_checkpoint(passive)").fetchone()
         db.close()

@@ -20,7 +20,7 @@ import pytest
 from isochrone_client.gateways import renderer
 from isochrone_client.gateways.envoy import CLUSTERS, ROUTE_HEADER
 from isochrone_wire.routes import Hedge, RegionTables, RouteTable
-from material.routes import CHAT, NOW_AT, VOICE
+from testdata.routes import CHAT, NOW_AT, VOICE
 
 PATIENCE = 30.0
 _API = "type.googleapis.com/envoy"

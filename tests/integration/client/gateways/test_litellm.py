@@ -17,7 +17,7 @@ import pytest
 
 from isochrone_client.gateways import renderer
 from isochrone_wire.routes import RegionTables
-from material.routes import CHAT, NOW_AT
+from testdata.routes import CHAT, NOW_AT
 
 PYTHON = os.environ.get("ISOCHRONE_TEST_LITELLM_PYTHON") or (
     sys.executable if importlib.util.find_spec("litellm") else None

@@ -11,12 +11,12 @@ import pytest
 
 from fix_collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
-from isochrone_collector.auth import tls
-from isochrone_wire import joining, passport
+from isochrone_collector.auth import certificates
+from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import parse_address
-from isochrone_wire.plain import to_plain
-from material.rounds import FIRST, PLAN, US, Fleet, rounds_until
-from material.waiting import eventually
+from isochrone_wire.json_format import to_json_value
+from testdata.rounds import FIRST, PLAN, US, Fleet, rounds_until
+from testdata.waiting import eventually
 
 OPEN = ("--http-listen", "127.0.0.1:0")
 PATIENCE = 30.0
@@ -35,14 +35,14 @@ def get(collector: Collector, path: str, *, ask: str = "") -> httpx.Response:
 def credential(collector: Collector, name: str, role: str) -> str:
     """What somebody who joins in a role gets."""
     token = collector.call.invite(name, role=role, region="us-east-2" if role == "vantage" else None)
-    return joining.join(parse_address(collector.address), token, version="test").credential
+    return enrolment.join(parse_address(collector.address), token, version="test").credential
 
 
 def test_a_credential_opens_the_door(start_collector: StartCollector) -> None:
     """Under TLS readers and operators come in, vantages and strangers do not, and health is open to all."""
     collector = start_collector(more=("--tls", *OPEN))
     assert collector.http.startswith("https://")
-    operator = passport.read(collector.data_dir / "operator.json").credential
+    operator = identity_file.read(collector.data_dir / "operator.json").credential
     reader, vantage = credential(collector, "ida", "reader"), credential(collector, "sg-1", "vantage")
     for ask, status in (
         (operator, 200),
@@ -77,7 +77,7 @@ def test_a_new_certificate_is_shown(start_collector: StartCollector, tmp_path: P
 
 
 def write_pair(certificate: Path, key: Path) -> None:
-    chain, secret = tls._self_signed("127.0.0.1")
+    chain, secret = certificates._self_signed("127.0.0.1")
     key.write_bytes(secret)
     certificate.write_bytes(chain)
 
@@ -113,16 +113,16 @@ def test_every_door_shows_the_same_tables(start_collector: StartCollector) -> No
     with ObservatoryClient(collector.address) as client:
         told = client.get_tables(US, "chat")
         document = get(collector, f"/v1/routes/{US}?route=chat")
-        scraped = collector.scrape()
+        serve_metrics = collector.scrape()
         explained = client.explain_route(US, "chat", generation=told.generation)
     labels = f'client_region="{US}",route="chat"'
     member = f'{labels},target="{FIRST}",provider="alpha",model="m"'.split(",")
-    assert document.json()["tables"] == to_plain(told.tables)
+    assert document.json()["tables"] == to_json_value(told.tables)
     assert document.headers["etag"] == f'"{told.etag}"'
-    assert scraped[f"isochrone_route_generation{{{labels}}}"] == told.generation
-    assert scraped[f'isochrone_route_state{{{labels},state="ok"}}'] == 1
-    assert scraped["isochrone_route_watchers"] == 0
-    lines = {name: value for name, value in scraped.items() if all(label in name for label in member)}
+    assert serve_metrics[f"isochrone_route_generation{{{labels}}}"] == told.generation
+    assert serve_metrics[f'isochrone_route_state{{{labels},state="ok"}}'] == 1
+    assert serve_metrics["isochrone_route_watchers"] == 0
+    lines = {name: value for name, value in serve_metrics.items() if all(label in name for label in member)}
     kinds = {name.partition("{")[0]: value for name, value in lines.items()}
     entry = told.tables[0].entries[0]
     assert kinds["isochrone_route_rank"] == 1
@@ -132,7 +132,7 @@ def test_every_door_shows_the_same_tables(start_collector: StartCollector) -> No
     [p50] = [value for name, value in lines.items() if 'quantile="0.5"' in name]
     assert p50 == pytest.approx(entry.ttft_p50_us.value / 1e6)
     answer = get(collector, f"/v1/explain/{US}/chat?generation={told.generation}").json()
-    assert answer == to_plain(explained)
+    assert answer == to_json_value(explained)
     assert answer["replays"] is True
     assert json.loads(answer["inputs"])
 

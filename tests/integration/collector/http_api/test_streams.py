@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from fix_web import ELSEWHERE, StartWeb, Web, first, until
-from isochrone_collector.auth.gate import Gate
+from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
-from isochrone_collector.http_api import rendering, streaming
+from isochrone_collector.http_api import encoded_tables, event_stream
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.plain import to_plain
 from isochrone_wire.routes import RouteTable
-from material.routes import CHAT, VOICE
+from testdata.routes import CHAT, VOICE
 
 WATCH = "/v1/routes/us-east-2/watch"
 BRIEF = {"max_watchers": 10, "heartbeat_us": SECOND_US // 10}
@@ -27,7 +27,7 @@ async def test_a_snapshot_comes_first_and_then_what_changes(web: Web) -> None:
     """At first every table in force, oldest first, then each as it is published, of this region only."""
     async with web.watch(WATCH) as events:
         snapshot = await first(events, 2)
-        assert [event.data for event in snapshot] == [to_plain(VOICE), to_plain(CHAT)]
+        assert [event.data for event in snapshot] == [to_json_value(VOICE), to_json_value(CHAT)]
         await web.publish(*numbered(49), *numbered(50, of=ELSEWHERE), *numbered(51, of=VOICE))
         later = await first(events, 2)
     assert [(event.id, event.event) for event in (*snapshot, *later)] == [
@@ -91,7 +91,7 @@ async def test_too_many_watchers_are_refused_politely(start_web: StartWeb) -> No
 
 async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that makes no room loses its connection, costs no memory, and finds everything when it comes back."""
-    monkeypatch.setattr(streaming, "SEND_US", SECOND_US // 5)
+    monkeypatch.setattr(event_stream, "SEND_US", SECOND_US // 5)
     long = "x" * 100_000
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -117,13 +117,13 @@ async def test_a_table_is_encoded_once(web: Web, monkeypatch: pytest.MonkeyPatch
     async with web.watch(f"{WATCH}?after=48") as one, web.watch(f"{WATCH}?after=48") as two:
         await until(lambda: web.publisher.watchers == 2)
         written: list[int] = []
-        usual = rendering.encoded
+        usual = encoded_tables.encoded
 
         def counted(table: RouteTable) -> bytes:
             written.append(table.generation)
             return usual(table)
 
-        monkeypatch.setattr(rendering, "encoded", counted)
+        monkeypatch.setattr(encoded_tables, "encoded", counted)
         await web.publish(*numbered(49))
         assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [49, 49]
     assert written == [49]
@@ -151,8 +151,8 @@ async def test_who_is_shut_out_stops_reading(start_web: StartWeb, monkeypatch: p
 
     async with web.watch(f"{WATCH}?after=48") as events:
         assert await anext(events) is None
-        monkeypatch.setattr(Gate, "admit", nobody_knows)
+        monkeypatch.setattr(Authenticator, "admit", nobody_knows)
         assert [await anext(events), await anext(events)] == [None, None]
-        monkeypatch.setattr(Gate, "admit", refused)
+        monkeypatch.setattr(Authenticator, "admit", refused)
         assert [event async for event in events if event is not None] == []
     assert (await web.get("/v1/routes")).status_code == 401

@@ -10,10 +10,10 @@ import pytest
 
 from fix_web import ELSEWHERE, StartWeb, Web, first, until
 from isochrone_collector.errors import DatabaseUnavailable
+from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.plain import to_plain
 from isochrone_wire.routes import RouteTable
-from material.routes import CHAT, NOW_AT, VOICE
+from testdata.routes import CHAT, NOW_AT, VOICE
 
 US = "/v1/routes/us-east-2"
 
@@ -33,7 +33,7 @@ async def test_a_region_is_one_document(web: Web) -> None:
     assert "date" in answer.headers
     assert "server" not in answer.headers
     assert (told["client_region"], told["generation"]) == ("us-east-2", 48)
-    assert told["tables"] == [to_plain(CHAT), to_plain(VOICE)]
+    assert told["tables"] == [to_json_value(CHAT), to_json_value(VOICE)]
     assert told["tables"][0]["built_at"].endswith("Z")
 
 
@@ -72,16 +72,16 @@ async def test_a_known_document_is_not_sent_again(web: Web) -> None:
 async def test_a_route_that_goes_changes_the_tag(web: Web) -> None:
     """When an older table leaves the plan the newest stays what it was, and yet it is another document."""
     tag = (await web.get(US)).headers["etag"]
-    plan = web.insides.plans.current
+    plan = web.local.plans.current
     assert plan is not None
-    web.insides.plans.current = replace(plan, routes=tuple(route for route in plan.routes if route.name != "voice"))
+    web.local.plans.current = replace(plan, routes=tuple(route for route in plan.routes if route.name != "voice"))
     assert (await web.get(US, if_none_match=tag)).status_code == 200
 
 
 async def test_the_same_tables_are_the_same_bytes(web: Web) -> None:
     """A strong tag stands for bytes: asked at another time, the same tables are written in the same way."""
     before = await web.get(US)
-    web.insides.clock.at += 7 * SECOND_US
+    web.local.clock.at += 7 * SECOND_US
     after = await web.get(US)
     assert (before.content, before.headers["etag"]) == (after.content, after.headers["etag"])
 
@@ -97,7 +97,7 @@ async def test_the_same_tables_are_the_same_bytes(web: Web) -> None:
 )
 async def test_caches_are_told_how_long(web: Web, later_us: int, expected: str) -> None:
     """What a cache may do follows the instants of the table, a few seconds at a time."""
-    web.insides.clock.at = NOW_AT + later_us
+    web.local.clock.at = NOW_AT + later_us
     assert (await web.get(f"{US}?route=chat")).headers["cache-control"] == expected
 
 
@@ -108,7 +108,7 @@ async def test_without_the_database_the_old_table_is_served(web: Web, monkeypatc
     def away() -> None:
         raise DatabaseUnavailable("away")
 
-    monkeypatch.setattr(web.insides.database, "connection", away)
+    monkeypatch.setattr(web.local.database, "connection", away)
     with pytest.raises(DatabaseUnavailable):
         await web.publisher.refresh()
     after = await web.get(US)

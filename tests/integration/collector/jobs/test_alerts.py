@@ -12,11 +12,11 @@ import pytest
 
 from fix_collector import StartCollector, run_command
 from fix_webhook import SECRET, Receiver
-from isochrone_collector import signature
-from isochrone_collector.alerts.notice import of_test
+from isochrone_collector import webhook_signature
+from isochrone_collector.alerts.message import of_test
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs import webhook
-from isochrone_collector.jobs.alerting import Alerting
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.settings import Hook
 from isochrone_collector.store import alerts, vantages
@@ -45,7 +45,7 @@ class Bench:
     """Alerts on a database, with a clock that the test moves and a webhook that it answers for."""
 
     database: Database
-    alerting: Alerting
+    alerting: AlertDelivery
     clock: Clock
 
     async def raise_test(self) -> None:
@@ -81,7 +81,7 @@ async def a_bench(database_url: str, hook: Hook | None) -> AsyncIterator[Bench]:
     told = Webhook(hook) if hook else None
     await database.open()
     try:
-        yield Bench(database, Alerting(database=database, webhook=told, clock=clock), clock)
+        yield Bench(database, AlertDelivery(database=database, webhook=told, clock=clock), clock)
     finally:
         await database.close()
         if told:
@@ -199,7 +199,7 @@ async def test_an_absence_is_told_once_and_so_is_the_return(bench: Bench) -> Non
     await bench.roll_calls(gone_at + 2 * MINUTE_US)
     assert await bench.listed() == ()
     await bench.roll_calls(gone_at + 6 * MINUTE_US)
-    restarted = Alerting(database=bench.database, webhook=None, clock=bench.clock)
+    restarted = AlertDelivery(database=bench.database, webhook=None, clock=bench.clock)
     for _ in range(20):
         bench.clock.at += 30 * SECOND_US
         await restarted.call_roll()
@@ -226,7 +226,7 @@ async def test_a_second_absence_is_another(bench: Bench) -> None:
 def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver: Receiver, tmp_path: Path) -> None:
     """A real collector: the test command says what came of it, and neither secret nor address is in its log or list."""
     file = tmp_path / "alert.secret"
-    file.write_text(signature.written(SECRET))
+    file.write_text(webhook_signature.written(SECRET))
     collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file)])
     done = run_command("alerts", "test", "--collector", collector.address)
     assert (done.returncode, done.stdout) == (0, "the webhook took a test alert\n"), done.stderr
@@ -239,7 +239,7 @@ def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver
     assert listed.webhook
     assert sorted(alert.delivered_at is not None for alert in listed.alerts) == [False, True]
     seen = collector.log() + repr(listed) + done.stdout + failed.stdout + failed.stderr
-    assert not {part for part in (signature.written(SECRET), SECRET.decode(), "url-token-7f3a") if part in seen}
+    assert not {part for part in (webhook_signature.written(SECRET), SECRET.decode(), "url-token-7f3a") if part in seen}
     assert "webhook.set" in collector.log()
 
 

@@ -10,12 +10,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fix_collector import StartCollector, run_command
-from fix_insides import DAY_AT, Insides
+from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing, StartError
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention
 from isochrone_collector.settings import Keep
-from isochrone_collector.store import partitions, progress, rollups
+from isochrone_collector.store import job_progress, partitions, rollups
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import Resolution
@@ -35,146 +35,148 @@ def count(database_url: str, table: str) -> int:
     return int(found[0])
 
 
-def retention_of(insides: Insides, keep: Keep = KEEP) -> Retention:
-    return Retention(database=insides.database, clock=insides.clock, keep=keep)
+def retention_of(local: InProcessCollector, keep: Keep = KEEP) -> Retention:
+    return Retention(database=local.database, clock=local.clock, keep=keep)
 
 
-async def pass_days(insides: Insides, at: int, keep: Keep = KEEP) -> None:
+async def pass_days(local: InProcessCollector, at: int, keep: Keep = KEEP) -> None:
     """Be at an instant, and have done what was due by then."""
-    await insides.turn_to(at, keep_us=keep.samples_us)
-    await insides.rollup.run()
-    await retention_of(insides, keep).run()
+    await local.turn_to(at, keep_us=keep.samples_us)
+    await local.rollup.run()
+    await retention_of(local, keep).run()
 
 
-async def days_of(insides: Insides) -> list[int]:
-    async with insides.database.connection() as connection:
+async def days_of(local: InProcessCollector) -> list[int]:
+    async with local.database.connection() as connection:
         return await partitions.days(connection)
 
 
-async def test_each_resolution_goes_in_its_time(insides: Insides, database_url: str) -> None:
+async def test_each_resolution_goes_in_its_time(local: InProcessCollector, database_url: str) -> None:
     """First the samples, then the hours, then the days; and what is left answers as before."""
-    await insides.begin(DAY_AT + HOUR_US)
-    await insides.push(US, [insides.sample(DAY_AT), insides.sample(DAY_AT + MINUTE_US)])
+    await local.begin(DAY_AT + HOUR_US)
+    await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT + MINUTE_US)])
     day = Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)
     for days in range(1, 11):
-        await pass_days(insides, DAY_AT + days * DAY_US + HOUR_US)
+        await pass_days(local, DAY_AT + days * DAY_US + HOUR_US)
         samples, hours = count(database_url, "sample"), count(database_url, "outcome_summary")
         assert samples == (2 if days < 4 else 0), days
         assert hours == (2 if days < 5 else 1 if days < 9 else 0), days
-        assert await insides.count(day) == (2 if days < 9 else 0), days
+        assert await local.count(day) == (2 if days < 9 else 0), days
 
 
-async def test_nothing_goes_unsummarised(insides: Insides, database_url: str) -> None:
+async def test_nothing_goes_unsummarised(local: InProcessCollector, database_url: str) -> None:
     """However old samples are, they stay until their day is summarised."""
-    await insides.begin(DAY_AT)
-    await insides.push(US, [insides.sample(DAY_AT)])
-    await insides.turn_to(DAY_AT + 20 * DAY_US)
-    await retention_of(insides, Keep(samples_us=KEEP_US)).run()
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.turn_to(DAY_AT + 20 * DAY_US)
+    await retention_of(local, Keep(samples_us=KEEP_US)).run()
     assert count(database_url, "sample") == 1
-    await insides.rollup.run()
-    await retention_of(insides, Keep(samples_us=KEEP_US)).run()
+    await local.rollup.run()
+    await retention_of(local, Keep(samples_us=KEEP_US)).run()
     assert count(database_url, "sample") == 0
-    assert await insides.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 1
+    assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 1
 
 
-async def test_no_hour_goes_before_its_day(insides: Insides, database_url: str) -> None:
+async def test_no_hour_goes_before_its_day(local: InProcessCollector, database_url: str) -> None:
     """Hours that are kept no longer stay until their day is summarised, also when no day ever was."""
-    await insides.begin(DAY_AT)
-    await insides.push(US, [insides.sample(DAY_AT), insides.sample(DAY_AT + 5 * HOUR_US)])
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT + 5 * HOUR_US)])
     for hour_at in (DAY_AT, DAY_AT + 5 * HOUR_US):
-        await rollups.summarise_hour(insides.database, hour_at)
-    await insides.turn_to(DAY_AT + 20 * DAY_US)
-    await retention_of(insides).run()
+        await rollups.summarise_hour(local.database, hour_at)
+    await local.turn_to(DAY_AT + 20 * DAY_US)
+    await retention_of(local).run()
     assert (count(database_url, "outcome_summary"), count(database_url, "sample")) == (2, 2)
-    await rollups.summarise_day(insides.database, DAY_AT)
-    async with insides.database.connection() as connection:
+    await rollups.summarise_day(local.database, DAY_AT)
+    async with local.database.connection() as connection:
         for resolution in Resolution:
-            await progress.advance(connection, resolution.chore, DAY_AT + DAY_US)
-    await retention_of(insides, replace(KEEP, days_us=None)).run()
+            await job_progress.advance(connection, resolution.chore, DAY_AT + DAY_US)
+    await retention_of(local, replace(KEEP, days_us=None)).run()
     assert (count(database_url, "outcome_summary"), count(database_url, "sample")) == (1, 0)
-    assert await insides.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 2
+    assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 2
 
 
-async def test_a_retired_day_is_not_made_again(insides: Insides, database_url: str) -> None:
+async def test_a_retired_day_is_not_made_again(local: InProcessCollector, database_url: str) -> None:
     """When samples are kept for longer than before, or by another collector, days that went stay away: what comes of
     them is too old, and their summaries stay as they are.
     """
-    await insides.begin(DAY_AT + HOUR_US)
-    await insides.push(US, [insides.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
+    await local.begin(DAY_AT + HOUR_US)
+    await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US + 2 * HOUR_US
-    await pass_days(insides, later_at, Keep(samples_us=7 * DAY_US))
-    assert (DAY_AT in await days_of(insides), count(database_url, "sample")) == (False, 0)
-    await pass_days(insides, later_at + HOUR_US, Keep())
-    window = insides.ingest.window
-    assert window == await partitions.covered(insides.database, now_at=later_at)
-    assert window.from_at == min(await days_of(insides)) == DAY_AT + 3 * DAY_US
-    assert (await insides.push(US, [insides.sample(DAY_AT + MINUTE_US)])).stored == 1
+    await pass_days(local, later_at, Keep(samples_us=7 * DAY_US))
+    assert (DAY_AT in await days_of(local), count(database_url, "sample")) == (False, 0)
+    await pass_days(local, later_at + HOUR_US, Keep())
+    window = local.ingest.window
+    assert window == await partitions.covered(local.database, now_at=later_at)
+    assert window.from_at == min(await days_of(local)) == DAY_AT + 3 * DAY_US
+    assert (await local.push(US, [local.sample(DAY_AT + MINUTE_US)])).stored == 1
     with psycopg.connect(database_url) as connection:
         assert connection.execute("SELECT reason FROM sample_late").fetchall() == [("too_old",)]
-    await pass_days(insides, later_at + 2 * HOUR_US, Keep())
+    await pass_days(local, later_at + 2 * HOUR_US, Keep())
     hour, day = (Window(from_at=DAY_AT, until_at=DAY_AT + length_us) for length_us in (HOUR_US, DAY_US))
-    assert (await insides.count(hour), await insides.count(day)) == (20, 20)
+    assert (await local.count(hour), await local.count(day)) == (20, 20)
 
 
-async def test_a_retired_day_made_by_an_earlier_version_is_not_summarised(insides: Insides, database_url: str) -> None:
+async def test_a_retired_day_made_by_an_earlier_version_is_not_summarised(
+    local: InProcessCollector, database_url: str
+) -> None:
     """A collector that knows nothing of retired days may make one again and store there: the summaries stay."""
-    await insides.begin(DAY_AT + HOUR_US)
-    await insides.push(US, [insides.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
+    await local.begin(DAY_AT + HOUR_US)
+    await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US
-    await pass_days(insides, later_at, Keep(samples_us=7 * DAY_US))
+    await pass_days(local, later_at, Keep(samples_us=7 * DAY_US))
     with psycopg.connect(database_url, autocommit=True) as connection:
         retired = connection.execute("DELETE FROM chore WHERE name = 'sample.retired' RETURNING *").fetchall()
-        await insides.turn_to(later_at)
-        await insides.push(US, [insides.sample(DAY_AT + MINUTE_US)])
+        await local.turn_to(later_at)
+        await local.push(US, [local.sample(DAY_AT + MINUTE_US)])
         connection.cursor().executemany("INSERT INTO chore VALUES (%s, %s)", retired)
-    assert (DAY_AT in await days_of(insides), len(retired)) == (True, 1)
-    assert (await partitions.covered(insides.database, now_at=later_at)).from_at == DAY_AT + 3 * DAY_US
-    insides.clock.at = later_at + HOUR_US
-    await insides.rollup.run()
-    assert await insides.count(Window(from_at=DAY_AT, until_at=DAY_AT + HOUR_US)) == 20
+    assert (DAY_AT in await days_of(local), len(retired)) == (True, 1)
+    assert (await partitions.covered(local.database, now_at=later_at)).from_at == DAY_AT + 3 * DAY_US
+    local.clock.at = later_at + HOUR_US
+    await local.rollup.run()
+    assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + HOUR_US)) == 20
 
 
-async def test_for_good_is_for_good(insides: Insides, database_url: str) -> None:
+async def test_for_good_is_for_good(local: InProcessCollector, database_url: str) -> None:
     """Where everything is kept nothing goes, the ledger and late samples neither."""
-    await insides.begin(DAY_AT)
-    await insides.push(US, [insides.sample(DAY_AT), insides.sample(DAY_AT - 90 * DAY_US)])
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT - 90 * DAY_US)])
     before = [count(database_url, table) for table in ("sample", "sample_late", "ingest_batch")]
     forever = Keep(samples_us=None, hours_us=None, days_us=None)
-    await pass_days(insides, DAY_AT + 400 * DAY_US, forever)
+    await pass_days(local, DAY_AT + 400 * DAY_US, forever)
     assert [count(database_url, table) for table in ("sample", "sample_late", "ingest_batch")] == before == [1, 1, 1]
     assert count(database_url, "outcome_summary") == 2
 
 
 async def test_a_batch_is_known_as_long_as_its_samples_could_be_there_twice(
-    insides: Insides, database_url: str
+    local: InProcessCollector, database_url: str
 ) -> None:
     """While a batch could store a sample again the ledger knows it; forgotten, it is set aside as too old."""
-    await insides.begin(DAY_AT)
+    await local.begin(DAY_AT)
     newest_at = DAY_AT + (DAYS_AHEAD + 1) * DAY_US - 1
-    batch = [insides.sample(DAY_AT), insides.sample(newest_at)]
-    first = await insides.push(US, batch, seq=5)
+    batch = [local.sample(DAY_AT), local.sample(newest_at)]
+    first = await local.push(US, batch, seq=5)
     assert (first.stored, first.duplicate) == (2, 0)
     late_from_at = 0
     for days in range(1, 12):
-        await pass_days(insides, DAY_AT + days * DAY_US)
+        await pass_days(local, DAY_AT + days * DAY_US)
         known = count(database_url, "ingest_batch") == 1
-        again = await insides.push(US, batch, seq=5)
+        again = await local.push(US, batch, seq=5)
         assert (again.stored, again.duplicate) == ((0, 2) if known else (2, 0))
         if not known:
-            late_from_at = insides.clock.at
+            late_from_at = local.clock.at
             break
         assert known
     assert late_from_at == DAY_AT + KEEP_US + LEDGER_SLACK_US + DAY_US
     assert (count(database_url, "sample"), count(database_url, "sample_late")) == (0, 2)
 
 
-async def test_late_samples_go_when_they_were_there_long_enough(insides: Insides, database_url: str) -> None:
+async def test_late_samples_go_when_they_were_there_long_enough(local: InProcessCollector, database_url: str) -> None:
     """What was set aside is kept as long as samples are, counted from when it came."""
-    await insides.begin(DAY_AT)
-    await insides.push(US, [insides.sample(DAY_AT - 90 * DAY_US)])
-    await pass_days(insides, DAY_AT + 3 * DAY_US)
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT - 90 * DAY_US)])
+    await pass_days(local, DAY_AT + 3 * DAY_US)
     assert count(database_url, "sample_late") == 1
-    await pass_days(insides, DAY_AT + 3 * DAY_US + 1)
+    await pass_days(local, DAY_AT + 3 * DAY_US + 1)
     assert count(database_url, "sample_late") == 0
 
 
@@ -190,65 +192,67 @@ def test_no_sample_is_taken_to_go_at_once(keep_days: int | None) -> None:
         assert window.from_at >= tomorrow_goes_until_at
 
 
-async def test_retiring_gives_way(insides: Insides, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retiring_gives_way(
+    local: InProcessCollector, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A partition that somebody reads for long stays, whoever pushes meanwhile waits a moment only, and it goes once
     the reader is done.
     """
     monkeypatch.setattr(partitions, "_PAUSE_S", 0.05)
-    await insides.begin(DAY_AT)
-    await insides.push(US, [insides.sample(DAY_AT)])
-    await insides.turn_to(DAY_AT + 10 * DAY_US)
-    await insides.rollup.run()
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.turn_to(DAY_AT + 10 * DAY_US)
+    await local.rollup.run()
     loop = asyncio.get_running_loop()
     waited: list[float] = []
     with psycopg.connect(database_url) as reader:
         reader.execute("SELECT count(*) FROM sample")
-        retiring = asyncio.create_task(retention_of(insides).run())
+        retiring = asyncio.create_task(retention_of(local).run())
         while not retiring.done():
             began = loop.time()
-            assert (await insides.push(US, [insides.sample(insides.clock.at)])).stored == 1
+            assert (await local.push(US, [local.sample(local.clock.at)])).stored == 1
             waited.append(loop.time() - began)
         with pytest.raises(DatabaseUnavailable, match="lock timeout"):
             await retiring
     assert len(waited) > 1
     # A lock is waited for 0.1 s at most; the rest is what two noisy cores take.
     assert sorted(waited)[len(waited) // 2] < 2
-    assert DAY_AT in await days_of(insides)
-    await retention_of(insides).run()
-    assert DAY_AT not in await days_of(insides)
+    assert DAY_AT in await days_of(local)
+    await retention_of(local).run()
+    assert DAY_AT not in await days_of(local)
 
 
-async def test_a_partition_that_went_is_noticed(insides: Insides, database_url: str) -> None:
+async def test_a_partition_that_went_is_noticed(local: InProcessCollector, database_url: str) -> None:
     """Ingest that still believes in a partition asks for the batch again, and then sets its samples aside."""
-    await insides.begin(DAY_AT)
-    await partitions.retire(insides.database, before_at=DAY_AT)
-    old = insides.sample(DAY_AT - DAY_US)
+    await local.begin(DAY_AT)
+    await partitions.retire(local.database, before_at=DAY_AT)
+    old = local.sample(DAY_AT - DAY_US)
     with pytest.raises(PartitionMissing, match="sample"):
-        await insides.push(US, [old, insides.sample(DAY_AT)], seq=3)
-    receipt = await insides.push(US, [old, insides.sample(DAY_AT)], seq=3)
+        await local.push(US, [old, local.sample(DAY_AT)], seq=3)
+    receipt = await local.push(US, [old, local.sample(DAY_AT)], seq=3)
     assert receipt.stored == 2
     assert (count(database_url, "sample"), count(database_url, "sample_late")) == (1, 1)
 
 
-async def test_without_any_partition_samples_are_set_aside(insides: Insides, database_url: str) -> None:
+async def test_without_any_partition_samples_are_set_aside(local: InProcessCollector, database_url: str) -> None:
     """When nobody made partitions for days, samples go to sample_late with the reason, and back once there are some."""
-    await insides.begin(DAY_AT)
-    insides.clock.at = DAY_AT + 10 * DAY_US
-    await insides.ingest.look_again()
-    assert (await insides.push(US, [insides.sample(insides.clock.at)])).stored == 1
+    await local.begin(DAY_AT)
+    local.clock.at = DAY_AT + 10 * DAY_US
+    await local.ingest.look_again()
+    assert (await local.push(US, [local.sample(local.clock.at)])).stored == 1
     with psycopg.connect(database_url) as connection:
         assert connection.execute("SELECT reason FROM sample_late").fetchall() == [("no_partition",)]
-    await insides.turn_to(insides.clock.at)
-    await insides.push(US, [insides.sample(insides.clock.at)])
+    await local.turn_to(local.clock.at)
+    await local.push(US, [local.sample(local.clock.at)])
     assert count(database_url, "sample") == 1
 
 
-async def test_the_window_ends_at_a_gap(insides: Insides) -> None:
+async def test_the_window_ends_at_a_gap(local: InProcessCollector) -> None:
     """Only rounds that have a partition are taken, without a gap from today on."""
-    await insides.begin(DAY_AT)
-    assert await partitions.covered(insides.database, now_at=DAY_AT) == partitions.window(DAY_AT)
-    await partitions.retire(insides.database, before_at=DAY_AT - 4 * DAY_US)
-    found = await partitions.covered(insides.database, now_at=DAY_AT)
+    await local.begin(DAY_AT)
+    assert await partitions.covered(local.database, now_at=DAY_AT) == partitions.window(DAY_AT)
+    await partitions.retire(local.database, before_at=DAY_AT - 4 * DAY_US)
+    found = await partitions.covered(local.database, now_at=DAY_AT)
     assert found == Window(from_at=DAY_AT - 4 * DAY_US, until_at=DAY_AT + (DAYS_AHEAD + 1) * DAY_US)
 
 
@@ -263,9 +267,9 @@ def restricted_url(database_url: str) -> Iterator[str]:
         connection.execute(f'DROP OWNED BY "{name}"; DROP ROLE "{name}"')
 
 
-async def test_who_may_not_make_partitions_is_told(insides: Insides, restricted_url: str) -> None:
+async def test_who_may_not_make_partitions_is_told(local: InProcessCollector, restricted_url: str) -> None:
     """A user without the right learns at once which right is missing, even while today still has its partition."""
-    await insides.begin(DAY_AT)
+    await local.begin(DAY_AT)
     database = Database(restricted_url)
     await database.open()
     try:
@@ -293,28 +297,28 @@ def test_serve_and_doctor_name_the_missing_right(
     assert (finding["verdict"], finding["sentence"]) == ("fail", "this database user may not make any")
 
 
-async def test_a_right_that_is_lost_does_not_stop_ingest(insides: Insides, restricted_url: str) -> None:
+async def test_a_right_that_is_lost_does_not_stop_ingest(local: InProcessCollector, restricted_url: str) -> None:
     """A collector whose right is taken away while it serves goes on taking samples, as long as there are partitions in
     them and then beside them; that it cannot make any is the chore's error, again and again.
     """
-    await insides.begin(DAY_AT)
+    await local.begin(DAY_AT)
     database = Database(restricted_url)
     await database.open()
     window = await partitions.covered(database, now_at=DAY_AT)
-    ingest = Ingest(database=database, plans=insides.plans, window=window, clock=insides.clock)
-    own, insides.ingest = insides.ingest, ingest
+    ingest = Ingest(database=database, plans=local.plans, window=window, clock=local.clock)
+    own, local.ingest = local.ingest, ingest
     try:
         for days in range(6):
-            insides.clock.at = DAY_AT + days * DAY_US
+            local.clock.at = DAY_AT + days * DAY_US
             with pytest.raises(StartError):
-                await partitions.ensure(database, now_at=insides.clock.at)
+                await partitions.ensure(database, now_at=local.clock.at)
             await ingest.look_again()
-            receipt = await insides.push(US, [insides.sample(insides.clock.at)])
+            receipt = await local.push(US, [local.sample(local.clock.at)])
             assert receipt.stored == 1
     finally:
-        insides.ingest = own
+        local.ingest = own
         await database.close()
-    async with insides.database.connection() as connection:
+    async with local.database.connection() as connection:
         for table, expected in (("sample", 4), ("sample_late", 2)):
             cursor = await connection.execute(f"SELECT count(*) FROM {table}")
             assert await cursor.fetchone() == (expected,)

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_insides import DAY_AT, Insides
+from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
-from isochrone_collector.store import partitions, progress, rollups, summaries
+from isochrone_collector.store import job_progress, partitions, rollups, summaries
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Metric, Window
@@ -28,23 +28,23 @@ def hour(n: int) -> Window:
 DAY = Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)
 
 
-async def test_an_hour_is_summarised_after_its_end(insides: Insides) -> None:
+async def test_an_hour_is_summarised_after_its_end(local: InProcessCollector) -> None:
     """Not before the hour and a little grace are over, and then with quantiles within 1 % of the exact ones."""
-    await insides.begin(DAY_AT + 30 * MINUTE_US)
+    await local.begin(DAY_AT + 30 * MINUTE_US)
     chance = Random(3)
     values = [int(chance.lognormvariate(13, 0.5)) for _ in range(200)]
-    await insides.push(US, [insides.sample(DAY_AT + k * MINUTE_US // 4, value) for k, value in enumerate(values)])
-    await insides.push(SG, [insides.sample(DAY_AT, 900_000)])
-    await insides.turn_to(DAY_AT + HOUR_US + GRACE_US - 1)
-    await insides.rollup.run()
-    assert await insides.ttft(hour(0)) is None
-    await insides.turn_to(DAY_AT + HOUR_US + GRACE_US)
-    await insides.rollup.run()
-    found = await insides.ttft(hour(0))
+    await local.push(US, [local.sample(DAY_AT + k * MINUTE_US // 4, value) for k, value in enumerate(values)])
+    await local.push(SG, [local.sample(DAY_AT, 900_000)])
+    await local.turn_to(DAY_AT + HOUR_US + GRACE_US - 1)
+    await local.rollup.run()
+    assert await local.ttft(hour(0)) is None
+    await local.turn_to(DAY_AT + HOUR_US + GRACE_US)
+    await local.rollup.run()
+    found = await local.ttft(hour(0))
     assert found is not None
-    assert set(found.series) == {(insides.target_id, "us"), (insides.target_id, "sg")}
+    assert set(found.series) == {(local.target_id, "us"), (local.target_id, "sg")}
     assert found.window == hour(0)
-    us = found.histograms.group(found.series.index((insides.target_id, "us")))
+    us = found.histograms.group(found.series.index((local.target_id, "us")))
     for share in (0.5, 0.95):
         told, true = us.quantile(share), quantile(values, share)
         assert told is not None
@@ -53,44 +53,44 @@ async def test_an_hour_is_summarised_after_its_end(insides: Insides) -> None:
         assert told.low == pytest.approx(true.low, rel=0.01)
 
 
-async def test_timeouts_and_outcomes_are_kept(insides: Insides) -> None:
+async def test_timeouts_and_outcomes_are_kept(local: InProcessCollector) -> None:
     """Limits are summarised as limits, outcomes and costs are counted, and the newest round is known."""
-    await insides.begin(DAY_AT + 50 * MINUTE_US)
+    await local.begin(DAY_AT + 50 * MINUTE_US)
     cut = {"outcome": Outcome.TIMED_OUT, "timeout_us": 60_000_000}
-    await insides.push(
+    await local.push(
         US,
         [
-            insides.sample(DAY_AT, cost_usd=0.25),
-            insides.sample(DAY_AT + MINUTE_US, None, **cut),
-            insides.sample(DAY_AT + 2 * MINUTE_US, None, outcome=Outcome.THROTTLED),
-            insides.sample(DAY_AT + 3 * MINUTE_US, cost_usd=0.5),
+            local.sample(DAY_AT, cost_usd=0.25),
+            local.sample(DAY_AT + MINUTE_US, None, **cut),
+            local.sample(DAY_AT + 2 * MINUTE_US, None, outcome=Outcome.THROTTLED),
+            local.sample(DAY_AT + 3 * MINUTE_US, cost_usd=0.5),
         ],
     )
-    await insides.turn_to(DAY_AT + 2 * HOUR_US)
-    await insides.rollup.run()
-    found = await insides.ttft(hour(0))
+    await local.turn_to(DAY_AT + 2 * HOUR_US)
+    await local.rollup.run()
+    found = await local.ttft(hour(0))
     assert found is not None
     (group,) = (found.histograms.group(place) for place in range(len(found.series)))
     assert (group.known, group.n) == (2, 3)
     assert found.histograms.quantile(0.99)[0] == pytest.approx(60e6, rel=0.01)
-    async with insides.database.connection() as connection:
-        (told,) = (await summaries.outcomes(connection, insides.scope(hour(0)))).values()
+    async with local.database.connection() as connection:
+        (told,) = (await summaries.outcomes(connection, local.scope(hour(0)))).values()
     assert told.outcomes == {"ok": 2, "timed_out": 1, "throttled": 1}
     assert told.cost_usd == 0.75
     assert told.newest_at == DAY_AT + 3 * MINUTE_US
 
 
-async def test_every_metric_is_summarised(insides: Insides, database_url: str) -> None:
+async def test_every_metric_is_summarised(local: InProcessCollector, database_url: str) -> None:
     """A sample that has everything leaves one row of each metric, with its own value."""
-    await insides.begin(DAY_AT)
+    await local.begin(DAY_AT)
     full = {"dns_us": 1_000, "tcp_us": 20_000, "tls_us": 30_000, "ttfat_us": 500_000, "e2e_us": 9_000_000}
-    await insides.push(US, [insides.sample(DAY_AT, tokens_per_second=80.0, rtt_us=21_000, **full)])
-    await insides.turn_to(DAY_AT + 2 * HOUR_US)
-    await insides.rollup.run()
+    await local.push(US, [local.sample(DAY_AT, tokens_per_second=80.0, rtt_us=21_000, **full)])
+    await local.turn_to(DAY_AT + 2 * HOUR_US)
+    await local.rollup.run()
     expected = {"ttft": 4e5, "ttft_cold": 451e3, "ttfat": 5e5, "e2e": 9e6, "connect": 51e3, "rtt": 21e3}
-    async with insides.database.connection() as connection:
+    async with local.database.connection() as connection:
         for metric in Metric:
-            found = await summaries.distributions(connection, insides.scope(hour(0)), metric)
+            found = await summaries.distributions(connection, local.scope(hour(0)), metric)
             assert found is not None
             value = ({"tokens_per_second": 80.0} | expected)[metric]
             assert found.histograms.quantile(0.5).tolist() == pytest.approx([value], rel=0.01)
@@ -98,67 +98,71 @@ async def test_every_metric_is_summarised(insides: Insides, database_url: str) -
         assert plain.execute("SELECT count(*), min(values_count) FROM summary").fetchone() == (len(Metric), 1)
 
 
-async def test_a_day_is_the_sum_of_its_hours(insides: Insides, database_url: str) -> None:
+async def test_a_day_is_the_sum_of_its_hours(local: InProcessCollector, database_url: str) -> None:
     """A whole day is answered from one row that holds every hour's values."""
-    await insides.begin(DAY_AT + DAY_US - 1)
-    await insides.push(US, [insides.sample(DAY_AT + k * HOUR_US // 2, 100_000 + k) for k in range(48)])
-    await insides.turn_to(DAY_AT + DAY_US + GRACE_US)
-    await insides.rollup.run()
-    assert await insides.count(DAY) == 48
-    assert await insides.count(Window(from_at=DAY_AT + HOUR_US, until_at=DAY_AT + 3 * HOUR_US)) == 4
+    await local.begin(DAY_AT + DAY_US - 1)
+    await local.push(US, [local.sample(DAY_AT + k * HOUR_US // 2, 100_000 + k) for k in range(48)])
+    await local.turn_to(DAY_AT + DAY_US + GRACE_US)
+    await local.rollup.run()
+    assert await local.count(DAY) == 48
+    assert await local.count(Window(from_at=DAY_AT + HOUR_US, until_at=DAY_AT + 3 * HOUR_US)) == 4
     with psycopg.connect(database_url, autocommit=True) as plain:
         plain.execute("DELETE FROM summary WHERE resolution = 'hour'")
-    assert await insides.count(DAY) == 48
+    assert await local.count(DAY) == 48
 
 
-async def test_late_samples_change_hour_and_day(insides: Insides) -> None:
+async def test_late_samples_change_hour_and_day(local: InProcessCollector) -> None:
     """Samples that arrive a week after their round are in the summaries a little later, and the others still are."""
-    await insides.begin(DAY_AT + 10 * MINUTE_US)
-    await insides.push(US, [insides.sample(DAY_AT)])
-    await insides.turn_to(DAY_AT + 7 * DAY_US)
-    await insides.rollup.run()
-    assert (await insides.count(hour(0)), await insides.count(DAY)) == (1, 1)
-    await insides.push(US, [insides.sample(DAY_AT + 1), insides.sample(DAY_AT + 5 * HOUR_US)])
-    await insides.push(SG, [insides.sample(DAY_AT + 2)])
-    await insides.turn_to(DAY_AT + 7 * DAY_US + LATE_EVERY_US)
-    await insides.rollup.run()
-    assert (await insides.count(hour(0)), await insides.count(hour(5)), await insides.count(DAY)) == (2, 1, 3)
-    assert await insides.count(DAY, "sg") == 1
+    await local.begin(DAY_AT + 10 * MINUTE_US)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.turn_to(DAY_AT + 7 * DAY_US)
+    await local.rollup.run()
+    assert (await local.count(hour(0)), await local.count(DAY)) == (1, 1)
+    await local.push(US, [local.sample(DAY_AT + 1), local.sample(DAY_AT + 5 * HOUR_US)])
+    await local.push(SG, [local.sample(DAY_AT + 2)])
+    await local.turn_to(DAY_AT + 7 * DAY_US + LATE_EVERY_US)
+    await local.rollup.run()
+    assert (
+        await local.count(hour(0)),
+        await local.count(hour(5)),
+        await local.count(DAY),
+    ) == (2, 1, 3)
+    assert await local.count(DAY, "sg") == 1
 
 
-async def test_a_slow_commit_is_not_overlooked(insides: Insides, database_url: str) -> None:
+async def test_a_slow_commit_is_not_overlooked(local: InProcessCollector, database_url: str) -> None:
     """A batch that was received before the ledger was last looked at, and committed after, is found the next time."""
-    await insides.begin(DAY_AT + 10 * MINUTE_US)
-    await insides.push(US, [insides.sample(DAY_AT)])
-    await insides.turn_to(DAY_AT + 3 * HOUR_US)
-    await insides.rollup.run()
+    await local.begin(DAY_AT + 10 * MINUTE_US)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.turn_to(DAY_AT + 3 * HOUR_US)
+    await local.rollup.run()
     looked_at = DAY_AT + 3 * HOUR_US + LATE_EVERY_US
-    await insides.turn_to(looked_at)
-    await insides.rollup.run()
-    await insides.turn_to(looked_at - MINUTE_US)
-    await insides.push(US, [insides.sample(DAY_AT + 1)])
-    await insides.turn_to(looked_at + LATE_EVERY_US)
-    await insides.rollup.run()
-    assert await insides.count(hour(0)) == 2
+    await local.turn_to(looked_at)
+    await local.rollup.run()
+    await local.turn_to(looked_at - MINUTE_US)
+    await local.push(US, [local.sample(DAY_AT + 1)])
+    await local.turn_to(looked_at + LATE_EVERY_US)
+    await local.rollup.run()
+    assert await local.count(hour(0)) == 2
 
 
-async def test_first_start_summarises_everything(insides: Insides) -> None:
+async def test_first_start_summarises_everything(local: InProcessCollector) -> None:
     """A database full of samples and without any summary is caught up with, over days without any samples too."""
-    await insides.begin(DAY_AT + 20 * DAY_US + GRACE_US)
+    await local.begin(DAY_AT + 20 * DAY_US + GRACE_US)
     days = (0, 1, 9, 19)
-    await insides.push(US, [insides.sample(DAY_AT + day * DAY_US + k * HOUR_US) for day in days for k in range(24)])
-    await insides.rollup.run()
-    assert await insides.count(Window(from_at=DAY_AT, until_at=DAY_AT + 20 * DAY_US)) == 96
-    async with insides.database.connection() as connection:
-        done = await progress.read(connection)
+    await local.push(US, [local.sample(DAY_AT + day * DAY_US + k * HOUR_US) for day in days for k in range(24)])
+    await local.rollup.run()
+    assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + 20 * DAY_US)) == 96
+    async with local.database.connection() as connection:
+        done = await job_progress.read(connection)
     assert done[Resolution.HOUR.chore] == DAY_AT + 20 * DAY_US
     assert done[Resolution.DAY.chore] == DAY_AT + 20 * DAY_US
 
 
-async def test_catching_up_makes_days_on_the_way(insides: Insides, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A day is made before the next day's first hour is, and one whose hours were made before, first of all."""
-    await insides.begin(DAY_AT + 3 * DAY_US)
-    await insides.push(US, [insides.sample(DAY_AT + day * DAY_US) for day in range(3)])
+    await local.begin(DAY_AT + 3 * DAY_US)
+    await local.push(US, [local.sample(DAY_AT + day * DAY_US) for day in range(3)])
     made: list[tuple[str, int]] = []
 
     def told(name: str) -> Callable[[Database, int], Awaitable[int]]:
@@ -170,11 +174,11 @@ async def test_catching_up_makes_days_on_the_way(insides: Insides, monkeypatch: 
 
     monkeypatch.setattr(rollups, "summarise_hour", told("hour"))
     monkeypatch.setattr(rollups, "summarise_day", told("day"))
-    async with insides.database.connection() as connection:
+    async with local.database.connection() as connection:
         for name, hours in (("summary.late", 72), ("summary.day", 0), ("summary.hour", 24)):
-            await progress.advance(connection, name, DAY_AT + hours * HOUR_US)
-    await insides.turn_to(DAY_AT + 3 * DAY_US + GRACE_US)
-    await insides.rollup.run()
+            await job_progress.advance(connection, name, DAY_AT + hours * HOUR_US)
+    await local.turn_to(DAY_AT + 3 * DAY_US + GRACE_US)
+    await local.rollup.run()
     days = [DAY_AT + day * DAY_US for day in range(3)]
     expected = [("day", days[0])]
     for day_at in days[1:]:
@@ -182,26 +186,28 @@ async def test_catching_up_makes_days_on_the_way(insides: Insides, monkeypatch: 
     assert made == expected
 
 
-async def test_batches_without_rounds_are_not_overlooked(insides: Insides, database_url: str) -> None:
+async def test_batches_without_rounds_are_not_overlooked(local: InProcessCollector, database_url: str) -> None:
     """Late samples that a collector of the version before stored, which leaves no rounds in the ledger, are found."""
-    await insides.begin(DAY_AT + HOUR_US)
-    await insides.push(US, [insides.sample(DAY_AT + k * MINUTE_US) for k in range(5)])
-    await insides.turn_to(DAY_AT + 2 * HOUR_US + GRACE_US)
-    await insides.rollup.run()
-    await insides.push(US, [insides.sample(DAY_AT + 10 * MINUTE_US + k) for k in range(7)])
-    await insides.push(US, [insides.sample(DAY_AT + HOUR_US), insides.sample(DAY_AT + 2 * HOUR_US)])
+    await local.begin(DAY_AT + HOUR_US)
+    await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(5)])
+    await local.turn_to(DAY_AT + 2 * HOUR_US + GRACE_US)
+    await local.rollup.run()
+    await local.push(US, [local.sample(DAY_AT + 10 * MINUTE_US + k) for k in range(7)])
+    await local.push(US, [local.sample(DAY_AT + HOUR_US), local.sample(DAY_AT + 2 * HOUR_US)])
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE ingest_batch SET oldest_round_at = NULL, newest_round_at = NULL")
-    await insides.turn_to(DAY_AT + 2 * HOUR_US + GRACE_US + LATE_EVERY_US)
-    await insides.rollup.run()
-    assert (await insides.count(hour(0)), await insides.count(hour(1))) == (12, 1)
-    assert await insides.ttft(hour(2)) is None
+    await local.turn_to(DAY_AT + 2 * HOUR_US + GRACE_US + LATE_EVERY_US)
+    await local.rollup.run()
+    assert (await local.count(hour(0)), await local.count(hour(1))) == (12, 1)
+    assert await local.ttft(hour(2)) is None
 
 
-async def test_the_later_of_two_leaders_has_the_last_word(insides: Insides, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_later_of_two_leaders_has_the_last_word(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who read an hour before samples came to it does not write over who read it after."""
-    await insides.begin(DAY_AT + HOUR_US)
-    await insides.push(US, [insides.sample(DAY_AT + k * MINUTE_US) for k in range(5)])
+    await local.begin(DAY_AT + HOUR_US)
+    await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(5)])
     real, has_read, may_write = rollups._write, asyncio.Event(), asyncio.Event()
 
     async def slow(*told: Any) -> None:
@@ -211,45 +217,45 @@ async def test_the_later_of_two_leaders_has_the_last_word(insides: Insides, monk
         await real(*told)
 
     monkeypatch.setattr(rollups, "_write", slow)
-    old = asyncio.create_task(rollups.summarise_hour(insides.database, DAY_AT))
+    old = asyncio.create_task(rollups.summarise_hour(local.database, DAY_AT))
     await has_read.wait()
-    await insides.push(US, [insides.sample(DAY_AT + 10 * MINUTE_US + k) for k in range(7)])
-    new = asyncio.create_task(rollups.summarise_hour(insides.database, DAY_AT))
+    await local.push(US, [local.sample(DAY_AT + 10 * MINUTE_US + k) for k in range(7)])
+    new = asyncio.create_task(rollups.summarise_hour(local.database, DAY_AT))
     # Time enough to have overtaken the other.
     await asyncio.wait([new], timeout=0.3)
     may_write.set()
     await asyncio.gather(old, new)
-    async with insides.database.connection() as connection:
+    async with local.database.connection() as connection:
         piece = summaries.Piece(resolution=Resolution.HOUR, window=hour(0))
-        (told,) = await summaries.counted(connection, insides.scope(hour(0)), piece)
+        (told,) = await summaries.counted(connection, local.scope(hour(0)), piece)
     assert told.outcomes == {"ok": 12}
 
 
-async def test_summarising_again_changes_nothing(insides: Insides, database_url: str) -> None:
+async def test_summarising_again_changes_nothing(local: InProcessCollector, database_url: str) -> None:
     """Whoever does it a second time, or beside another, leaves the same rows."""
-    await insides.begin(DAY_AT + DAY_US - 1)
-    await insides.push(US, [insides.sample(DAY_AT + k * HOUR_US, 100_000 * k + 1) for k in range(24)])
-    await insides.turn_to(DAY_AT + DAY_US + HOUR_US)
-    await insides.rollup.run()
+    await local.begin(DAY_AT + DAY_US - 1)
+    await local.push(US, [local.sample(DAY_AT + k * HOUR_US, 100_000 * k + 1) for k in range(24)])
+    await local.turn_to(DAY_AT + DAY_US + HOUR_US)
+    await local.rollup.run()
     told = "SELECT md5(string_agg(s::text, '|' ORDER BY s::text)) FROM (SELECT * FROM {}) AS s"
     with psycopg.connect(database_url, autocommit=True) as plain:
         before = [plain.execute(told.format(table)).fetchone() for table in ("summary", "outcome_summary")]
         plain.execute("DELETE FROM chore")
-        await insides.rollup.run()
+        await local.rollup.run()
         assert before == [plain.execute(told.format(table)).fetchone() for table in ("summary", "outcome_summary")]
 
 
-async def test_summaries_outlive_samples(insides: Insides) -> None:
+async def test_summaries_outlive_samples(local: InProcessCollector) -> None:
     """When the samples of a summarised day are gone, looking at it again leaves what was summarised."""
-    await insides.begin(DAY_AT + 10 * MINUTE_US)
-    await insides.push(US, [insides.sample(DAY_AT)])
-    await insides.turn_to(DAY_AT + 2 * DAY_US)
-    await insides.rollup.run()
-    await insides.push(US, [insides.sample(DAY_AT + 1)])
-    assert await partitions.retire(insides.database, before_at=DAY_AT + DAY_US) != []
-    await insides.turn_to(DAY_AT + 2 * DAY_US + LATE_EVERY_US)
-    await insides.rollup.run()
-    assert (await insides.count(hour(0)), await insides.count(DAY)) == (1, 1)
+    await local.begin(DAY_AT + 10 * MINUTE_US)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.turn_to(DAY_AT + 2 * DAY_US)
+    await local.rollup.run()
+    await local.push(US, [local.sample(DAY_AT + 1)])
+    assert await partitions.retire(local.database, before_at=DAY_AT + DAY_US) != []
+    await local.turn_to(DAY_AT + 2 * DAY_US + LATE_EVERY_US)
+    await local.rollup.run()
+    assert (await local.count(hour(0)), await local.count(DAY)) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from isochrone_collector.auth.gate import Gate
+from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import Conflict, TooMany, UnknownName
 from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.queries.desk import Desk
-from isochrone_collector.routing import canonical
+from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.routing import canonical_form
 from isochrone_collector.store import routes
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.routes import NewTable
@@ -68,7 +68,7 @@ def a_table(
         built_at=at,
         change=change.value,
         sentence="",
-        document=canonical.written(table),
+        document=canonical_form.written(table),
         inputs=b"",
         before=b"",
         after=b"",
@@ -258,8 +258,8 @@ async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
     """The stub of a publisher's tables over a real connection; the asyncio one has no class at run time."""
     await publisher.refresh()
     server = grpc.aio.server()
-    gate = Gate(database=stage.database, clock=lambda: NOW_AT, required=False)
-    desk = Desk(database=stage.database, plans=stage.plans, clock=lambda: NOW_AT)
+    gate = Authenticator(database=stage.database, clock=lambda: NOW_AT, required=False)
+    desk = QueryContext(database=stage.database, plans=stage.plans, clock=lambda: NOW_AT)
     service = RoutesService(desk=desk, publisher=publisher, gate=gate)
     routes_pb2_grpc.add_RoutesServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")

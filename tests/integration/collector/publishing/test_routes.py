@@ -18,8 +18,8 @@ from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.routes import ChangeKind, RegionTables, RouteState, RouteTable
-from material.rounds import EVERY_US, FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until, usual, without
-from material.waiting import eventually
+from testdata.rounds import EVERY_US, FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until, usual, without
+from testdata.waiting import eventually
 
 PATIENCE = 30.0
 SWITCHES = {ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD}

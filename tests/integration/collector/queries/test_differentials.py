@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fix_insides import DAY_AT, Insides
-from isochrone_collector.queries.desk import Desk
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials
 from isochrone_wire.answers import Decision, Differential, Selection, Window
 from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome, Sample, Vantage
@@ -29,18 +29,18 @@ FAILED: dict[str, Any] = {"outcome": Outcome.HTTP_ERROR, "ttft_us": None}
 class World:
     """An hour of sixty rounds of two targets, planned from the first on."""
 
-    def __init__(self, insides: Insides) -> None:
-        self.insides = insides
+    def __init__(self, local: InProcessCollector) -> None:
+        self.local = local
 
     async def begin(self) -> None:
         """Apply the plan at the beginning of the hour."""
-        await self.insides.turn_to(DAY_AT)
-        change = await self.insides.plans.apply(PLAN, dry_run=False, applied_by="a test")
+        await self.local.turn_to(DAY_AT)
+        change = await self.local.plans.apply(PLAN, dry_run=False, applied_by="a test")
         assert change.problems == ()
 
     def id_of(self, model: str) -> int:
         """The id of a target."""
-        plan = self.insides.plans.current
+        plan = self.local.plans.current
         assert plan is not None
         return next(target.id for target in plan.targets if target.model == model)
 
@@ -60,21 +60,25 @@ class World:
 
     async def push(self, vantage: Vantage, *lots: list[Sample]) -> None:
         """Push what a vantage saw, at the beginning of the hour as far as anybody knows."""
-        await self.insides.push(vantage, [sample for lot in lots for sample in lot])
+        await self.local.push(vantage, [sample for lot in lots for sample in lot])
 
     async def asked(self, *, explain: bool = False, **selected: Any) -> dict[str, Differential]:
         """The differentials at the end of the hour, by target."""
-        self.insides.clock.at = DAY_AT + HOUR_US
-        desk = Desk(database=self.insides.database, plans=self.insides.plans, clock=self.insides.clock)
+        self.local.clock.at = DAY_AT + HOUR_US
+        desk = QueryContext(
+            database=self.local.database,
+            plans=self.local.plans,
+            clock=self.local.clock,
+        )
         selection = Selection(window=WINDOW, **selected)
         found = await differentials(desk, selection, baseline="", against=(), metric="ttft", explain=explain)
         return {line.target: line for line in found.differentials}
 
 
 @pytest.fixture
-async def world(insides: Insides) -> World:
+async def world(local: InProcessCollector) -> World:
     """A planned hour."""
-    made = World(insides)
+    made = World(local)
     await made.begin()
     return made
 
@@ -130,7 +134,7 @@ async def test_the_newest_change_begins_the_window(world: World) -> None:
     await world.push(SG, world.samples("a", range(30), 200 * MS), world.samples("a", range(30, 60), 600 * MS))
     await world.push(SG, world.samples("c", ALL))
     [changed] = [sample.round_at for sample in world.samples("a", range(30, 31))]
-    async with world.insides.database.connection() as connection:
+    async with world.local.database.connection() as connection:
         for metric, at in (("ttft", changed), ("ttft", changed - HOUR_US), ("e2e", changed + 60 * SECOND_US)):
             await connection.execute(
                 "INSERT INTO drift_event VALUES (%s, 'sg', %s, to_timestamp(%s / 1e6), now(), 1, 2, 0.01, 30, 30)",

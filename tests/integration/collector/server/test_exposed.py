@@ -6,14 +6,14 @@ import grpc
 import pytest
 
 from fix_collector import Caller, Collector, StartCollector
-from isochrone_wire import joining, passport
-from isochrone_wire.access import shown_fingerprint
+from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate
-from isochrone_wire.joining import JoinError
+from isochrone_wire.credentials import shown_fingerprint
+from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.model import Batch, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 US_1 = Vantage(name="us-1", region="us-east-2")
 MANY = 600
@@ -32,8 +32,8 @@ def test_on_an_address_that_others_reach_tls_is_spoken_untold(exposed: Collector
     address = Address("127.0.0.1", exposed.port)
     shown = presented_certificate(address)
     assert shown_fingerprint(shown.fingerprint) in exposed.log()
-    assert passport.read(exposed.data_dir / "operator.json").address == address
-    who = joining.join(address, exposed.call.invite("us-1"), version="test")
+    assert identity_file.read(exposed.data_dir / "operator.json").address == address
+    who = enrolment.join(address, exposed.call.invite("us-1"), version="test")
     assert who.trust.roots == shown.certificate
     caller = Caller(str(address), who)
     caller.push(Batch(vantage=US_1, epoch=1, seq=0))
@@ -58,7 +58,7 @@ def test_nobody_without_a_credential_is_an_operator_there(exposed: Collector) ->
     with open_channel(Address("127.0.0.1", exposed.port), shown.pinned) as channel:
         codes = _joins(channel, ["no token"])
         assert codes == {grpc.StatusCode.UNAUTHENTICATED: 1}
-    stranger = passport.read(exposed.data_dir / "operator.json")
+    stranger = identity_file.read(exposed.data_dir / "operator.json")
     trust = Trust(roots=stranger.trust.roots, server_name=stranger.trust.server_name)
     with open_channel(Address("127.0.0.1", exposed.port), trust) as channel:
         stub = fleet_pb2_grpc.FleetStub(channel)
@@ -83,8 +83,8 @@ def test_whoever_tries_tokens_is_slowed_down(exposed: Collector) -> None:
 
     def comes_in() -> bool:
         try:
-            return joining.join(address, token, version="test").name == "us-1"
-        except JoinError:
+            return enrolment.join(address, token, version="test").name == "us-1"
+        except EnrolmentError:
             return False
 
     eventually(20, comes_in, "the good token is heard")

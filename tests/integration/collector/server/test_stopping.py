@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fix_collector import Collector, StartCollector
 from isochrone_wire import codec
 from isochrone_wire.model import Batch, Outcome, Receipt, Sample, Vantage
-from material.waiting import eventually
+from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 SERVING = health_pb2.HealthCheckResponse.SERVING

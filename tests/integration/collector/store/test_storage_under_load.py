@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_insides import DAY_AT, Insides
+from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import DatabaseUnavailable
 from isochrone_collector.jobs.leader import Housekeeping
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
@@ -35,12 +35,12 @@ async def postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
     await asyncio.to_thread(server.stop)
 
 
-async def _push(insides: Insides, seq: int) -> None:
+async def _push(local: InProcessCollector, seq: int) -> None:
     """One batch, again and again until it was acknowledged."""
-    samples = [insides.sample(DAY_AT + (seq * _SAMPLES + place) * SECOND_US) for place in range(_SAMPLES)]
+    samples = [local.sample(DAY_AT + (seq * _SAMPLES + place) * SECOND_US) for place in range(_SAMPLES)]
     while True:
         with suppress(DatabaseUnavailable):
-            await insides.push(US, samples, seq=seq)
+            await local.push(US, samples, seq=seq)
             return
         await asyncio.sleep(0.05)
 
@@ -49,16 +49,16 @@ async def test_postgres_restarted_under_load(postgres: EmbeddedPostgres) -> None
     """Nothing acknowledged is lost, nothing is there twice, and whoever leads does so again, on the new server."""
     database = Database(postgres.conninfo)
     await database.open()
-    insides = Insides(database)
-    await insides.begin(DAY_AT + DAY_US + GRACE_US)
-    housekeeping = Housekeeping(database=database, clock=insides.clock)
-    housekeeping.add("rollup", SECOND_US // 10, insides.rollup.run)
+    local = InProcessCollector(database)
+    await local.begin(DAY_AT + DAY_US + GRACE_US)
+    housekeeping = Housekeeping(database=database, clock=local.clock)
+    housekeeping.add("rollup", SECOND_US // 10, local.rollup.run)
     leading = asyncio.create_task(housekeeping.run())
     waiting = iter(range(1, _BATCHES + 1))
 
     async def pusher() -> None:
         for seq in waiting:
-            await _push(insides, seq)
+            await _push(local, seq)
 
     async with asyncio.timeout(_SOON_S), asyncio.TaskGroup() as pushers:
         for _ in range(_PUSHERS):
@@ -74,10 +74,10 @@ async def test_postgres_restarted_under_load(postgres: EmbeddedPostgres) -> None
         assert connection.execute(told).fetchone() == (_BATCHES * _SAMPLES, _BATCHES * _SAMPLES, _BATCHES)
         assert connection.execute("SELECT ledgered FROM vantage").fetchall() == [(_BATCHES * _SAMPLES,)]
     # What came after its hour was summarised is late, and found when it is looked for.
-    insides.clock.at += LATE_EVERY_US
+    local.clock.at += LATE_EVERY_US
     async with asyncio.timeout(_SOON_S):
         day = Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)
-        while await insides.count(day) != _BATCHES * _SAMPLES:
+        while await local.count(day) != _BATCHES * _SAMPLES:
             await asyncio.sleep(0.1)
     assert housekeeping.is_leader
     leading.cancel()

@@ -89,7 +89,7 @@ def test_a_clock_set_back_realigns() -> None:
 
 def test_targets_spread_over_the_interval() -> None:
     """A hundred targets do not arrive together: no tenth of the interval holds more than a quarter of them."""
-    from isochrone_wire.identity import stable_id  # only this law needs real ids
+    from isochrone_wire.stable_ids import stable_id  # only this law needs real ids
 
     phases = [phase_us(stable_id("target", str(n)), 60 * SECOND_US) // (6 * SECOND_US) for n in range(100)]
     assert max(phases.count(tenth) for tenth in range(10)) <= 25

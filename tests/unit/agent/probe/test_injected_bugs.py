@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.probe import measurement, stamps, tally
+from isochrone_agent.probe import measurement, receive_timestamps, stream_metrics
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
 from isochrone_agent.probe.dialects.sse import Event
-from isochrone_agent.probe.stamps import Stamp
-from material.transcripts import OPENAI_CHAT
+from isochrone_agent.probe.receive_timestamps import Stamp
+from testdata.transcripts import OPENAI_CHAT
 
 AGENT_TESTS = Path(__file__).parents[1]
 
@@ -41,9 +41,11 @@ def count_the_role(patch: pytest.MonkeyPatch) -> None:
 
 def count_chunks(patch: pytest.MonkeyPatch) -> None:
     """As many scripts do: a chunk is a token."""
-    honest = tally.count_tokens
+    honest = stream_metrics.count_tokens
     patch.setattr(
-        tally, "count_tokens", lambda _usage, **seen: honest(Usage(output_tokens=len(seen["told"].at_ns)), **seen)
+        stream_metrics,
+        "count_tokens",
+        lambda _usage, **seen: honest(Usage(output_tokens=len(seen["told"].at_ns)), **seen),
     )
 
 
@@ -54,19 +56,19 @@ def ignore_usage(patch: pytest.MonkeyPatch) -> None:
 
 def trust_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """As with `time.time()`: stamps on a clock that can be set."""
-    patch.setattr(stamps, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
+    patch.setattr(receive_timestamps, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
 
 
 def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
     """As where speed is all tokens over the span: the first chunk's tokens took no time."""
-    honest = tally.tokens_per_second
+    honest = stream_metrics.tokens_per_second
 
-    def speed(chunk_ns: Any, tokens: tally.Tokens) -> float | None:
+    def speed(chunk_ns: Any, tokens: stream_metrics.Tokens) -> float | None:
         return honest(
-            chunk_ns, tally.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
+            chunk_ns, stream_metrics.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
         )
 
-    patch.setattr(tally, "tokens_per_second", speed)
+    patch.setattr(stream_metrics, "tokens_per_second", speed)
 
 
 def forgive_errors_inside(patch: pytest.MonkeyPatch) -> None:
@@ -93,8 +95,8 @@ def dialect_law(transcript: str) -> Callable[[], None]:
 
 
 def stamp_law() -> None:
-    module = laws("test_stamps")
-    vars(module)["read_stamp"] = stamps.read_stamp
+    module = laws("test_receive_timestamps")
+    vars(module)["read_stamp"] = receive_timestamps.read_stamp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic_ns", lambda: module.MONOTONIC_NS)
         patch.setattr(time, "time_ns", lambda: module.WALL_NS)

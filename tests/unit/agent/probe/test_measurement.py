@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.probe import tally
+from isochrone_agent.probe import stream_metrics
 from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
 from isochrone_agent.probe.measurement import _NEXT, ALL_UNTOLD, Connection, IllegalSignal, Measurement, State
 from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
@@ -206,9 +206,9 @@ def test_usage_may_come_in_pieces() -> None:
 
 def test_gaps_and_stalls() -> None:
     """A stall is a gap longer than a second and than ten medians."""
-    gaps = tally.gaps_between([n * 100 * MS for n in range(10)] + [2_500 * MS])
+    gaps = stream_metrics.gaps_between([n * 100 * MS for n in range(10)] + [2_500 * MS])
     assert (gaps.p50_us, gaps.max_us, gaps.stalls) == (100_000, 1_600_000, 1)
-    slow = tally.gaps_between([n * 500 * MS for n in range(10)] + [6_500 * MS])
+    slow = stream_metrics.gaps_between([n * 500 * MS for n in range(10)] + [6_500 * MS])
     assert slow.stalls == 0
 
 

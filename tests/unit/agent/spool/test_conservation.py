@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isochrone_agent.spool import inspection
+from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Drain, Spool
-from isochrone_agent.spool.spoolfile import SealedBatch
 from isochrone_wire.model import Outcome, Sample, Spend
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SpoolError
-from isochrone_agent.spool import reserve, spoolfile
+from isochrone_agent.spool import database, disk_reserve
 from isochrone_agent.spool import spool as spool_module
+from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Drain, Spool
-from isochrone_agent.spool.spoolfile import SealedBatch
 from isochrone_wire import codec
-from isochrone_wire.conservation import Account
+from isochrone_wire.accounting import Account
 from isochrone_wire.model import DAY_US, Outcome, Plan, Sample, Spend
 from isochrone_wire.v1 import sample_pb2
-from material.samples import realistic_sample
+from testdata.samples import realistic_sample
 
 
 def sample(number: int, **more: object) -> Sample:
@@ -185,7 +185,7 @@ def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
     account = spool.account()
     assert account.holds
     assert account.dropped["spool_full"] > 0
-    assert spool._used_pages() * spoolfile.PAGE_BYTES <= limit
+    assert spool._used_pages() * database.PAGE_BYTES <= limit
     assert files < limit + spool_module._BESIDE_BYTES
     assert 899 in rounds(leased(spool))
 
@@ -193,13 +193,13 @@ def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
 def test_the_file_shrinks_when_the_backlog_is_gone(tmp_path: Path) -> None:
     """Pages that were needed for an outage go back to the disk while the backlog is delivered."""
     spool = Spool(tmp_path / "spool.sqlite3")
-    with spoolfile.Transaction(spool._db):
+    with database.Transaction(spool._db):
         for number in range(12_000):
             spool._insert(number, os.urandom(300))
-    before = spoolfile.value(spool._db, "pragma page_count")
+    before = database.value(spool._db, "pragma page_count")
     while (batch := spool.lease()) is not None:
         spool.acknowledge(batch)
-    assert spoolfile.value(spool._db, "pragma page_count") < before / 2
+    assert database.value(spool._db, "pragma page_count") < before / 2
 
 
 def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
     batch = leased(spool)
     spool.record(sample(1))
     spool._seal_waiting()
-    with spoolfile.Transaction(spool._db):
+    with database.Transaction(spool._db):
         assert spool._drop_oldest("spool_full")
         assert not spool._drop_oldest("spool_full")
     spool.acknowledge(batch)
@@ -227,7 +227,7 @@ def test_the_quarantine_makes_room_first(tmp_path: Path) -> None:
         spool.record(sample(number, error=os.urandom(900).hex()))
     dropped = spool.account().dropped
     assert (dropped["quarantine_full"], dropped["quarantine_full"] + spool.depth().quarantined) == (40, 40)
-    assert spool._used_pages() * spoolfile.PAGE_BYTES <= 200_000
+    assert spool._used_pages() * database.PAGE_BYTES <= 200_000
     assert spool.account().holds
 
 
@@ -235,7 +235,7 @@ def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
     """What is remembered of batches that were tried does not grow with every one that is dropped."""
     spool = spool_of(tmp_path, range(1))
     spool.release(leased(spool))
-    with spoolfile.Transaction(spool._db):
+    with database.Transaction(spool._db):
         assert spool._drop_oldest("spool_full")
     assert spool._tried == set()
 
@@ -246,7 +246,7 @@ def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
     spool.release(leased(spool))
     spool.record(sample(1))
     spool._seal_waiting()
-    with spoolfile.Transaction(spool._db):
+    with database.Transaction(spool._db):
         spool._drop_oldest("spool_full")
     assert rounds(leased(spool)) == [0]
 
@@ -254,9 +254,9 @@ def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
 def test_a_full_disk_is_counted_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be written is lost, said, and counted, on disk as soon as there is room; then all goes on."""
     spool = spool_of(tmp_path, range(3))
-    monkeypatch.setattr(reserve, "_PLENTY", 1 << 40)
+    monkeypatch.setattr(disk_reserve, "_PLENTY", 1 << 40)
     monkeypatch.setattr(spool_module, "_TIGHT_PAGES", 0)
-    pages = spoolfile.value(spool._db, "pragma page_count")
+    pages = database.value(spool._db, "pragma page_count")
     spool._db.execute(f"pragma max_page_count = {pages}").fetchall()
     for number in range(3, 20):
         with contextlib.suppress(SpoolError):
@@ -319,10 +319,10 @@ def test_what_was_spent_is_kept_with_the_sample(tmp_path: Path) -> None:
 def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
     """604 800 realistic samples come to less than 100 MB; measured on 5 000 of them."""
     spool = Spool(tmp_path / "spool.sqlite3")
-    with spoolfile.Transaction(spool._db):
+    with database.Transaction(spool._db):
         for number in range(5000):
             spool._insert(number, codec.encode(realistic_sample(number)).SerializeToString())
-    used = spool._used_pages() * spoolfile.PAGE_BYTES
+    used = spool._used_pages() * database.PAGE_BYTES
     assert used / 5000 * 604_800 + spool_module._BESIDE_BYTES < 100_000_000
 
 

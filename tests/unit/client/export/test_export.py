@@ -10,7 +10,7 @@ import pytest
 from fix_observatory import SAMPLES, WINDOW
 from isochrone_client.errors import FileError, MissingExtraError
 from isochrone_client.export.columns import columns
-from isochrone_client.export.place import opened
+from isochrone_client.export.output_file import opened
 from isochrone_client.export.writers import FORMATS
 from isochrone_client.pages import samples
 

@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from isochrone_client.errors import ClientError
-from isochrone_client.gateways import FORMATS, renderer, yamltext
+from isochrone_client.gateways import FORMATS, renderer
+from isochrone_client.gateways import yaml as yamltext
 from isochrone_client.gateways.envoy import CLUSTERS
 from isochrone_client.gateways.members import variable_of
 from isochrone_client.gateways.portkey import MAX_BYTES
 from isochrone_wire.routes import RegionTables, RouteTable
-from material.routes import CHAT, NOW_AT, VOICE
+from testdata.routes import CHAT, NOW_AT, VOICE
 
 FRESH, STALE = "2026-11-21T08:09:48.000000Z", "2026-11-21T08:29:48.000000Z"
 

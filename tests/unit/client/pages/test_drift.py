@@ -12,7 +12,7 @@ from isochrone_client.pages import alerts, drift
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Look
 from isochrone_wire.answers import Metric
-from material.insights import ALERTS, DRIFT
+from testdata.insights import ALERTS, DRIFT
 
 
 def test_a_change_of_speed_is_in_tokens_per_second() -> None:

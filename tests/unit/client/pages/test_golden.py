@@ -12,16 +12,16 @@ import pytest
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
 from isochrone_client.pages import (
     alerts,
-    budgets,
     coverage,
     differentials,
     drift,
+    latency_targets,
     leaderboard,
-    regioncosts,
+    region_costs,
     regions,
-    routechanges,
+    route_changes,
+    route_explanation,
     routes,
-    routestory,
     samples,
     simulations,
     spend,
@@ -33,8 +33,8 @@ from isochrone_client.render.page import Look, Page
 from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Order, SpendList
 from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
 from isochrone_wire.routes import RouteEventList
-from material.insights import ALERTS, DRIFT, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS
-from material.routes import EVENTS, EXPLANATION, TABLES
+from testdata.insights import ALERTS, DRIFT, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS
+from testdata.routes import EVENTS, EXPLANATION, TABLES
 
 GOLDEN = Path(__file__).parent / "golden"
 SUFFIX_OF = {"table": "txt", "json": "json", "csv": "csv", "markdown": "md"}
@@ -48,9 +48,9 @@ PAGES: dict[str, Page[Any]] = {
         f"leaderboard-{order}": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS, order=order))
         for order in (Order.E2E, Order.TOKENS_PER_USD, Order.SUCCESS)
     },
-    "region-costs": regioncosts.page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
-    "budgets": budgets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)),
-    "budgets-voice": budgets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS[:4])),
+    "region-costs": region_costs.page(RegionCostList(window=WINDOW, costs=REGION_COSTS), metric=Metric.TTFT),
+    "budgets": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)),
+    "budgets-voice": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS[:4])),
     "tiers": tiers.page(TierList(window=WINDOW, tiers=TIERS)),
     "simulate": simulations.page(SimulationList(window=WINDOW, members=MEMBERS, simulations=SIMULATIONS)),
     "targets": targets.page(TARGETS),
@@ -61,9 +61,9 @@ PAGES: dict[str, Page[Any]] = {
     "alerts": alerts.page(ALERTS),
     "spend": spend.page(SpendList(spend=SPEND)),
     "routes": routes.page(TABLES, now_at=NOW_AT),
-    "routes-watch": routechanges.page(TABLES, now_at=NOW_AT),
-    "routes-history": routechanges.events_page(RouteEventList(window=WINDOW, events=EVENTS), now_at=NOW_AT),
-    "route-explanation": routestory.page(EXPLANATION, now_at=NOW_AT),
+    "routes-watch": route_changes.page(TABLES, now_at=NOW_AT),
+    "routes-history": route_changes.events_page(RouteEventList(window=WINDOW, events=EVENTS), now_at=NOW_AT),
+    "route-explanation": route_explanation.page(EXPLANATION, now_at=NOW_AT),
 }
 
 

@@ -8,12 +8,12 @@ import pytest
 from fix_observatory import STANDINGS, WINDOW
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN
-from isochrone_client.pages import budgets, leaderboard, regioncosts, tiers
+from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Look, Page, Row
 from isochrone_wire.answers import Decision, Leaderboard, Metric, Order, Quantile, Source
 from isochrone_wire.insights import Eligible, LatencyBudgetList, RegionCostList, TierList
-from material.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
+from testdata.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
 
 BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)
 BUDGETS = LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)
@@ -79,7 +79,7 @@ def test_summaries_are_told() -> None:
 
 def test_budgets_are_a_matrix() -> None:
     """Each target of a region has one row with a word per use; programs get a record per use."""
-    page = budgets.page(BUDGETS)
+    page = latency_targets.page(BUDGETS)
     assert [(row.region, row.target) for row in page.rows] == [
         ("ap-southeast-1", "deepseek/deepseek-v4-flash"),
         ("ap-southeast-1", "openai/gpt-5-mini"),
@@ -98,13 +98,13 @@ def test_a_reason_of_one_use_stands_beside_it() -> None:
     """A reason that holds for every use marks the target, one that holds for some marks these."""
     row = replace(LATENCY_BUDGETS[3], use="step")
     other = replace(row, use="code", reason="40 of 59 samples")
-    cells = shown(budgets.page(replace(BUDGETS, budgets=(row, other))))[0]
+    cells = shown(latency_targets.page(replace(BUDGETS, budgets=(row, other))))[0]
     assert (cells["target"], cells["step (300 ms)"], cells["code (300 ms)"]) == (row.target, "? [1]", "? [2]")
 
 
 def test_one_use_shows_its_percentile() -> None:
     """With one use there is room for the percentile, its interval and n."""
-    page = budgets.page(replace(BUDGETS, budgets=LATENCY_BUDGETS[:4]))
+    page = latency_targets.page(replace(BUDGETS, budgets=LATENCY_BUDGETS[:4]))
     maybe, unknown, _, _ = shown(page)
     assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n"]) == ("298", "290 … 306", "1431")
     assert (unknown["ttft p95 (ms)"], unknown["n"]) == (UNKNOWN, "3")
@@ -115,7 +115,7 @@ def test_all_nine_uses_fit_the_screen() -> None:
     names = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
     row = replace(LATENCY_BUDGETS[3], limit_us=300_000)
     rows = tuple(replace(row, use=name) for name in names)
-    table = renderer("table").whole(budgets.page(replace(BUDGETS, budgets=rows)), Look())
+    table = renderer("table").whole(latency_targets.page(replace(BUDGETS, budgets=rows)), Look())
     assert all(name in table.replace("\n", " ") for name in names)
     assert "…" not in table
     assert all(len(line) <= 100 for line in table.splitlines())
@@ -135,7 +135,7 @@ def test_tiers_stay_together_within_a_region() -> None:
 
 def test_the_best_region_adds_nothing() -> None:
     """The best region is called so, the others show what they add, and what is not known is a dash with its reason."""
-    rows = shown(regioncosts.page(COSTS, metric=Metric.TTFT))
+    rows = shown(region_costs.page(COSTS, metric=Metric.TTFT))
     assert [(row["added (ms)"], row["decision"]) for row in rows] == [
         ("0", "best"),
         ("+191", "slower"),
@@ -145,7 +145,7 @@ def test_the_best_region_adds_nothing() -> None:
 
 def test_a_rate_is_added_in_its_own_unit() -> None:
     """By speed the columns are in tokens per second, for people and in the headers of CSV."""
-    page = regioncosts.page(
+    page = region_costs.page(
         RegionCostList(window=WINDOW, costs=(replace(REGION_COSTS[1], median=50.0, added=-12.0, added_low=-13.0),)),
         metric=Metric.TOKENS_PER_SECOND,
     )
@@ -173,8 +173,16 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
             "2 of 6 needed",
             "isochrone samples",
         ),
-        (lambda: budgets.require_verdict(replace(BUDGETS, budgets=())), "no samples between", "isochrone coverage"),
-        (lambda: budgets.require_verdict(replace(BUDGETS, budgets=NOBODY_KNOWS)), "3 of 59 samples", "--window"),
+        (
+            lambda: latency_targets.require_verdict(replace(BUDGETS, budgets=())),
+            "no samples between",
+            "isochrone coverage",
+        ),
+        (
+            lambda: latency_targets.require_verdict(replace(BUDGETS, budgets=NOBODY_KNOWS)),
+            "3 of 59 samples",
+            "--window",
+        ),
         (lambda: tiers.require_tiers(replace(LINES, tiers=())), "no samples between", "isochrone coverage"),
         (
             lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], usd_per_m_output=None),))),
@@ -186,10 +194,10 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
             "3 of 6 needed",
             "isochrone samples",
         ),
-        (lambda: regioncosts.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
-        (lambda: regioncosts.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
+        (lambda: region_costs.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),
+        (lambda: region_costs.require_best(replace(COSTS, costs=UNDECIDED)), "nothing is decided", "--window"),
         (
-            lambda: regioncosts.require_best(replace(COSTS, costs=UNDECIDED[:1])),
+            lambda: region_costs.require_best(replace(COSTS, costs=UNDECIDED[:1])),
             "nothing is decided",
             "isochrone-collector vantage add",
         ),
@@ -207,9 +215,9 @@ def test_too_little_is_said(require: Callable[[], None], sentence: str, hint: st
     "require",
     [
         *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
-        lambda: budgets.require_verdict(BUDGETS),
+        lambda: latency_targets.require_verdict(BUDGETS),
         lambda: tiers.require_tiers(LINES),
-        lambda: regioncosts.require_best(COSTS),
+        lambda: region_costs.require_best(COSTS),
     ],
 )
 def test_something_is_enough(require: Callable[[], None]) -> None:

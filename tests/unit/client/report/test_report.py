@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
-from isochrone_client.pages import differentials, origins
-from isochrone_client.report import figures, style
-from isochrone_client.report.document import document
-from isochrone_client.report.manuscript import manuscript
-from isochrone_client.report.markup import Markup, element, joined
+from isochrone_client.pages import difference_phases, differentials
+from isochrone_client.report import charts, stylesheet
+from isochrone_client.report.html import document
+from isochrone_client.report.html_elements import Markup, element, joined
+from isochrone_client.report.markdown import manuscript
 from isochrone_client.report.sections import Report, Section, facts, summary
 from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric
 
@@ -63,9 +63,9 @@ def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "")
                 title="Differentials",
                 lead="Each region.",
                 pages=(differentials.page(answer, rows, metric=Metric.TTFT, now_at=NOW_AT),),
-                draw=figures.intervals,
+                draw=charts.intervals,
             ),
-            Section(key="origins", title="Origins", pages=(origins.page(answer),), draw=figures.bars),
+            Section(key="origins", title="Origins", pages=(difference_phases.page(answer),), draw=charts.bars),
             Section(key="tiers", title="Price tiers", missing=f"Left out: it failed{hostile}"),
         ),
     )
@@ -79,7 +79,7 @@ def shape(reading: Reading) -> list[tuple[str, set[str]]]:
 def test_regions_stay_together() -> None:
     """Answers come target by target; what the phases add is told region by region."""
     rows = tuple(replace(DIFFERENTIALS[0], target=target, region=region) for target in "xy" for region in ("a", "b"))
-    page = origins.page(DifferentialList(window=WINDOW, differentials=rows))
+    page = difference_phases.page(DifferentialList(window=WINDOW, differentials=rows))
     assert [heading for heading, _ in page.groups()] == ["a against us-east-2", "b against us-east-2"]
 
 
@@ -125,9 +125,9 @@ def test_the_page_needs_nothing_else() -> None:
     assert {name for name, _ in reading.elements} & {"script", "img", "iframe", "object", "form"} == set()
     assert not any(name == "style" for _, attributes in reading.elements for name in attributes)
     policy = next(attributes["content"] for name, attributes in reading.elements if "http-equiv" in attributes)
-    assert policy == style.POLICY
-    assert "default-src 'none'" in style.POLICY
-    assert style.SHEET in reading.texts
+    assert policy == stylesheet.POLICY
+    assert "default-src 'none'" in stylesheet.POLICY
+    assert stylesheet.SHEET in reading.texts
 
 
 def test_a_section_without_an_answer_says_why() -> None:
@@ -156,7 +156,7 @@ def places(markup: str, name: str) -> list[float]:
 def test_the_interval_is_drawn_where_it_is() -> None:
     """Zero, dot and both ends of the whisker stand in the order and the proportions of their values."""
     row = replace(DIFFERENTIALS[0], shift=100.0, shift_low=50.0, shift_high=200.0, margin=20.0)
-    drawing = figures.intervals([row])
+    drawing = charts.intervals([row])
     assert drawing is not None
     cell = drawing.cell(row)
     (zero,), (dot,), (low, left, high) = places(cell, "zero"), places(cell, "dot"), places(cell, "whisker")
@@ -169,7 +169,7 @@ def test_bars_add_up() -> None:
     """Phases that add are stacked right of zero and those that save left of it, each as wide as its shift."""
     parts = [replace(DIFFERENTIALS[0].parts[place], shift=shift) for place, shift in ((0, 10.0), (1, -30.0), (4, 20.0))]
     row = replace(DIFFERENTIALS[0], parts=tuple(parts))
-    drawing = figures.bars([row])
+    drawing = charts.bars([row])
     assert drawing is not None
     rects = [a for _, a in Reading(drawing.cell(row)).elements if str(a.get("class")).startswith("part")]
     dns, tcp, server = ([float(str(a[side]).rstrip("%")) for side in ("x", "width")] for a in rects)
@@ -189,7 +189,7 @@ def test_every_drawing_stays_on_its_paper(values: list[tuple[float, ...]], margi
         replace(DIFFERENTIALS[0], shift=shift, shift_low=low, shift_high=high, margin=margin, parts=())
         for low, shift, high in map(sorted, values)
     ]
-    drawing = figures.intervals(rows)
+    drawing = charts.intervals(rows)
     assert drawing is not None
     for row in rows:
         found = [
@@ -198,7 +198,7 @@ def test_every_drawing_stays_on_its_paper(values: list[tuple[float, ...]], margi
         assert all(0 <= place <= 100 for place in found)
 
 
-@pytest.mark.parametrize("draw", [figures.intervals, figures.bars])
+@pytest.mark.parametrize("draw", [charts.intervals, charts.bars])
 def test_nothing_known_is_not_drawn(draw: object) -> None:
     """Without intervals there is no plot, and without phases no bars."""
     assert callable(draw)

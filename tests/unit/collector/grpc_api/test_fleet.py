@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from isochrone_collector.grpc_api.fleet import FleetService
-from isochrone_collector.ingest.parcels import Letter
+from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Batch, Receipt, Vantage, Vitals
@@ -67,5 +67,5 @@ async def test_vitals_that_cannot_be_decoded_are_the_askers_fault(monkeypatch: p
     ingest: Any = Ingest()
     service, call = FleetService(ingest=ingest, plans=nobody, identities=nobody, gate=gate), Call()
     with pytest.raises(Aborted):
-        await service.Push(Letter(request.SerializeToString()), call)
+        await service.Push(RawPush(request.SerializeToString()), call)
     assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Vitals.mood: 7")

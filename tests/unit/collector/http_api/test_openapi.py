@@ -7,7 +7,7 @@ from typing import Any, cast
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
-from isochrone_collector.http_api import openapi, questions, tables
+from isochrone_collector.http_api import openapi, queries, route_tables
 from isochrone_collector.http_api.app import Sources, made
 
 
@@ -32,10 +32,10 @@ def test_every_parameter_is_described() -> None:
     paths = openapi.document()["paths"]
     for path, known in (
         ("/v1/routes", ()),
-        ("/v1/routes/{client_region}", tables.ONE_REGION),
-        ("/v1/routes/{client_region}/watch", tables.WATCHING),
-        ("/v1/explain/{client_region}/{route}", questions.EXPLAIN),
-        ("/v1/diff", questions.DIFF),
+        ("/v1/routes/{client_region}", route_tables.ONE_REGION),
+        ("/v1/routes/{client_region}/watch", route_tables.WATCHING),
+        ("/v1/explain/{client_region}/{route}", queries.EXPLAIN),
+        ("/v1/diff", queries.DIFF),
     ):
         declared = [one["name"] for one in paths[path]["get"]["parameters"] if one["in"] == "query"]
         assert sorted(declared) == sorted(known), path

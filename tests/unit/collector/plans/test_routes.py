@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.analysis.ranking import latencybudget
+from isochrone_collector.analysis.ranking import latency_targets
 from isochrone_collector.plans import document as planfile
 from isochrone_collector.plans.routes import CLASSES
 from isochrone_wire.answers import Metric
@@ -70,7 +70,7 @@ def test_a_class_gives_the_limit_that_is_not_said(slo: str, limit_us: int | None
 
 def test_classes_are_the_uses_of_latency_budgets() -> None:
     """A class of a route and a use of the same name must not promise different things."""
-    uses = {use.name: use.limit_us // 1000 for use in latencybudget.USES if use.metric is Metric.TTFT}
+    uses = {use.name: use.limit_us // 1000 for use in latency_targets.USES if use.metric is Metric.TTFT}
     shared = uses.keys() & CLASSES.keys()
     assert shared >= {"voice", "code", "chat", "web"}
     assert {name: CLASSES[name] for name in shared} == {name: uses[name] for name in shared}

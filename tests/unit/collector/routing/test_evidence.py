@@ -8,24 +8,24 @@ import pytest
 
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.routing.briefing import briefs
-from isochrone_collector.routing.gathering import Sightings, comparisons_of, evidence_of, failing_runs, suspects
-from isochrone_collector.routing.hedging import Law, hedge, hedged_quantile_us, law_of, stall_lift
+from isochrone_collector.routing.evidence import ProbeTable, comparisons_of, evidence_of, failing_runs, suspects
+from isochrone_collector.routing.hedge import Law, hedge, hedged_quantile_us, law_of, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
-from isochrone_collector.routing.racing import race_set
+from isochrone_collector.routing.inputs_builder import briefs
+from isochrone_collector.routing.race import race_set
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo
-from material.routeinputs import RULES, brief, described
+from testdata.routeinputs import RULES, brief, described
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
 EVERY_US = 60 * SECOND_US
 NAN = float("nan")
 
 
-def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Sightings:
+def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> ProbeTable:
     """Rows of (member, vantage, round, kind, TTFT in milliseconds), all of one region."""
     member, vantage, rounds, kinds, ttft_ms = zip(*rows, strict=True)
-    return Sightings(
+    return ProbeTable(
         members=("a", "b"),
         regions=("eu",),
         member=np.array(member),
@@ -40,7 +40,7 @@ def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Si
     )
 
 
-def gathered(sightings: Sightings, *, suspected: frozenset[int] = frozenset()) -> Evidence:
+def gathered(sightings: ProbeTable, *, suspected: frozenset[int] = frozenset()) -> Evidence:
     trusted = {key: run for key, run in failing_runs(sightings).items() if key[1] not in suspected}
     live = set(sightings.vantage_id.tolist())
     return evidence_of(sightings, 0, here=0, every_us=EVERY_US, trusted=trusted, live=live, rules=RULES)
@@ -133,7 +133,7 @@ def test_the_newest_sample_is_one_that_was_sent() -> None:
     assert gathered(seen(*course(0, 7, "++ss"))).newest_at == EVERY_US
 
 
-def briefed(sightings: Sightings, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
+def briefed(sightings: ProbeTable, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
     """The inputs of a route over a and b, of two providers, in the region "eu" after so many rounds."""
     targets = tuple(replace(described(name), every_us=every_us) for name in "ab")
     plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))

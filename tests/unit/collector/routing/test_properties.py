@@ -6,15 +6,15 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isochrone_collector.routing import canonical
-from isochrone_collector.routing.assembling import replayed, table_of
-from isochrone_collector.routing.deciding import Decision, decide
-from isochrone_collector.routing.explaining import steps_of
+from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing.decision import Decision, decide
+from isochrone_collector.routing.explanation import steps_of
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
-from isochrone_collector.routing.switching import State
+from isochrone_collector.routing.switch import State
+from isochrone_collector.routing.table_builder import replayed, table_of
 from isochrone_wire.model import Route, Slo
 from isochrone_wire.routes import RouteState, RouteTable
-from material.routeinputs import AT, RULES, apart, brief, described, evidence
+from testdata.routeinputs import AT, RULES, apart, brief, described, evidence
 
 NAMES = ("a", "b", "c")
 ROUNDING = 1e-5
@@ -130,12 +130,12 @@ def test_weights_move_a_step_an_epoch(course: Course) -> None:
 def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> None:
     """Inputs, state and table survive being written; deciding again gives the same bytes, and can be explained."""
     for generation, (inputs, before, decision) in enumerate(played(course), 1):
-        stored_inputs, stored_before = canonical.written(inputs), canonical.written(before)
-        assert canonical.read(Inputs, stored_inputs) == inputs
-        assert canonical.read(State, stored_before) == before
+        stored_inputs, stored_before = canonical_form.written(inputs), canonical_form.written(before)
+        assert canonical_form.read(Inputs, stored_inputs) == inputs
+        assert canonical_form.read(State, stored_before) == before
         table = table_of(inputs, decision, generation=generation, code_version="1")
-        document = canonical.written(table)
-        assert canonical.read(RouteTable, document) == table
+        document = canonical_form.written(table)
+        assert canonical_form.read(RouteTable, document) == table
         assert replayed(document, stored_inputs, stored_before) == (document, decision)
         assert steps_of(inputs, before, decision)[-1]
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.routing.assembling import is_news, table_of
-from isochrone_collector.routing.deciding import Decision, decide
-from isochrone_collector.routing.explaining import steps_of
+from isochrone_collector.routing.decision import Decision, decide
+from isochrone_collector.routing.explanation import steps_of
 from isochrone_collector.routing.inputs import Comparison, Inputs, rules_for
-from isochrone_collector.routing.switching import State, dwell_us, epoch_of
+from isochrone_collector.routing.switch import State, dwell_us, epoch_of
+from isochrone_collector.routing.table_builder import is_news, table_of
 from isochrone_collector.routing.weights import ramped, split, without
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
-from material.routeinputs import AT, RULES, apart, brief, described, evidence
+from testdata.routeinputs import AT, RULES, apart, brief, described, evidence
 
 EPOCH = RULES.epoch_us
 A, B = evidence("a", 350), evidence("b", 350)

@@ -11,7 +11,7 @@ import pytest
 
 from isochrone_wire.model import SECOND_US, Slo
 from isochrone_wire.routes import ChangeKind, RouteState
-from material.routeworld import SWITCHES, Moment, World, plan_of, target
+from testdata.routeworld import SWITCHES, Moment, World, plan_of, target
 
 DAY = 288
 WARM = 14

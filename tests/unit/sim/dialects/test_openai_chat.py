@@ -8,8 +8,8 @@ import pytest
 from isochrone_sim.dialects import DIALECTS, Facts
 from isochrone_sim.errors import RequestRefused
 from isochrone_sim.exchange.allowance import Allowance, Level
-from isochrone_sim.exchange.asked import Asked
 from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
 

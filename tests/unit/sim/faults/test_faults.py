@@ -8,7 +8,7 @@ import h11
 import pytest
 
 from isochrone_sim.dialects import DIALECTS, Facts
-from isochrone_sim.exchange.asked import Asked
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Channel, Ending
 from isochrone_sim.faults.faults import FAULTS, fault_models

@@ -1,10 +1,10 @@
 """Frames: HTTP and SSE around the beats, one write per token, and nothing lost by cutting."""
 
 from isochrone_sim.dialects import DIALECTS, Facts
-from isochrone_sim.exchange.asked import Asked
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.exchange.script import Beat, Channel, Cut, Ending, Kind, Script, Style, Usage
 from isochrone_sim.response.frames import body_frames, stream_frames
-from isochrone_sim.response.head import LAST_CHUNK, STREAM, chunk, document, head
+from isochrone_sim.response.http_heads import LAST_CHUNK, STREAM, chunk, document, head
 
 USAGE = Usage(prompt_tokens=1, output_tokens=2)
 VOICE = DIALECTS["openai-chat"].voice(Asked(model="m"), Facts(request_id="req_1", model="m", created_at=0), USAGE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_sim.exchange.asked import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.script import Channel, Kind, Script
 from isochrone_sim.exchange.words import multibyte_prose, prose
 from isochrone_sim.response.speech import speak

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from isochrone_sim.dialects import DIALECTS, Facts
-from isochrone_sim.exchange.asked import Asked
 from isochrone_sim.exchange.refusal import invalid, throttled
+from isochrone_sim.exchange.request_parameters import Asked
 from isochrone_sim.response.timeline import Timeline, refused, timeline
 from isochrone_sim.world.published import default_world
 

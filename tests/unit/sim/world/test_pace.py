@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_sim.world.chance import generator, skewed, unit
 from isochrone_sim.world.pace import Pace, pace
 from isochrone_sim.world.published import default_world
+from isochrone_sim.world.randomness import generator, skewed, unit
 from isochrone_sim.world.world import Episode, Model
 
 WORLD = default_world()

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS, Quirks
-from isochrone_wire.effort import efforts
 from isochrone_wire.model import Outcome, Quality, Target, Workload
-from material.replay import arrivals, replay, whole
-from material.transcripts import EVERY, Transcript
+from isochrone_wire.reasoning_effort import efforts
+from testdata.replay import arrivals, replay, whole
+from testdata.transcripts import EVERY, Transcript
 
 
 def by_name(case: Transcript) -> str:

@@ -7,8 +7,8 @@ import pytest
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.dialects.base import NO_QUIRKS, make_nonce
 from isochrone_wire.model import Target, Workload
-from material.replay import replay, whole
-from material.transcripts import FULL, ROLE, sse
+from testdata.replay import replay, whole
+from testdata.transcripts import FULL, ROLE, sse
 
 DIALECT = DIALECTS["openai-chat"]
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.attendance import Turnout
-from isochrone_collector.analysis.differential.differential import Circumstances, Subject, differentials_of
+from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import panel
+from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
-from material.probes import Row, probes, series
+from testdata.probes import Row, probes, series
 
 MS = 1_000
 
@@ -22,7 +22,7 @@ def subject(target: int = 1, region: str = "sg") -> Subject:
 def differential(rows: Sequence[Row], *, metric: Metric = Metric.TTFT, **known: Any) -> Differential:
     """The one of target 1 in sg against us."""
     [found] = differentials_of(
-        panel(probes(rows)), [subject()], metric=metric, baseline="us", known=Circumstances(**known)
+        panel(probes(rows)), [subject()], metric=metric, baseline="us", known=ComparisonContext(**known)
     )
     return found
 
@@ -128,8 +128,14 @@ def clearly_slower() -> list[Row]:
     [
         ({"troubles": {"us": "us is in trouble"}}, "us is in trouble"),
         ({"troubles": {"sg": "sg is in trouble"}}, "sg is in trouble"),
-        ({"turnouts": {(1, "sg"): Turnout(recorded=60, planned=200)}}, "sg recorded 30 % of its rounds; 50 % needed"),
-        ({"turnouts": {(1, "us"): Turnout(recorded=60, planned=121)}}, "us recorded 49 % of its rounds; 50 % needed"),
+        (
+            {"turnouts": {(1, "sg"): Participation(recorded=60, planned=200)}},
+            "sg recorded 30 % of its rounds; 50 % needed",
+        ),
+        (
+            {"turnouts": {(1, "us"): Participation(recorded=60, planned=121)}},
+            "us recorded 49 % of its rounds; 50 % needed",
+        ),
         ({"changes": {(1, "sg"): 56}}, "4 of 6 rounds needed, counted from the change point on"),
         ({"changes": {(1, "us"): 60}}, "no ttft from us"),
     ],
@@ -145,7 +151,7 @@ def test_trouble_elsewhere_changes_nothing() -> None:
     """Other regions' and other targets' trouble is not ours."""
     known: dict[str, Any] = {
         "troubles": {"eu": "eu is in trouble"},
-        "turnouts": {(2, "sg"): Turnout(recorded=1, planned=100)},
+        "turnouts": {(2, "sg"): Participation(recorded=1, planned=100)},
         "changes": {(2, "sg"): 59},
     }
     assert differential(clearly_slower(), **known) == differential(clearly_slower())
@@ -164,7 +170,10 @@ def test_a_change_point_begins_the_window() -> None:
 def test_sides_and_parts_come_with_the_answer() -> None:
     """Failures and coverage of both sides, and the parts that were asked for, are told whatever the decision is."""
     parts = (Part(name="rtt", shift=1.0),)
-    turnouts = {(1, "us"): Turnout(tried=60, failed=6, recorded=60, planned=60), (1, "sg"): Turnout(tried=60)}
+    turnouts = {
+        (1, "us"): Participation(tried=60, failed=6, recorded=60, planned=60),
+        (1, "sg"): Participation(tried=60),
+    }
     found = differential(clearly_slower(), turnouts=turnouts, parts={(1, "sg"): parts})
     assert found.parts == parts
     assert (found.baseline_side.n, found.baseline_side.coverage) == (60, 1.0)
@@ -190,7 +199,7 @@ def test_one_lucky_pair_among_many_is_not_told() -> None:
         [subject(target) for target in range(1, 202)],
         metric=Metric.TTFT,
         baseline="us",
-        known=Circumstances(),
+        known=ComparisonContext(),
     )
     assert alone.decision is Decision.SLOWER
     assert (found[0].decision, found[0].shift) == (Decision.UNDECIDED, alone.shift)
@@ -243,5 +252,5 @@ def test_too_few_rounds_tell_how_many_were_left_out() -> None:
 )
 def test_nothing_is_decided_in_favour_of_who_nearly_always_fails(side: str, decision: Decision, reason: str) -> None:
     """Few answers that came through are no merit, however fast; that a failing region is slower may be told."""
-    found = differential(clearly_slower(), turnouts={(1, side): Turnout(tried=200, failed=140)})
+    found = differential(clearly_slower(), turnouts={(1, side): Participation(tried=200, failed=140)})
     assert (found.decision, found.reason) == (decision, reason)

@@ -4,7 +4,7 @@ import pytest
 
 from isochrone_collector.analysis.differential.pairing import Pairs, pair_up
 from isochrone_collector.analysis.differential.panel import panel
-from material.probes import Row, probes, series
+from testdata.probes import Row, probes, series
 
 
 def met(found: Pairs) -> list[tuple[int, int, float, float]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from isochrone_collector.analysis.differential.differential import Circumstances, Subject, differentials_of
+from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.stats.paired import paired_shifts
 from isochrone_collector.analysis.stats.quantile import interval_ranks
@@ -103,7 +103,7 @@ def fleet(pairs: int, n: int, *, shift_us: float, correlation: float) -> tuple[D
         network=np.full(cells, np.nan),
     )
     subjects = [Subject(target_id=i, target=str(i), provider="p", model="m", region="sg") for i in range(pairs)]
-    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=Circumstances())
+    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=ComparisonContext())
     return tuple(line.decision for line in found)
 
 

@@ -1,0 +1,275 @@
+"""Carrying out rounds: each that is due becomes a task, and each task ends in recorded samples: one, or a burst's."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import structlog
+
+from isochrone_agent.clock import now_at
+from isochrone_agent.errors import CredentialError, SpoolError
+from isochrone_agent.plan.budget import Ledger, settle
+from isochrone_agent.plan.credentials import Keyring
+from isochrone_agent.plan.schedule import Due, Schedule
+from isochrone_agent.probe.measurement import ERROR_CHARS
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target, day_of
+
+# Short naps, so that a wall clock that jumps is noticed.
+MAX_NAP_US = SECOND_US // 2
+# How long a probe that was told to end may take over it.
+_CUT_OFF_SECONDS = 2.0
+
+log = structlog.get_logger()
+
+
+class Slots:
+    """Room for `size` single probes at once. A burst takes all of it, so that neither disturbs the other."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._free = asyncio.Semaphore(size)
+        self._one_burst = asyncio.Lock()
+
+    @asynccontextmanager
+    async def of(self, streams: int) -> AsyncIterator[None]:
+        """Room for so many streams, for the length of the block."""
+        if streams == 1:
+            async with self._free:
+                yield
+            return
+        async with self._one_burst, AsyncExitStack() as everything:
+            for _ in range(self.size):
+                await everything.enter_async_context(self._free)
+            yield
+
+
+class Rounds:
+    """Probes the rounds of the plan: at most `concurrency` at once, each ending in a sample in the spool, or for a
+    burst in one per stream. A round in which nothing is sent ends in one sample that says why.
+
+    `lost` counts the samples that the spool could not take; measuring goes on. `clock` gives wall instants.
+    """
+
+    def __init__(
+        self,
+        prober: Prober,
+        keeper: AsyncSpool,
+        keyring: Keyring,
+        *,
+        concurrency: int,
+        clock: Callable[[], int] = now_at,
+    ) -> None:
+        self._prober = prober
+        self._keeper = keeper
+        self._keyring = keyring
+        self._clock = clock
+        self._slots = Slots(concurrency)
+        self._schedule = Schedule((), now_at=0)
+        self._missed_before = 0
+        self._ledger = Ledger(prober.vantage)
+        # Why today's spend is not known, until it is.
+        self._forgotten: str | None = "not yet"
+        # By target id and round: what the spool has counted already of rounds in flight.
+        self._reserved: dict[tuple[int, int], Spend] = {}
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: Counter[int] = Counter()
+        # By target id, on the monotonic clock: a stepped wall clock must not prolong a wait.
+        self._throttled_until_ns: dict[int, int] = {}
+        self._stopping = False
+        self.plan_version = 0
+        self.lost = 0
+        self.outcomes: Counter[str] = Counter()
+
+    @property
+    def in_flight(self) -> int:
+        """How many rounds have begun and not yet ended."""
+        return len(self._tasks)
+
+    @property
+    def missed(self) -> int:
+        """How many planned rounds passed before they could be begun, since the start."""
+        return self._missed_before + self._schedule.missed
+
+    def take_up(self, plan: Plan) -> None:
+        """Probe the rounds of `plan` from now on, within its budgets. One that cannot be scheduled changes nothing."""
+        schedule = Schedule(
+            plan.targets, now_at=self._clock(), vantage=self._prober.vantage, begun=self._schedule.begun
+        )
+        self._missed_before, self._schedule = self.missed, schedule
+        self._ledger.budgets = plan.budgets
+        self.plan_version = plan.version
+        self._changed.set()
+        log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
+
+    async def run(self) -> None:
+        """Begin every round when it is due. What was spent today counts, also before a restart."""
+        await self._remember_spend()
+        while True:
+            for due in self._schedule.due(self._clock()):
+                task = asyncio.create_task(self._round(due))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            await self._nap()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for the rounds that have begun; what takes longer is cut off, and its sample says so."""
+        if not self._tasks:
+            return
+        await asyncio.wait(self._tasks, timeout=seconds)
+        self._stopping = True
+        self._prober.cut_off()
+        if not self._tasks:
+            return
+        _, stuck = await asyncio.wait(self._tasks, timeout=_CUT_OFF_SECONDS)
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+
+    async def _remember_spend(self) -> None:
+        try:
+            self._ledger.recall(await self._keeper.spend(day_of(self._clock())))
+        except SpoolError as error:
+            if self._forgotten != str(error):
+                log.error("budget.forgotten", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+            self._forgotten = str(error)
+        else:
+            self._forgotten = None
+
+    async def _nap(self) -> None:
+        next_at = self._schedule.next_at()
+        nap_us = MAX_NAP_US if next_at is None else min(max(next_at - self._clock(), 0), MAX_NAP_US)
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), nap_us / SECOND_US)
+
+    async def _round(self, due: Due) -> None:
+        samples = await self._samples(due)
+        reserved = self._reserved.pop((due.target.id, due.round_at), None)
+        for sample, spends in zip(samples, settle(samples, target=due.target, reserved=reserved), strict=True):
+            _log_sample(due.target, sample)
+            self.outcomes[sample.outcome.value] += 1
+            await self._record(sample, spends)
+
+    async def _record(self, sample: Sample, spends: Sequence[Spend]) -> None:
+        try:
+            await self._keeper.record(sample, spends)
+        except SpoolError as error:
+            self.lost += 1
+            log.error("sample.lost", reason=str(error), hint=error.hint, lost=self.lost)  # noqa: TRY400  # no traceback
+        except Exception:  # a bug of ours: the others of a burst are still recorded, and the log learns everything
+            self.lost += 1
+            log.exception("sample.lost", lost=self.lost)
+
+    async def _samples(self, due: Due) -> list[Sample]:
+        """What the round comes to: whatever happens, at least one sample."""
+        outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"
+        try:
+            if self._forgotten and self._ledger.binds(due.target):
+                await self._remember_spend()
+            skipped = self._skipped(due)
+            if skipped is None:
+                return await self._probe(due)
+            outcome, reason = skipped
+        except CredentialError as error:
+            reason = str(error)
+        except asyncio.CancelledError:
+            log.warning("probe.cancelled", target=due.target.name)
+        except Exception as error:  # a bug of ours: the round still ends in a sample, and the log learns everything
+            reason = f"the agent failed: {type(error).__name__}"
+            log.exception("probe.failed", target=due.target.name)
+        return [self._nothing_sent(due, outcome, reason)]
+
+    def _skipped(self, due: Due) -> tuple[Outcome, str] | None:
+        """Why nothing is sent in this round, if nothing is."""
+        target = due.target
+        if target.paused:
+            return Outcome.SKIPPED_PAUSED, "the plan pauses this target"
+        if self._busy[target.id] and target.overlap is Overlap.SKIP:
+            return Outcome.SKIPPED_OVERLAP, "the previous probe is still in flight"
+        if self._throttled_until_ns.get(target.id, 0) > time.monotonic_ns():
+            return Outcome.SKIPPED_THROTTLED, "the provider asked to wait"
+        over = self._over_budget(target)
+        return (Outcome.SKIPPED_BUDGET, over) if over else None
+
+    def _over_budget(self, target: Target) -> str | None:
+        if self._forgotten and self._ledger.binds(target):
+            return f"what was spent today cannot be read: {self._forgotten}"
+        return self._ledger.refusal(target, self._clock())
+
+    async def _probe(self, due: Due) -> list[Sample]:
+        target, samples = due.target, list[Sample]()
+        key = self._keyring.key_for(target)
+        self._busy[target.id] += 1
+        self._ledger.begin(target)
+        try:
+            samples = await self._send(due, key)
+        finally:
+            self._busy[target.id] -= 1
+            self._ledger.end(target, samples)
+            if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
+                # Cancelled or failed: something may have been sent all the same.
+                self._ledger.note([unsettled])
+        waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
+        if waits_us:
+            self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
+        return samples
+
+    async def _send(self, due: Due, key: str | None) -> list[Sample]:
+        """The probe, once there is room for it; what finds none for half its interval is no pair to anyone's."""
+        target = due.target
+        async with AsyncExitStack() as room:
+            try:
+                async with asyncio.timeout(target.every_us / 2 / SECOND_US):
+                    await room.enter_async_context(self._slots.of(target.workload.concurrency))
+            except TimeoutError:
+                crowd = f"no room among {self._slots.size} probes in flight for half the interval"
+                return [self._nothing_sent(due, Outcome.SKIPPED_NOT_READY, crowd)]
+            if unkept := await self._reserve(due):
+                return [self._nothing_sent(due, Outcome.SKIPPED_BUDGET, unkept)]
+            if self._stopping:
+                return [self._nothing_sent(due, Outcome.SKIPPED_NOT_READY, "the agent stopped")]
+            samples = await self._prober.burst(target, round_at=due.round_at, key=key)
+        return [replace(sample, late_us=sample.dispatched_at - due.begins_at) for sample in samples]
+
+    async def _reserve(self, due: Due) -> str | None:
+        """Have what the round may cost on disk, so that no crash forgets it; or why that cannot be."""
+        reservation = self._ledger.reservation(due.target, self._clock())
+        if reservation is None:
+            return None
+        try:
+            await self._keeper.reserve(reservation)
+        except SpoolError as error:
+            return f"what this round may cost cannot be written down: {error}"
+        self._reserved[due.target.id, due.round_at] = reservation
+        return None
+
+    def _nothing_sent(self, due: Due, outcome: Outcome, reason: str) -> Sample:
+        at = self._clock()
+        return Sample(
+            target_id=due.target.id,
+            round_at=due.round_at,
+            outcome=outcome,
+            dispatched_at=at,
+            late_us=at - due.begins_at,
+            error=reason[:ERROR_CHARS],
+        )
+
+
+def _log_sample(target: Target, sample: Sample) -> None:
+    log.info(
+        "probe.done",
+        target=target.name,
+        outcome=sample.outcome.value,
+        ttft_ms=None if sample.ttft_us is None else sample.ttft_us / 1000,
+        tokens_per_second=sample.tokens_per_second and round(sample.tokens_per_second, 1),
+        late_ms=sample.late_us // 1000,
+        quality=",".join(sample.quality.labels) or None,
+        error=sample.error,
+    )

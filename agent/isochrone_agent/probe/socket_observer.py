@@ -1,0 +1,123 @@
+"""What the sockets of one probe saw, collected for its sample."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from isochrone_agent.probe.measurement import Connection
+from isochrone_agent.probe.receive_timestamps import NEVER, Stamp
+from isochrone_agent.probe.tcp_info import NOTHING_KNOWN, TcpInfo
+
+_BEAT_NS = 10_000_000
+
+
+class Heartbeat:
+    """How late the event loop is, where no kernel stamp tells how long bytes waited for it: a callback that wants to
+    run every 10 ms, and `worst_ns`, the most by which it ever missed its instant, in nanoseconds.
+    """
+
+    def __init__(self) -> None:
+        self.worst_ns = 0
+        self._loop = asyncio.get_running_loop()
+        self._due_ns = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._await_next()
+
+    def stop(self) -> None:
+        """No more beats; one that is overdue by now still counts."""
+        self._note()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _await_next(self) -> None:
+        self._due_ns = time.monotonic_ns() + _BEAT_NS
+        self._alarm = self._loop.call_later(_BEAT_NS / 1e9, self._beat)
+
+    def _beat(self) -> None:
+        self._note()
+        self._await_next()
+
+    def _note(self) -> None:
+        self.worst_ns = max(self.worst_ns, time.monotonic_ns() - self._due_ns)
+
+
+@dataclass(slots=True)
+class SocketObserver:
+    """What the sockets of one probe saw; instants in monotonic nanoseconds. `on_sent` is called whenever a piece of the
+    request has been written.
+    """
+
+    dns_us: int | None = None
+    tcp_us: int | None = None
+    tls_us: int | None = None
+    remote_address: str | None = None
+    sent_ns: int | None = None
+    first_byte_ns: int | None = None
+    received: Stamp = NEVER
+    reads: int = 0
+    kernel_reads: int = 0
+    max_waited_ns: int = 0
+    heartbeat: Heartbeat | None = None
+    ended: bool = False
+    tcp_info: TcpInfo = NOTHING_KNOWN
+    on_sent: Callable[[], None] = lambda: None
+
+    @property
+    def reused(self) -> bool:
+        """Whether the request went out on a connection that another probe had opened."""
+        return self.sent_ns is not None and self.tcp_us is None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection as the sample tells it."""
+        return Connection(
+            dns_us=self.dns_us,
+            tcp_us=self.tcp_us,
+            tls_us=self.tls_us,
+            remote_address=self.remote_address,
+            reused=self.reused,
+            rtt_us=self.tcp_info.rtt_us,
+            rtt_min_us=self.tcp_info.rtt_min_us,
+            retransmits=self.tcp_info.retransmits,
+            loop_lag_us=self.loop_lag_ns // 1000 if self.kernel_reads or self.heartbeat else None,
+        )
+
+    @property
+    def loop_lag_ns(self) -> int:
+        """The longest that bytes waited for the event loop, by the kernel's stamps; without them, how late the loop
+        was at worst.
+        """
+        return max(self.max_waited_ns, self.heartbeat.worst_ns if self.heartbeat else 0)
+
+    def sent(self, at_ns: int, remote_address: str) -> None:
+        """A piece of the request went out at `at_ns`, to that address."""
+        self.sent_ns = at_ns
+        self.remote_address = remote_address
+        self.on_sent()
+
+    def watch_loop(self) -> None:
+        """There is no kernel stamp to tell how late the event loop is: measure it from now on, until `end`."""
+        if self.heartbeat is None:
+            self.heartbeat = Heartbeat()
+
+    def end(self, tcp_info: TcpInfo) -> None:
+        """The probe is over, and this is what the kernel knows of its connection."""
+        self.tcp_info = tcp_info
+        if self.heartbeat is not None:
+            self.heartbeat.stop()
+
+    def delivered(self, data: bytes, stamp: Stamp) -> None:
+        """Bytes of the response with this stamp were handed on; none at all are its end."""
+        if not data:
+            self.ended = True
+            return
+        self.received = stamp
+        self.reads += 1
+        self.kernel_reads += stamp.kernel
+        self.max_waited_ns = max(self.max_waited_ns, stamp.waited_ns)
+        if not stamp.kernel:
+            self.watch_loop()
+        if self.first_byte_ns is None:
+            self.first_byte_ns = stamp.at_ns

@@ -1,0 +1,124 @@
+"""The spool for a running event loop: its blocking calls in one thread, in order, so that no fsync delays a probe."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import ParamSpec, Self, TypeVar
+
+from isochrone_agent.clock import read_clocks
+from isochrone_agent.clock_offset import Synchrony
+from isochrone_agent.errors import SpoolError
+from isochrone_agent.spool.database import SealedBatch
+from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain, Spool
+from isochrone_agent.spool.stats import SpoolStats
+from isochrone_wire.model import Plan, Quality, Sample, Spend
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+
+
+class AsyncSpool:
+    """An opened spool; use `async with`. `synchrony` is what is known of the collector's clock, which every sample
+    that is recorded is told. Raises as `Spool`.
+    """
+
+    def __init__(self, path: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, drain: Drain = Drain.NEWEST) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spool")
+        try:
+            self._spool = self._thread.submit(partial(Spool, path, limit_bytes=limit_bytes, drain=drain)).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        self._more = asyncio.Event()
+        self.synchrony = Synchrony()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which samples are sealed now; every opening and every salvage begins another."""
+        return self._spool.epoch
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        await self._call(self._spool.close)
+        self._thread.shutdown()
+
+    async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
+        """As `Spool.record`, with what is known of the collector's clock; wakes whoever waits for more."""
+        await self._call(self._spool.record, self._synchronised(sample), spends)
+        self.wake()
+
+    async def reserve(self, spend: Spend) -> None:
+        """As `Spool.reserve`."""
+        await self._call(self._spool.reserve, spend)
+
+    async def spend(self, day_at: int) -> tuple[Spend, ...]:
+        """As `Spool.spend`."""
+        return await self._call(self._spool.spend, day_at)
+
+    async def wait_for_more(self, seconds: float) -> bool:
+        """Return when there may be more to deliver than at the last call, or `False` when `seconds` have passed."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._more.wait()
+        except TimeoutError:
+            return False
+        self._more.clear()
+        return True
+
+    def wake(self) -> None:
+        """End the wait for more."""
+        self._more.set()
+
+    async def lease(self, *, seal: bool = True) -> SealedBatch | None:
+        """As `Spool.lease`."""
+        return await self._call(self._spool.lease, seal=seal)
+
+    def release(self, batch: SealedBatch | None) -> None:
+        """As `Spool.release`, without waiting for it; wakes whoever waits for more."""
+        if batch is not None:
+            self._thread.submit(self._spool.release, batch)
+        self.wake()
+
+    async def acknowledge(self, batch: SealedBatch, *, rejected: Mapping[str, int] | None = None) -> None:
+        """As `Spool.acknowledge`."""
+        await self._call(self._spool.acknowledge, batch, rejected=rejected)
+
+    async def split(self, batch: SealedBatch, reason: str) -> None:
+        """As `Spool.split`; wakes whoever waits for more."""
+        await self._call(self._spool.split, batch, reason)
+        self.wake()
+
+    async def depth(self) -> SpoolStats:
+        """As `Spool.depth`."""
+        return await self._call(self._spool.depth)
+
+    async def keep_plan(self, plan: Plan) -> None:
+        """As `Spool.keep_plan`."""
+        await self._call(self._spool.keep_plan, plan)
+
+    async def last_plan(self) -> Plan | None:
+        """As `Spool.last_plan`."""
+        return await self._call(self._spool.last_plan)
+
+    def _synchronised(self, sample: Sample) -> Sample:
+        known = self.synchrony.estimate(lead_us=read_clocks().lead_us)
+        if known is None:
+            return replace(sample, quality=sample.quality | Quality.CLOCK_UNSYNCED)
+        return replace(sample, clock_offset_us=known.offset_us, clock_uncertainty_us=known.uncertainty_us)
+
+    async def _call(
+        self, function: Callable[Params, Result], *arguments: Params.args, **named: Params.kwargs
+    ) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._thread, partial(function, *arguments, **named)
+            )
+        except (sqlite3.Error, OSError) as error:
+            hint = "look at the disk: is it full, read-only, or gone?"
+            raise SpoolError(f"the spool failed: {error}", hint=hint) from error

@@ -1,0 +1,33 @@
+"""`isochrone routes history`: what changed in a window."""
+
+import click
+
+from isochrone_client import terminal
+from isochrone_client.address import Collector
+from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
+from isochrone_client.commands import options
+from isochrone_client.pages import route_changes
+from isochrone_client.window import parse_window
+from isochrone_wire.answers import Selection
+
+
+@click.command("history", epilog=options.example("isochrone routes history --window 24h"))
+@options.regions
+@options.route
+@options.window
+@options.reading
+def history(
+    *, collector: Collector, timeout_us: int, output: str, regions: tuple[str, ...], route: str, window: str
+) -> None:
+    """Show what switched, froze or thawed, newest first.
+
+    New plans and weights on their way are told too; what only refreshed a table is left out.
+    """
+    now = now_at()
+    selection = Selection(window=parse_window(window, now_at=now), regions=regions)
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        answer = client.list_route_events(selection, route=route)
+    terminal.write(route_changes.events_page(answer, now_at=now), output)
+    if not answer.events:
+        click.echo(route_changes.none_in_words(answer.window), err=True)

@@ -1,0 +1,69 @@
+"""What was measured beside what the simulated world knows to be true."""
+
+from dataclasses import dataclass
+
+from isochrone_client.demo.scenario import World
+from isochrone_client.formats import interval, milliseconds, number
+from isochrone_client.render.page import Column, Page
+from isochrone_wire.answers import DifferentialList
+
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One differential, measured and true, in microseconds; positive means slower than the baseline."""
+
+    model: str
+    region: str
+    shift: float | None
+    low: float | None
+    high: float | None
+    true_us: int
+
+    @property
+    def error_us(self) -> float | None:
+        """Measured minus true."""
+        return None if self.shift is None else self.shift - self.true_us
+
+
+def compared(answer: DifferentialList, world: World) -> tuple[Comparison, ...]:
+    """The differentials whose truth is a published figure."""
+    models = {model.name: model for model in world.models}
+    return tuple(
+        Comparison(
+            model=row.model,
+            region=row.region,
+            shift=row.shift,
+            low=row.shift_low,
+            high=row.shift_high,
+            true_us=models[row.model].differential_us[row.region],
+        )
+        for row in answer.differentials
+        if row.model in models and models[row.model].source.get(row.region) == PUBLISHED
+    )
+
+
+def page(rows: tuple[Comparison, ...]) -> Page[Comparison]:
+    """The page of these comparisons, for people."""
+    return Page(
+        schema="isochrone.demo-truth/1",
+        title="the published differences, which the simulated world has, and what came out of the samples",
+        fields=(),
+        columns=_COLUMNS,
+        rows=tuple(sorted(rows, key=lambda row: row.true_us, reverse=True)),
+        group=lambda row: f"{row.region} against the baseline, ttft",
+    )
+
+
+_COLUMNS: tuple[Column[Comparison], ...] = (
+    Column(heading="model", text=lambda row: row.model, wide=True),
+    Column(heading="true", unit="ms", text=lambda row: number(milliseconds(row.true_us), signed=True)),
+    Column(heading="measured", unit="ms", text=lambda row: number(milliseconds(row.shift), signed=True)),
+    Column(
+        heading="95 % interval",
+        unit="ms",
+        text=lambda row: interval(milliseconds(row.low), milliseconds(row.high), signed=True),
+    ),
+    Column(heading="error", unit="ms", text=lambda row: number(milliseconds(row.error_us), signed=True)),
+)

@@ -1,0 +1,12 @@
+"""The tables as they are: the document that `GET /v1/routes/{client_region}` answers with."""
+
+import json
+
+from isochrone_wire.json_format import to_json_value
+from isochrone_wire.routes import RegionTables
+
+
+def render(tables: RegionTables) -> dict[str, str]:
+    """One JSON document with every field, without the instant at which it was asked for."""
+    plain = {name: value for name, value in to_json_value(tables).items() if name != "answered_at"}
+    return {"": json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=2) + "\n"}

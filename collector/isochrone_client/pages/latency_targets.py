@@ -1,0 +1,137 @@
+"""Which targets keep which use's latency budget from where: a matrix per region, and for one use the numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number, span
+from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.quantiles import interval_of, value_of
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import row_record, wire_fields
+from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
+from isochrone_wire.json_format import to_json_value
+
+SCHEMA = "isochrone.budgets/1"
+_WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
+_STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
+_BEST_FIRST = {verdict: place for place, verdict in enumerate((Eligible.YES, Eligible.MAYBE, Eligible.NO))}
+_MEANING = "yes: all of the 95 % interval is within the limit; no: beyond it; maybe: neither; ?: too few samples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One target as seen from one region, with the verdict of every use."""
+
+    region: str
+    target: str
+    budgets: tuple[LatencyBudget, ...]
+
+    def of(self, use: str) -> LatencyBudget | None:
+        """What became of one use."""
+        return next((budget for budget in self.budgets if budget.use == use), None)
+
+    @property
+    def remark(self) -> str:
+        """What is to be said of every use alike; empty when they differ."""
+        reasons = {budget.reason for budget in self.budgets}
+        return reasons.pop() if len(reasons) == 1 else ""
+
+
+def page(answer: LatencyBudgetList) -> Page[Line]:
+    """The page of an answer, one table per region; machines get a record per use."""
+    uses = tuple({row.use: row for row in answer.budgets}.values())
+    lines = sorted(_lines(answer.budgets), key=_key)
+    footnotes = Footnotes(budget.reason for line in lines for budget in line.budgets)
+    columns = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
+    return Page(
+        schema=SCHEMA,
+        title=f"latency budgets, rounds between {between(answer.window)}",
+        facts={"window": to_json_value(answer.window)},
+        fields=wire_fields(LatencyBudget),
+        columns=columns,
+        rows=tuple(lines),
+        group=lambda line: f"from {line.region}",
+        notes=(*_limits(uses), _MEANING, *footnotes.notes),
+        records=tuple(row_record(row) for row in answer.budgets),
+    )
+
+
+def require_verdict(answer: LatencyBudgetList) -> None:
+    """Raises `InsufficientError` when there are too few samples for any verdict."""
+    if not answer.budgets:
+        raise InsufficientError(
+            f"no samples between {between(answer.window)}",
+            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
+        )
+    if all(row.eligible is Eligible.UNKNOWN for row in answer.budgets):
+        most = max(answer.budgets, key=lambda row: row.n)
+        raise InsufficientError(
+            f"no budget can be judged yet: {most.reason} at most",
+            hint="wait for more rounds, or use a longer --window; see `isochrone coverage`",
+        )
+
+
+def _lines(budgets: Sequence[LatencyBudget]) -> list[Line]:
+    together = sorted(budgets, key=lambda row: (row.region, row.target))
+    return [
+        Line(region=region, target=target, budgets=tuple(rows))
+        for (region, target), rows in groupby(together, key=lambda row: (row.region, row.target))
+    ]
+
+
+def _key(line: Line) -> tuple[str, list[int], float, str]:
+    """By region; in it who keeps most, then by the first quantile."""
+    first = line.budgets[0].quantile
+    kept = [sum(budget.eligible is verdict for budget in line.budgets) for verdict in _BEST_FIRST]
+    return (line.region, [-kept[0], -kept[1], -kept[2]], first.value if first else float("inf"), line.target)
+
+
+def _limits(uses: Sequence[LatencyBudget]) -> list[str]:
+    """What the limits are on: `p95 of ttft: voice, code; p95 of e2e: step`."""
+    of: dict[str, list[str]] = {}
+    for row in uses:
+        of.setdefault(f"p{number(100 * row.share)} of {row.metric}", []).append(row.use)
+    return ["; ".join(f"{what}: {', '.join(names)}" for what, names in of.items())] if of else []
+
+
+def _matrix(uses: Sequence[LatencyBudget], footnotes: Footnotes) -> tuple[Column[Line], ...]:
+    return (
+        _target(footnotes),
+        *(_verdict(use.use, unit=span(use.limit_us), footnotes=footnotes) for use in uses),
+    )
+
+
+def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[Line], ...]:
+    quantile = f"{use.metric} p{number(100 * use.share)}"
+    return (
+        _target(footnotes),
+        Column(heading=quantile, unit="ms", text=lambda line: number(milliseconds(value_of(_only(line).quantile)))),
+        Column(heading="interval", unit="95 %, ms", text=lambda line: interval_of(_only(line).quantile, milliseconds)),
+        _verdict(use.use, unit=span(use.limit_us), footnotes=footnotes),
+        Column(heading="output", unit="$/M", text=lambda line: dollars(_only(line).usd_per_m_output)),
+        Column(heading="n", text=lambda line: str(_only(line).n)),
+    )
+
+
+def _target(footnotes: Footnotes) -> Column[Line]:
+    return Column(heading="target", text=lambda line: footnotes.marked(line.target, line.remark), wide=True)
+
+
+def _only(line: Line) -> LatencyBudget:
+    return line.budgets[0]
+
+
+def _verdict(use: str, *, unit: str, footnotes: Footnotes) -> Column[Line]:
+    def text(line: Line) -> str:
+        row = line.of(use)
+        if row is None:
+            return UNKNOWN
+        return footnotes.marked(_WORD_OF[row.eligible], "" if line.remark else row.reason)
+
+    def style(line: Line) -> str:
+        row = line.of(use)
+        return _STYLE_OF[row.eligible] if row is not None else ""
+
+    return Column(heading=use, unit=unit, text=text, style=style)

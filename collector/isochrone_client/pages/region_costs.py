@@ -1,0 +1,90 @@
+"""Where each provider is nearest, and what the other regions pay for being farther away."""
+
+from isochrone_client.errors import InsufficientError
+from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
+from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.answers import Decision, Metric
+from isochrone_wire.insights import RegionCost, RegionCostList
+from isochrone_wire.json_format import to_json_value
+
+SCHEMA = "isochrone.region-costs/1"
+_STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.UNDECIDED: "dim"}
+_QUANTITIES = ("median", "added", "added_low", "added_high")
+_HOW = "added: beside the best region, paired by target and round; median: of the targets' medians"
+
+
+def page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
+    """The page of an answer about `metric`, one table per provider, its best region first."""
+    footnotes = Footnotes(row.reason for row in answer.costs)
+    unit = "us" if metric.unit == "us" else "tokens_per_second"
+    return Page(
+        schema=SCHEMA,
+        title=f"best regions by {metric}, rounds between {between(answer.window)}",
+        facts={"window": to_json_value(answer.window), "metric": metric.value},
+        fields=wire_fields(RegionCost, units=dict.fromkeys(_QUANTITIES, unit)),
+        columns=_columns(metric, footnotes),
+        rows=answer.costs,
+        notes=(*footnotes.notes, _HOW),
+    )
+
+
+def require_best(answer: RegionCostList) -> None:
+    """Raises `InsufficientError` when no region of any provider could be told from its best one."""
+    if not answer.costs:
+        raise InsufficientError(
+            f"no samples between {between(answer.window)}",
+            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
+        )
+    if all(row.decision is Decision.UNDECIDED for row in answer.costs):
+        alone = len({row.region for row in answer.costs}) == 1
+        raise InsufficientError(
+            "nothing is decided for any provider",
+            hint="compare two regions at least: leave --region out, or add one with isochrone-collector vantage add"
+            if alone
+            else "more rounds narrow the intervals: wait, or use a longer --window; see `isochrone coverage`",
+        )
+
+
+def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], ...]:
+    unit = "ms" if metric.unit == "us" else metric.unit
+    of = milliseconds if metric.unit == "us" else _same
+    return (
+        Column(heading="provider", text=lambda row: row.provider, wide=True),
+        Column(heading="region", text=lambda row: row.region, wide=True),
+        Column(heading="median", unit=unit, text=lambda row: number(of(row.median))),
+        Column(heading="added", unit=unit, text=lambda row: _added(row, of(row.added))),
+        Column(
+            heading="interval",
+            unit=f"95 %, {unit}",
+            text=lambda row: "" if _is_best(row) else interval(of(row.added_low), of(row.added_high), signed=True),
+        ),
+        Column(heading="targets", text=lambda row: str(row.targets)),
+        Column(heading="pairs", text=lambda row: "" if _is_best(row) else str(row.n)),
+        Column(
+            heading="decision",
+            text=lambda row: footnotes.marked(_decision(row), row.reason),
+            style=lambda row: _STYLE_OF.get(row.decision, ""),
+            wide=True,
+        ),
+    )
+
+
+def _same(value: float | None) -> float | None:
+    return value
+
+
+def _is_best(row: RegionCost) -> bool:
+    return row.region == row.best_region
+
+
+def _added(row: RegionCost, added: float | None) -> str:
+    """A number without an interval is not said; the best region adds nothing to itself."""
+    if _is_best(row):
+        return "0"
+    return UNKNOWN if row.added_low is None or row.added_high is None else number(added, signed=True)
+
+
+def _decision(row: RegionCost) -> str:
+    return "best" if _is_best(row) and row.decision is Decision.FASTER else row.decision.value

@@ -1,0 +1,76 @@
+"""Why a route table is as it is: the steps of its decision in order, and whether deciding again gives the same."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from isochrone_client.errors import ClientError
+from isochrone_client.formats import minute
+from isochrone_client.pages.freshness import freshness_in_words
+from isochrone_client.render.page import Column, Page
+from isochrone_client.render.record import wire_fields
+from isochrone_wire.json_format import to_json_value
+from isochrone_wire.routes import Explanation, RouteTable
+
+SCHEMA = "isochrone.route-explanation/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a decision, from 1."""
+
+    number: int
+    sentence: str
+
+
+def page(answer: Explanation, *, now_at: int) -> Page[Step]:
+    """The explanation for people, a sentence per row."""
+    table = answer.table
+    return Page(
+        schema=SCHEMA,
+        title=f"{table.route} from {table.client_region}, generation {table.generation}: "
+        f"built {minute(table.built_at)} UTC, {freshness_in_words(table, now_at=now_at)}",
+        fields=wire_fields(Step),
+        columns=(
+            Column(heading="step", text=lambda step: str(step.number)),
+            Column(heading="why", text=lambda step: step.sentence, wide=True, prose=True),
+        ),
+        rows=tuple(Step(number=place, sentence=sentence) for place, sentence in enumerate(answer.steps, start=1)),
+        notes=(_replay(answer), f"inputs sha256:{table.provenance.inputs_sha256}"),
+    )
+
+
+def document(answer: Explanation) -> Page[RouteTable]:
+    """The explanation for programs: the table, its steps, and the inputs and the state before as they are stored."""
+    return Page(
+        schema=SCHEMA,
+        title="",
+        facts={
+            "steps": list(answer.steps),
+            "replays": answer.replays,
+            "table": to_json_value(answer.table),
+            "inputs": _stored(answer.inputs),
+            "before": _stored(answer.before),
+        },
+        fields=(),
+        columns=(),
+        rows=(),
+    )
+
+
+def require_replay(answer: Explanation) -> None:
+    """Raises `ClientError` when deciding again did not give the table."""
+    if not answer.replays:
+        raise ClientError(
+            f"deciding again from the stored inputs does not give generation {answer.table.generation}",
+            hint=f"it was built by version {answer.table.provenance.code_version}; is the collector another one now?",
+        )
+
+
+def _replay(answer: Explanation) -> str:
+    again = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
+    return f"deciding again from the stored inputs {again}"
+
+
+def _stored(text: str) -> Any:  # noqa: ANN401  # whatever was stored
+    return json.loads(text) if text else None

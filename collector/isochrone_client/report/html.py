@@ -1,0 +1,77 @@
+"""A report as one page of HTML: no script, nothing fetched, and nothing in it but what this builds."""
+
+from isochrone_client.report.charts import legend
+from isochrone_client.report.html_elements import Markup, element, joined
+from isochrone_client.report.sections import METHOD, Report, Section, made
+from isochrone_client.report.stylesheet import POLICY, SHEET
+from isochrone_client.report.tables import tables
+
+# The sheet is ours and holds no `<`; escaping its quotes would break it.
+_SHEET = Markup(SHEET)
+
+
+def document(report: Report) -> str:
+    """The whole page as text."""
+    page = element("html", _head(report), element("body", _header(report), _main(report), _footer(report)), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _head(report: Report) -> Markup:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name_="referrer", content="no-referrer"),
+        element("title", report.title),
+        element("link", rel="icon", href="data:,"),
+        element("style", _SHEET),
+    )
+
+
+def _header(report: Report) -> Markup:
+    told = (("window", report.span), *report.facts)
+    terms = [part for name, text in told for part in (element("dt", name), element("dd", text))]
+    links = [
+        element("li", element("a", section.title, href=f"#{section.key}"))
+        for section in (*report.sections, Section(key="method", title="How sure this is"))
+    ]
+    return element(
+        "header",
+        element("h1", report.title),
+        element("dl", *terms),
+        element("nav", element("ul", *links), aria_label="sections"),
+    )
+
+
+def _main(report: Report) -> Markup:
+    return element(
+        "main",
+        *(element("p", sentence) for sentence in report.summary),
+        *(_section(section) for section in report.sections),
+        _method(),
+    )
+
+
+def _section(section: Section) -> Markup:
+    content = [element("p", section.lead)] if section.lead else []
+    if section.missing:
+        content.append(element("p", section.missing, class_="missing"))
+    if section.key == "origins" and not section.is_empty:
+        content.append(legend())
+    content += [tables(page, draw=None if place else section.draw) for place, page in enumerate(section.pages)]
+    return _with_heading(section.key, section.title, *content)
+
+
+def _method() -> Markup:
+    content = [element("p", element("strong", name), ". ", text) for name, text in METHOD.items()]
+    return _with_heading("method", "How sure this is", *content)
+
+
+def _with_heading(key: str, title: str, *content: Markup) -> Markup:
+    heading = element("h2", title, id=f"{key}-title")
+    return element("section", heading, joined(*content), id=key, aria_labelledby=f"{key}-title")
+
+
+def _footer(report: Report) -> Markup:
+    return element("footer", element("p", made(report)))

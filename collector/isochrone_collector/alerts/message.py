@@ -1,0 +1,132 @@
+"""What alerts say. Pure; instants are microseconds since the epoch.
+
+A notice's id follows from what it is about: whoever raises it a second time, another collector or one that was
+restarted, raises the same one, and the receiver of a webhook knows a repetition by it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from isochrone_collector.analysis.drift.change_detection import Change
+from isochrone_collector.analysis.liveness import spoken
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import AlertKind
+from isochrone_wire.json_format import rfc3339
+
+_ID_BYTES = 8
+_US_PER_MS = 1000
+_MANY = 100
+_SPOKEN_METRIC = {Metric.TTFT: ("ttft", "ms", 1 / _US_PER_MS), Metric.TOKENS_PER_SECOND: ("speed", "tokens/s", 1.0)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertMessage:
+    """Something that somebody should know. `details` are plain data: text, numbers, and instants as RFC 3339."""
+
+    id: int
+    kind: AlertKind
+    subject: str
+    sentence: str
+    details: Mapping[str, Any]
+    raised_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """Whose change it is: the target's name, provider and model, the region it is seen from, and the metric."""
+
+    target: str
+    provider: str
+    model: str
+    region: str
+    metric: Metric
+
+
+def of_change(whose: Changed, change: Change, *, raised_at: int) -> AlertMessage:
+    """A lasting change was found."""
+    subject = f"{whose.target} from {whose.region}"
+    percent = 100 * (change.after / change.before - 1)
+    return AlertMessage(
+        id=_id_of(AlertKind.DRIFT, subject, whose.metric, change.changed_at),
+        kind=AlertKind.DRIFT,
+        subject=subject,
+        sentence=_change_in_words(whose.metric, change, percent),
+        details={
+            "target": whose.target,
+            "provider": whose.provider,
+            "model": whose.model,
+            "region": whose.region,
+            "metric": whose.metric.value,
+            "unit": "us" if whose.metric is not Metric.TOKENS_PER_SECOND else "tokens/s",
+            "changed_at": rfc3339(change.changed_at),
+            "before": change.before,
+            "after": change.after,
+            "change_percent": round(percent, 2),
+            "p_value": change.p_value,
+            "n_before": change.n_before,
+            "n_after": change.n_after,
+        },
+        raised_at=raised_at,
+    )
+
+
+def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) -> AlertMessage:
+    """A vantage has not been heard of for longer than it promised."""
+    return AlertMessage(
+        id=_id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
+        kind=AlertKind.VANTAGE_ABSENT,
+        subject=vantage,
+        sentence=f"{vantage} in {region} has not been heard of for {spoken(raised_at - last_seen_at)}",
+        details={"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)},
+        raised_at=raised_at,
+    )
+
+
+def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised_at: int) -> AlertMessage:
+    """A vantage is heard of again after the absence with that id, which was told at `absent_at`."""
+    return AlertMessage(
+        id=_id_of(AlertKind.VANTAGE_BACK, vantage, absence),
+        kind=AlertKind.VANTAGE_BACK,
+        subject=vantage,
+        sentence=f"{vantage} in {region} is back, {spoken(raised_at - absent_at)} after its absence was told",
+        details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": name_of(absence)},
+        raised_at=raised_at,
+    )
+
+
+def of_test(*, raised_at: int) -> AlertMessage:
+    """Somebody wants to see whether alerts arrive."""
+    return AlertMessage(
+        id=_id_of(AlertKind.TEST, raised_at),
+        kind=AlertKind.TEST,
+        subject="test",
+        sentence="this is a test: alerts of this collector arrive here",
+        details={},
+        raised_at=raised_at,
+    )
+
+
+def name_of(notice_id: int) -> str:
+    """The id of a notice as others see it."""
+    return f"alert_{notice_id:016x}"
+
+
+def _id_of(*parts: object) -> int:
+    text = "\n".join(str(part) for part in parts)
+    # One bit less than its bytes have, because PostgreSQL's bigint has a sign.
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_ID_BYTES]) >> 1
+
+
+def _change_in_words(metric: Metric, change: Change, percent: float) -> str:
+    name, unit, scale = _SPOKEN_METRIC.get(metric, (metric.value, "us", 1.0))
+    direction = "rose" if percent > 0 else "fell"
+    before, after = (_number(value * scale) for value in (change.before, change.after))
+    since = rfc3339(change.changed_at)[:16].replace("T", " ")
+    return f"{name} {direction} by {abs(percent):.0f} %, from {before} to {after} {unit}, at {since} UTC"
+
+
+def _number(value: float) -> str:
+    """Three digits, and all those before the point."""
+    return f"{value:.3g}" if value < _MANY else f"{value:.0f}"

@@ -1,0 +1,199 @@
+"""Lasting changes of a series of round medians. Pure.
+
+The laws:
+
+1. What the hour of the day explains is no change: the rhythm of the days before is taken off first.
+2. A change is a window of six rounds or more whose location strays further from the level since the last change than
+   windows of its length ever did by themselves, and by a tenth at least (`stats.wander`); by a quarter while the
+   rhythm is not known.
+3. E-divisive says where it began, and its permutation test must agree (`stats.changepoint`). It must be a step: what
+   grows and falls for hours is a rhythm that is not known yet.
+4. After a change the level is learned anew from there; how much the series wanders is known already. So back to normal
+   is a second change, and is found as fast.
+
+Values are looked at as logarithms: a change is a factor, and noise is of the same size on any level.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import exp, log
+
+import numpy as np
+
+from isochrone_collector.analysis.drift.seasonality import NONE, Seasonality
+from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.analysis.stats import noise_level
+from isochrone_collector.analysis.stats.changepoint import likeliest, significance
+from isochrone_wire.model import DAY_US
+
+KEPT_ROUNDS = 1024
+"""How many rounds of a series are looked back at."""
+LEAST_ROUNDS = 60
+"""How many rounds a new series takes before anything can be said of it."""
+LEAST_CHANGE = 0.10
+LEAST_CHANGE_AT_FIRST = 0.25
+"""The smallest change, of 1: once the rhythm of the day is known, and before."""
+LEAST_AFTER = 6
+
+_SIGNIFICANT = 0.01
+_MONTH_US = 30 * DAY_US
+# As many of the rounds before a window are looked at to find where the change began.
+_LEAST_TAIL, _MOST_TAIL = 48, 96
+# Bursts shorter than a change are to be found too, so that they are not taken for the end of one.
+_LEAST_PART = 2
+_APART = 3
+# New rounds that are looked at against the same past; fewer while a level is young.
+_STRIDE = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Course:
+    """One metric of one target as seen from one region: the median of each round, oldest first, all above zero.
+
+    The last `fresh` rounds have not been looked at yet; `changes` are the rounds with which known changes began.
+    """
+
+    rounds: Integers
+    values: Reals
+    fresh: int
+    changes: tuple[int, ...] = ()
+    rhythm: Seasonality = NONE
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A lasting change, in the metric's unit. `after` is the median of the `n_after` rounds since `changed_at`, and
+    `before` what the `n_before` rounds since the last change let expect at the same hours. `seen_at` is the round that
+    gave it away.
+    """
+
+    changed_at: int
+    seen_at: int
+    before: float
+    after: float
+    p_value: float
+    n_before: int
+    n_after: int
+
+
+def changes(course: Course) -> tuple[Change, ...]:
+    """The changes that the fresh rounds give away, the earliest first."""
+    found: list[Change] = []
+    while change := _first(course):
+        found.append(change)
+        fresh = int(np.count_nonzero(course.rounds > change.seen_at))
+        course = replace(course, fresh=min(fresh, course.fresh), changes=(*course.changes, change.changed_at))
+    return tuple(found)
+
+
+def every_us(rounds: Integers) -> int:
+    """The usual time between two rounds in microseconds; at least 1."""
+    return max(1, int(np.median(np.diff(rounds)))) if len(rounds) > 1 else 1
+
+
+def _first(course: Course) -> Change | None:
+    if len(course) < LEAST_ROUNDS or course.fresh == 0:
+        return None
+    logs = np.log(course.values) - course.rhythm.at(course.rounds)
+    edges = _edges(course)
+    looks, least = _MONTH_US / every_us(course.rounds), _least_shift(course)
+    for end, fresh in _portions(len(course), course.fresh, edges[-1]):
+        levelled = _levelled(logs[:end], edges, known=end - fresh)
+        found = noise_level.alarms(
+            levelled,
+            fresh=fresh,
+            begin=edges[-1],
+            looks_per_month=looks,
+            least_shift=least,
+            is_local=course.rhythm is NONE,
+        )
+        for alarm in _apart(found):
+            change = _confirmed(alarm, logs, course, begin=edges[-1])
+            if change:
+                return change
+    return None
+
+
+def _least_shift(course: Course) -> float:
+    return log(1 + (LEAST_CHANGE_AT_FIRST if course.rhythm is NONE else LEAST_CHANGE))
+
+
+def _edges(course: Course) -> list[int]:
+    """The places where the parts between changes begin, the first at 0."""
+    places = {int(place) for place in np.searchsorted(course.rounds, sorted(course.changes))}
+    return sorted({0, *(place for place in places if place < len(course))})
+
+
+def _portions(rounds: int, fresh: int, begin: int) -> Iterator[tuple[int, int]]:
+    """(end, fresh) of the portions in which the fresh rounds are looked at."""
+    end = rounds - fresh
+    while end < rounds:
+        portion = min(max(1, min((end - begin) // 8, _STRIDE)), rounds - end)
+        end += portion
+        yield end, portion
+
+
+def _levelled(logs: Reals, edges: list[int], *, known: int) -> Reals:
+    """Each part between changes with its own median taken off; of the last one that of the rounds known before."""
+    levelled = logs.copy()
+    for begin, end in zip(edges, [*edges[1:], len(logs)], strict=True):
+        level_of = logs[begin : min(end, known)] if known > begin else logs[begin:end]
+        if len(level_of):
+            levelled[begin:end] -= np.median(level_of)
+    return levelled
+
+
+def _apart(found: list[noise_level.Alarm]) -> Iterator[noise_level.Alarm]:
+    """The alarms without those of the same length that end only just after another: they say nothing new."""
+    newest: dict[int, int] = {}
+    for alarm in found:
+        if alarm.end - newest.get(alarm.length, -_APART) >= _APART:
+            newest[alarm.length] = alarm.end
+            yield alarm
+
+
+def _confirmed(alarm: noise_level.Alarm, logs: Reals, course: Course, *, begin: int) -> Change | None:
+    tail = min(max(_LEAST_TAIL, 2 * alarm.length), _MOST_TAIL)
+    tail_begin = max(begin, alarm.end - alarm.length - tail)
+    stretch = logs[tail_begin : alarm.end]
+    place = likeliest(stretch, least=_LEAST_PART)
+    if place is None or len(stretch) - place < LEAST_AFTER or not _is_step(stretch, place, bends=_bends(course)):
+        return None
+    level_begin = tail_begin if course.rhythm is NONE else begin
+    shift = float(np.median(stretch[place:]) - np.median(logs[level_begin : tail_begin + place]))
+    if abs(shift) < _least_shift(course) or shift * alarm.shift < 0:
+        return None
+    p_value = significance(stretch, least=_LEAST_PART, enough=_SIGNIFICANT)
+    if p_value > _SIGNIFICANT:
+        return None
+    return _change(course, tail_begin + place, alarm.end, shift=shift, p_value=p_value, level_begin=level_begin)
+
+
+def _change(course: Course, place: int, end: int, *, shift: float, p_value: float, level_begin: int) -> Change:
+    after = float(np.median(course.values[place:end]))
+    return Change(
+        changed_at=int(course.rounds[place]),
+        seen_at=int(course.rounds[end - 1]),
+        before=after * exp(-shift),
+        after=after,
+        p_value=p_value,
+        n_before=place - level_begin,
+        n_after=end - place,
+    )
+
+
+def _bends(course: Course) -> int:
+    """The degree of the curve that a step must beat: a day's flanks take one more while no rhythm is known."""
+    return 3 if course.rhythm is NONE else 2
+
+
+def _is_step(stretch: Reals, place: int, *, bends: int) -> bool:
+    """Whether two levels describe a stretch better than a polynomial of that degree."""
+    before, after = stretch[:place], stretch[place:]
+    unexplained = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
+    # Legendre's polynomials are all but orthogonal on a grid, so that the fit is well conditioned.
+    bent = np.polynomial.Legendre.fit(np.arange(len(stretch)), stretch, deg=bends)(np.arange(len(stretch)))
+    return unexplained < float(((stretch - bent) ** 2).sum())

@@ -1,0 +1,72 @@
+"""Probes of several targets brought together into rounds that they share. Pure.
+
+Each target has rounds of its own, at its own phase and interval (`isochrone_wire.rounds`). A slot is as long as the
+longest of the intervals, so that it holds a round of every target; a target with several keeps its first. The targets
+of one slot were so asked within one interval of each other, though not at the same instant.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isochrone_collector.analysis.probes import Flags, Integers, Reals
+from isochrone_collector.analysis.simulation.replay import Track
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One row per probe that was sent, in no order. `ttft_us` is NaN without a first token, `limit_us` 0 where no limit
+    was hit, `cost_usd` NaN where it is not known.
+    """
+
+    target_id: Integers
+    vantage_id: Integers
+    round_at: Integers
+    dispatched_at: Integers
+    throttled: Flags
+    ttft_us: Reals
+    limit_us: Reals
+    cost_usd: Reals
+
+    def __len__(self) -> int:
+        return len(self.target_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The rounds of one vantage in which every member was asked, and how many were left out because one was not, or was
+    throttled. `absent` are the members that it never asked.
+    """
+
+    track: Track
+    left_out: int
+    absent: tuple[int, ...] = ()
+
+
+def shared(asked: Asked, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int) -> list[Shared]:
+    """For each vantage the slots of `slot_us` microseconds that all members, given by id, share."""
+    order = np.lexsort((asked.dispatched_at, asked.round_at))
+    return [
+        _of_vantage(asked, order[asked.vantage_id[order] == vantage_id], members, region_of[int(vantage_id)], slot_us)
+        for vantage_id in np.unique(asked.vantage_id)
+    ]
+
+
+def _of_vantage(asked: Asked, rows: Integers, members: Sequence[int], region: str, slot_us: int) -> Shared:
+    slots, place = np.unique(asked.round_at[rows] // slot_us, return_inverse=True)
+    # Row of `asked` per slot and member, or -1; writing backwards leaves the first.
+    first = np.full((len(slots), len(members)), -1, np.int64)
+    for column, member in enumerate(members):
+        of_member = asked.target_id[rows] == member
+        first[place[of_member][::-1], column] = rows[of_member][::-1]
+    whole = (first >= 0).all(axis=1) & ~(asked.throttled[first] & (first >= 0)).any(axis=1)
+    chosen = first[whole]
+    track = Track(
+        region=region,
+        ttft_us=asked.ttft_us[chosen],
+        limit_us=asked.limit_us[chosen],
+        cost_usd=asked.cost_usd[chosen],
+    )
+    absent = tuple(int(column) for column in np.flatnonzero((first < 0).all(axis=0)))
+    return Shared(track=track, left_out=int(len(slots) - whole.sum()), absent=absent)

@@ -1,0 +1,247 @@
+"""The collector's certificate: the operator's files, or one made on the spot; both are read again when they change.
+
+New connections see a new certificate at once; those that stand keep the old one until they end, which `habits` sees to.
+"""
+
+import fcntl
+import ipaddress
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from isochrone_collector.errors import StartError
+from isochrone_collector.settings import Tls
+from isochrone_wire.credentials import shown_fingerprint
+
+SERVER_NAME = "isochrone-collector"
+_YEARS = 10
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A certificate with its chain and its key, in PEM, and the SHA-256 of the certificate (DER)."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    fingerprint: bytes
+    client_ca: bytes | None = None
+
+    @property
+    def certificate(self) -> str:
+        """The certificate alone, in PEM."""
+        return self._first.public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
+    def name(self) -> str | None:
+        """A name that the certificate holds, if any."""
+        try:
+            held = self._first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return None
+        names = [*held.get_values_for_type(x509.DNSName), *map(str, held.get_values_for_type(x509.IPAddress))]
+        return names[0].replace("*", "collector") if names else None
+
+    @property
+    def _first(self) -> x509.Certificate:
+        return x509.load_pem_x509_certificates(self.chain)[0]
+
+
+class Certificates:
+    """The certificate in use. Raises `StartError` when the files of the beginning cannot be used; later ones that
+    cannot are told in the log, and the one in use stays.
+    """
+
+    def __init__(self, told: Tls, *, data_dir: Path, host: str) -> None:
+        self._told = told if told.certificate else _made(told, data_dir / "tls", host)
+        self._lock = threading.Lock()
+        self._seen = self._changed()
+        self.current = _load(self._told)
+        self._handed_out = self.current
+        self._context: ssl.SSLContext | None = None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """What a gRPC server needs; it asks again with every handshake."""
+        return grpc.dynamic_ssl_server_credentials(
+            _configuration(self.current),
+            self._fetch,  # type: ignore[arg-type]  # gRPC takes None for "as before", and its stubs don't know
+            require_client_authentication=self._told.client_ca is not None,
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """What any other TLS server needs; it follows the files for as long as it is used."""
+        if self._context is None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            if self.current.client_ca is not None:
+                context.load_verify_locations(cadata=self.current.client_ca.decode())
+                context.verify_mode = ssl.CERT_REQUIRED
+            self._present(context)
+            self._context = context
+        return self._context
+
+    def refresh(self) -> None:
+        """Read the files again if they have changed."""
+        with self._lock:
+            changed = self._changed()
+            if changed == self._seen:
+                return
+            self._seen = changed
+            try:
+                self.current = _load(self._told)
+                if self._context is not None:
+                    self._present(self._context)
+            except (StartError, ssl.SSLError) as error:
+                # Half of a new pair, perhaps: the other half changes the files again.
+                _log.warning("certificate.unusable", reason=str(error))
+            else:
+                _log.info("certificate.replaced", fingerprint=shown_fingerprint(self.current.fingerprint))
+
+    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """What gRPC asks at every handshake. `None` is "as before", and must be said: with a configuration at each of
+        a thousand handshakes at once C-core swaps its own while it is in use, and aborts.
+        """
+        self.refresh()
+        if self.current is self._handed_out:
+            return None
+        self._handed_out = self.current
+        return _configuration(self.current)
+
+    def _present(self, context: ssl.SSLContext) -> None:
+        assert self._told.certificate is not None
+        context.load_cert_chain(self._told.certificate, self._told.key)
+
+    def _changed(self) -> list[tuple[int, int] | None]:
+        return [_stamp(path) for path in (self._told.certificate, self._told.key, self._told.client_ca) if path]
+
+
+def _configuration(pair: Pair) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], root_certificates=pair.client_ca)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _load(told: Tls) -> Pair:
+    assert told.certificate is not None
+    assert told.key is not None
+    chain, key = _bytes(told.certificate), _bytes(told.key)
+    try:
+        [first, *_] = x509.load_pem_x509_certificates(chain)
+        private = serialization.load_pem_private_key(key, password=None)
+        fits = private.public_key() == first.public_key()
+    except (ValueError, TypeError) as error:
+        raise StartError(
+            f"{told.certificate} and {told.key} cannot be used: {error}",
+            hint="--certificate and --key name PEM files, the key without a passphrase",
+        ) from error
+    if not fits:
+        raise StartError(f"{told.key} is not the key of {told.certificate}", hint="--certificate and --key must match")
+    client_ca = _authorities(told.client_ca) if told.client_ca else None
+    return Pair(chain=chain, key=key, fingerprint=first.fingerprint(hashes.SHA256()), client_ca=client_ca)
+
+
+def _authorities(path: Path) -> bytes:
+    content = _bytes(path)
+    try:
+        x509.load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise StartError(f"{path} holds no certificate: {error}", hint="--client-ca names a PEM file") from error
+    return content
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StartError(
+            f"{path} cannot be read: {error.strerror}", hint="can the collector's user read it?"
+        ) from error
+
+
+def _made(told: Tls, folder: Path, host: str) -> Tls:
+    """The collector's own pair, made when it is not there yet."""
+    made = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=told.client_ca)
+    assert made.certificate is not None
+    assert made.key is not None
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone(folder / "lock"):
+            if not made.certificate.exists():
+                chain, key = _self_signed(host)
+                _write(made.key, key, 0o600)
+                _write(made.certificate, chain, 0o644)
+                _log.info("certificate.made", file=str(made.certificate))
+    except OSError as error:
+        raise StartError(
+            f"no certificate can be kept in {folder}: {error.strerror}", hint="choose another --data-dir"
+        ) from error
+    return made
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    beside = path.with_name(f".{path.name}")
+    beside.unlink(missing_ok=True)
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _self_signed(host: str) -> tuple[bytes, bytes]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SERVER_NAME)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # The clocks of the agents may be behind.
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=365 * _YEARS))
+        .add_extension(x509.SubjectAlternativeName(list(_names(host))), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), secret
+
+
+def _names(host: str) -> Iterator[x509.GeneralName]:
+    yield x509.DNSName(SERVER_NAME)
+    for name in dict.fromkeys((socket.gethostname(), "localhost", "127.0.0.1", "::1", host)):
+        try:
+            yield x509.IPAddress(ipaddress.ip_address(name))
+        except ValueError:
+            # A host name may hold what a certificate cannot; then it goes without.
+            if name.isascii():
+                yield x509.DNSName(name)

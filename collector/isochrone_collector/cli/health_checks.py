@@ -1,0 +1,159 @@
+"""What a doctor makes of what it found: a verdict, a sentence and what would help. Pure; facts come from elsewhere.
+
+Instants are microseconds since the Unix epoch, sizes are bytes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from isochrone_collector.analysis.liveness import spoken
+from isochrone_collector.store.rows import DatabaseFacts
+from isochrone_wire.answers import Liveness, VantageList
+from isochrone_wire.health_check import CheckResult, fail, ok, warn
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, day_of
+
+OLDEST_POSTGRES = 15
+DAYS_BACK = 1
+DAYS_AHEAD = 3
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MIB = 1 << 20
+_LITTLE_BYTES = 2048 * _MIB
+_NOTHING_BYTES = 256 * _MIB
+_CLOCK_WARN_US = SECOND_US
+_CLOCK_FAIL_US = MINUTE_US
+_CERTIFICATE_WARN_DAYS = 21
+# An hour is summarised when it is over, so that two hours are usual for a moment.
+_SUMMARIES_LATE_US = 3 * 60 * MINUTE_US
+_NAMED = 5
+_PER_MAJOR = 10_000
+
+
+def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult]:
+    """All that can be said of a database that answers."""
+    yield _version(facts.version)
+    yield _durability(facts.settings)
+    yield _revision(facts.revision, facts.newest_revision)
+    if facts.revision is not None:
+        yield _partitions(facts, now_at=now_at)
+        yield _summaries(facts.summarised_until, now_at=now_at)
+        yield _plan(facts.plan_version)
+    yield _clock(facts.clock_offset_us, facts.clock_uncertainty_us)
+
+
+def judge_disk(free_bytes: int, *, where: str) -> CheckResult:
+    """Whether there is room for more samples at `where`."""
+    sentence = f"{free_bytes / (1 << 30):.1f} GiB free at {where}"
+    if free_bytes < _NOTHING_BYTES:
+        return fail("disk", sentence, "make room: PostgreSQL stops when its disk is full")
+    if free_bytes < _LITTLE_BYTES:
+        return warn("disk", sentence, "make room before it is used up")
+    return ok("disk", sentence)
+
+
+def judge_mode(mode: int, *, where: str) -> CheckResult:
+    """Whether a data folder with these permission bits is its owner's alone."""
+    if mode & 0o077:
+        return warn("data folder", f"{where} is open to others (mode {mode:04o})", f"chmod 700 {where}")
+    return ok("data folder", f"{where} is its owner's alone")
+
+
+def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
+    """How long a certificate is still good."""
+    days = (not_after_at - now_at) // DAY_US
+    hint = "put another certificate in its place: `serve` reads it when the files change"
+    if not_after_at <= now_at:
+        return fail("certificate", f"it expired {spoken(now_at - not_after_at)} ago", hint)
+    sentence = f"good for {days} more days"
+    return warn("certificate", sentence, hint) if days < _CERTIFICATE_WARN_DAYS else ok("certificate", sentence)
+
+
+def judge_fleet(fleet: VantageList) -> CheckResult:
+    """Whether every vantage that was ever heard of is online."""
+    if not fleet.vantages:
+        return warn("vantages", "none has been heard of yet", "start an agent: docs/agent.md")
+    away = [v for v in fleet.vantages if v.liveness is not Liveness.ONLINE]
+    if not away:
+        return ok("vantages", f"all {len(fleet.vantages)} are online")
+    sentence = f"{len(away)} of {len(fleet.vantages)} are not online: "
+    return warn("vantages", sentence + _some([f"{v.name} is {v.liveness}" for v in away]), "see `isochrone regions`")
+
+
+def _version(version: int) -> CheckResult:
+    said = f"PostgreSQL {version // _PER_MAJOR}.{version % _PER_MAJOR}"
+    if version // _PER_MAJOR < OLDEST_POSTGRES:
+        return fail("postgresql", f"{said} is too old", f"use PostgreSQL {OLDEST_POSTGRES} or later")
+    return ok("postgresql", said)
+
+
+def _durability(settings: Mapping[str, str]) -> CheckResult:
+    """What fsync and full pages are belongs to the server; the collector sets `synchronous_commit` where it is off."""
+    off = [name for name in ("fsync", "full_page_writes") if settings.get(name) != "on"]
+    if off:
+        hint = "set them on: what was acknowledged must survive a power cut"
+        return fail("durability", f"{' and '.join(off)} off", hint)
+    level = settings.get("synchronous_commit", "")
+    if level == "off":
+        hint = "the collector sets it on for itself; set it on for the database, to be sure"
+        return warn("durability", "synchronous_commit is off by default", hint)
+    return ok("durability", f"fsync on, full_page_writes on, synchronous_commit {level}")
+
+
+def _revision(revision: str | None, newest: str) -> CheckResult:
+    if revision == newest:
+        return ok("schema", f"revision {revision}, the newest")
+    hint = "`serve` migrates when it starts; or isochrone-collector migrate --database-url …"
+    if revision is None:
+        return warn("schema", "nothing was ever migrated here", hint)
+    return warn("schema", f"revision {revision}, and this collector's is {newest}", hint)
+
+
+def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
+    today_at = day_of(now_at)
+    wanted = [today_at + day * DAY_US for day in range(-DAYS_BACK, DAYS_AHEAD + 1)]
+    missing = [_day(at) for at in wanted if at not in facts.partitions]
+    if facts.has_default_partition:
+        hint = "detach it: a partition for a day whose rows lie in it cannot be made"
+        return fail("partitions", "the table sample has a DEFAULT partition", hint)
+    if not facts.may_make_partitions:
+        hint = "let the database user own the table sample and create in its schema; `serve` does not start without"
+        return fail("partitions", "this database user may not make any", hint)
+    if missing:
+        hint = "`serve` makes them every hour; its log says chore.failed when it cannot"
+        return fail("partitions", f"none for {_some(missing)}", hint)
+    return ok("partitions", f"there from {_day(wanted[0])} to {_day(wanted[-1])}")
+
+
+def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
+    if until_at is None:
+        return ok("summaries", "none yet; `serve` begins with them when it starts")
+    behind_us = now_at - until_at
+    sentence = f"made until {spoken(behind_us)} ago" if behind_us > 0 else "made until now"
+    if behind_us > _SUMMARIES_LATE_US:
+        hint = "a collector that just started catches up by itself; else its log says chore.failed"
+        return warn("summaries", sentence, hint)
+    return ok("summaries", sentence)
+
+
+def _plan(version: int) -> CheckResult:
+    if not version:
+        return warn("plan", "none has been applied yet", "isochrone-collector apply plan.yaml")
+    return ok("plan", f"{version} in force")
+
+
+def _clock(offset_us: int, uncertainty_us: int) -> CheckResult:
+    off = max(0, abs(offset_us) - uncertainty_us)
+    sentence = f"the database is {offset_us / 1000:+.1f} ms from here, ± {uncertainty_us / 1000:.1f} ms"
+    hint = "let NTP keep both clocks"
+    if off > _CLOCK_FAIL_US:
+        return fail("clock", sentence, hint)
+    return warn("clock", sentence, hint) if off > _CLOCK_WARN_US else ok("clock", sentence)
+
+
+def _day(at: int) -> str:
+    return f"{_EPOCH + timedelta(microseconds=at):%F}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

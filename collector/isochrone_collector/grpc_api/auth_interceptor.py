@@ -1,0 +1,75 @@
+"""Who may call what: one table, looked at before any service is. What is not in it is refused."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import structlog
+
+from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.errors import CollectorError, Forbidden
+from isochrone_collector.grpc_api.responses import STATUS_OF, Context
+from isochrone_wire.operations import Role
+
+# Only a type checker knows that a handler has parameters.
+Handler = Any
+
+_OURS = "isochrone."
+
+# Service or single method → who may call it; `None` is everybody.
+ROLES_OF: dict[str, tuple[Role, ...] | None] = {
+    "/isochrone.v1.Fleet/Join": None,
+    "/isochrone.v1.Fleet": (Role.VANTAGE,),
+    "/isochrone.v1.Observatory": (Role.READER, Role.OPERATOR),
+    "/isochrone.v1.Operations": (Role.OPERATOR,),
+    "/isochrone.v1.Routes": (Role.READER, Role.OPERATOR),
+}
+
+_log = structlog.get_logger()
+
+
+class AuthInterceptor(grpc.aio.ServerInterceptor):
+    """Asks the gate before every call of ours; health and reflection are open to all."""
+
+    def __init__(self, gate: Authenticator) -> None:
+        self._gate = gate
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The handler that was asked for, or one that refuses."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None:
+            # gRPC itself answers UNIMPLEMENTED, which tells a newer client what is the matter.
+            return handler
+        try:
+            roles = roles_of(method)
+            if roles is not None:
+                await self._gate.admit(handler_call_details.invocation_metadata, roles)
+        except CollectorError as error:
+            status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
+            _log.warning("request.refused", method=method, status=status.name, reason=str(error))
+            return _refusing(status, str(error))
+        return handler
+
+
+def roles_of(method: str) -> tuple[Role, ...] | None:
+    """Who may call `/package.Service/Method`; `None` is everybody. Raises `Forbidden` for what the table misses."""
+    if not method.startswith(f"/{_OURS}"):
+        return None
+    for key in (method, method.rpartition("/")[0]):
+        if key in ROLES_OF:
+            return ROLES_OF[key]
+    raise Forbidden(f"nobody may call {method}")
+
+
+def _refusing(status: grpc.StatusCode, reason: str) -> Handler:
+    async def refuse(_request: bytes, context: Context) -> bytes:
+        await context.abort(status, reason)
+        raise AssertionError("abort raises")
+
+    return grpc.unary_unary_rpc_method_handler(refuse)

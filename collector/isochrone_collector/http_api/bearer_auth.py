@@ -1,0 +1,43 @@
+"""Who may ask over HTTP: readers and operators by their credential as a bearer token; health is open to all."""
+
+import structlog
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from isochrone_collector.auth.authenticator import Authenticator, Principal
+from isochrone_collector.errors import CollectorError, NotAdmitted
+from isochrone_collector.http_api import problems, query_parameters
+from isochrone_wire.operations import Role
+
+ROLES = (Role.READER, Role.OPERATOR)
+OPEN = frozenset({"/healthz", "/readyz"})
+
+_log = structlog.get_logger()
+
+
+class BearerAuth:
+    """Asks the gate before every request, and refuses paths that nobody can have meant."""
+
+    def __init__(self, app: ASGIApp, gate: Authenticator) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        try:
+            if scope["path"] not in OPEN:
+                await admit(self._gate, Request(scope))
+            query_parameters.require_readable(scope["raw_path"])
+        except CollectorError as error:
+            _log.warning("request.refused", method=scope["method"], reason=str(error))
+            await problems.response(error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+async def admit(gate: Authenticator, request: Request) -> Principal:
+    """Who asks. Raises as `Authenticator.admit`."""
+    said = request.headers.getlist("authorization")
+    if len(said) > 1:
+        raise NotAdmitted("there is more than one authorization")
+    return await gate.admit([("authorization", value) for value in said], ROLES)

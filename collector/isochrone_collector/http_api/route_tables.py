@@ -1,0 +1,153 @@
+"""Tables over HTTP: all of a region at once, when they change, or as they change."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.errors import UnknownName
+from isochrone_collector.http_api import bearer_auth, conditions, event_stream, query_parameters
+from isochrone_collector.http_api.encoded_tables import Renderings, document
+from isochrone_collector.http_api.problems import NotBuilt
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.publishing.publisher import Publisher
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.routes import RegionTables
+
+GENERATION = "X-Isochrone-Generation"
+STALE_SINCE = "X-Isochrone-Stale-Since"
+
+ONE_REGION = ("route", "format", "wait", "after")
+WATCHING = ("route", "after")
+
+
+class TableRoutes:
+    """Answers about the tables that a publisher has."""
+
+    def __init__(self, *, publisher: Publisher, plans: Plans, gate: Authenticator, clock: Callable[[], int]) -> None:
+        self._publisher = publisher
+        self._plans = plans
+        self._gate = gate
+        self._clock = clock
+        self._renderings = Renderings()
+
+    async def overview(self, request: Request) -> Response:
+        """The regions and routes that have a table, and what becomes of it."""
+        query_parameters.words(request.scope["query_string"], known=())
+        tables = sorted(self._publisher.in_force(), key=lambda table: (table.client_region, table.route))
+        overview = {
+            "generation": max((table.generation for table in tables), default=0),
+            "plan_version": self._plans.version,
+            "client_regions": sorted({table.client_region for table in tables}),
+            "routes": self._planned(),
+            "tables": [
+                {
+                    "client_region": table.client_region,
+                    "route": table.route,
+                    "generation": table.generation,
+                    "state": table.state.value,
+                    "fresh_until_at": rfc3339(table.fresh_until_at),
+                    "stale_until_at": rfc3339(table.stale_until_at),
+                }
+                for table in tables
+            ],
+        }
+        headers = {"Cache-Control": "no-cache", **self._staleness()}
+        return Response(document(overview), headers=headers, media_type="application/json")
+
+    async def region(self, request: Request) -> Response:
+        """The tables of a region, now or as soon as there is one after the generation that is known already."""
+        asked = query_parameters.words(request.scope["query_string"], known=ONE_REGION)
+        query_parameters.require_json(asked.one("format"))
+        wait_us = query_parameters.wait_us(asked.one("wait"))
+        after = query_parameters.generation(asked.one("after"), name="after")
+        route = asked.one("route")
+        if_none_match = ", ".join(request.headers.getlist("if-none-match")) or None
+        found = self._find(request, route)
+        if wait_us and conditions.is_current(if_none_match, found.etag):
+            after = max(after, found.generation)
+        if wait_us and after:
+            waiting = self._wait(found.client_region, route, after=after, wait_us=wait_us)
+            has_news = await _unless_left(request, waiting)
+            found = self._find(request, route)
+            if not has_news and if_none_match is None:
+                return Response(status_code=204, headers=self._headers(found))
+        if conditions.is_current(if_none_match, found.etag):
+            return Response(status_code=304, headers=self._headers(found))
+        return Response(self._renderings.document(found), headers=self._headers(found), media_type="application/json")
+
+    async def watch(self, request: Request) -> Response:
+        """The tables of a region as they come, as server-sent events."""
+        asked = query_parameters.words(request.scope["query_string"], known=WATCHING)
+        route = asked.one("route")
+        after = query_parameters.generation(
+            request.headers.get("last-event-id") or asked.one("after"), name="Last-Event-ID or after"
+        )
+        found = self._find(request, route)
+        if request.method == "HEAD":
+            return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
+        return await event_stream.begin(
+            self._publisher.watch(found.client_region, route, after=after),
+            event=self._renderings.event,
+            admit=partial(bearer_auth.admit, self._gate, request),
+        )
+
+    def _find(self, request: Request, route: str) -> RegionTables:
+        """What is in force there. Raises `UnknownName`, and `NotBuilt` where a table will be."""
+        region: str = request.path_params["client_region"]
+        planned = self._planned()
+        if route and route not in planned:
+            raise UnknownName.among("route", route, planned)
+        known = {table.client_region for table in self._publisher.in_force()}
+        if planned and not known:
+            raise NotBuilt("no table was built yet; ask again in a moment")
+        if region not in known:
+            raise UnknownName.among("client region", region, known)
+        try:
+            return self._publisher.tables(region, route)
+        except UnknownName as error:
+            raise NotBuilt(f"there is no table of {route!r} in {region!r} yet; ask again in a moment") from error
+
+    def _planned(self) -> list[str]:
+        plan = self._plans.current
+        return sorted(route.name for route in plan.routes) if plan else []
+
+    async def _wait(self, client_region: str, route: str, *, after: int, wait_us: int) -> bool:
+        """Whether there was a table after that generation within the time. Raises as `Publisher.watch`."""
+        tables = self._publisher.watch(client_region, route, after=after)
+        with suppress(TimeoutError):
+            async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
+                async for table in tables:
+                    if table is not None:
+                        return True
+        return False
+
+    def _headers(self, found: RegionTables) -> dict[str, str]:
+        return {
+            "ETag": conditions.quoted(found.etag),
+            "Cache-Control": conditions.cache_control(found, now_at=self._clock()),
+            GENERATION: str(found.generation),
+            **self._staleness(),
+        }
+
+    def _staleness(self) -> dict[str, str]:
+        stale_since_at = self._publisher.stale_since_at
+        return {} if stale_since_at is None else {STALE_SINCE: rfc3339(stale_since_at)}
+
+
+async def _unless_left(request: Request, work: Coroutine[Any, Any, bool]) -> bool:
+    """What `work` gives; `False` as soon as nobody waits for it any more."""
+    gone, working = asyncio.ensure_future(event_stream.left(request.receive)), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({gone, working}, return_when=asyncio.FIRST_COMPLETED)
+        return working.done() and working.result()
+    finally:
+        gone.cancel()
+        working.cancel()
+        await asyncio.gather(gone, working, return_exceptions=True)

@@ -1,0 +1,212 @@
+"""Watches every series for lasting changes, and tells of those it finds. Done by the collector that leads.
+
+Theory of operation. What was seen of each series lately is kept in memory (`track`), about 20 kB each, so that a look
+reads only what came since the last one: rounds whose probes have come, slow ones too. What comes later than that the
+ledger tells, every few minutes. Targets that were not read yet are read once, a week back. All reading is done in
+portions of time, of all targets: each page has rows of some seconds, and is read once. The server rests while it reads,
+so that a leader does not keep others from the database: whoever reads fresh rows first makes it write their pages
+again. Series are computed in a thread, some at a time, so that ingest goes on meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from isochrone_collector.alerts.message import Changed, of_change
+from isochrone_collector.analysis.drift.change_detection import LEAST_AFTER, Change
+from isochrone_collector.analysis.drift.seasonality import HOUR_US
+from isochrone_collector.analysis.drift.series_state import KEPT_DAYS, SeriesState
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.names import display_names
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import drift
+from isochrone_collector.store import plans as plan_table
+from isochrone_collector.store.drift import WATCHED, MediansRow, SeriesKey
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.readers import Scope
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+
+EVERY_US = 30 * SECOND_US
+
+# By then the probes of a round have ended and come in, but for those with a long timeout.
+_SETTLED_US = 75 * SECOND_US
+# What took longer to come may have been committed after its rounds were read: a commit may wait, and clocks differ.
+_IN_TIME_US = _SETTLED_US - 30 * SECOND_US
+_LATE_EVERY_US = 5 * MINUTE_US
+# What was received at the same time as the last look was read may have been committed after it.
+_COMMITTING_US = MINUTE_US
+_LATE_US = DAY_US
+# Another collector may have led meanwhile: what is remembered is not what is known any more.
+_STALE_US = 10 * MINUTE_US
+_AT_ONCE = 32
+# For how much of a look the server rests now and then, unless so much is new that reading would fall behind.
+_RESTING_US = MINUTE_US
+_BEHIND_US = 3 * EVERY_US
+# A portion that took less than a little is followed by a larger one, after much by a smaller one.
+_LITTLE_US, _MUCH_US = SECOND_US // 2, 2 * SECOND_US
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Portions:
+    """How much time's rounds are read at once, in microseconds: the least, or a multiple of it up to the most."""
+
+    least_us: int
+    most_us: int
+
+    def after(self, portion_us: int, took_us: int) -> int:
+        """More after what took the server little, and less after what took it long."""
+        if took_us > _MUCH_US:
+            return max(portion_us * _MUCH_US // took_us // self.least_us * self.least_us, self.least_us)
+        return min(portion_us * 2, self.most_us) if took_us < _LITTLE_US else portion_us
+
+
+# Less than this would read the same pages again and again; more, and a flood would not fit the server's memory.
+_NEW = _Portions(least_us=3 * SECOND_US, most_us=3 * SECOND_US)
+# What is old is taken by whole hours, because tracks remember the medians of those.
+_OLD = _Portions(least_us=HOUR_US, most_us=DAY_US)
+
+Found = tuple[SeriesKey, Change, int]
+"""A change of a series, and how far apart (microseconds) two that are the same may begin."""
+
+
+class DriftDetection:
+    """The series of the plan in force, as far as they were read."""
+
+    def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._plans = plans
+        self._alerting = alerting
+        self._clock = clock
+        self._tracks: dict[SeriesKey, SeriesState] = {}
+        self._read: set[int] = set()
+        self._looked_at = 0
+        self._ended_at = 0
+        self._late_at = 0
+        self._resting_until = 0
+        self._unrecorded: list[Found] = []
+
+    async def look(self) -> None:
+        """Read what is new, and record the changes in it, with an alert each."""
+        now_at = self._clock()
+        targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
+        self._forget(targets, now_at=now_at)
+        self._resting_until = now_at + _RESTING_US
+        if self._read:
+            await self._read_on(now_at)
+        else:
+            self._late_at = now_at
+        self._looked_at = now_at
+        if unread := targets - self._read:
+            await self._read_past(tuple(sorted(unread)))
+        await self._seek()
+        await self._record()
+        self._ended_at = self._clock()
+
+    def _forget(self, targets: Collection[int], *, now_at: int) -> None:
+        """Forget what is not measured any more, and everything after others may have watched instead."""
+        if now_at < self._looked_at or now_at - self._ended_at > _STALE_US:
+            targets = ()
+        self._read.intersection_update(targets)
+        self._tracks = {key: track for key, track in self._tracks.items() if key.target_id in self._read}
+
+    async def _read_on(self, now_at: int) -> None:
+        new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
+        if now_at - self._looked_at > _BEHIND_US:
+            self._resting_until = now_at
+        await self._read_window(new, tuple(sorted(self._read)), portions=_NEW)
+        if now_at - self._late_at >= _LATE_EVERY_US:
+            await self._read_late(now_at)
+
+    async def _read_late(self, now_at: int) -> None:
+        rounds = Window(from_at=now_at - _LATE_US, until_at=now_at - _SETTLED_US)
+        received_at = self._late_at - _COMMITTING_US
+        async with self._database.connection() as connection:
+            found = await drift.late(connection, received_at=received_at, usual_us=_IN_TIME_US, rounds=rounds)
+        for late in found:
+            from_at = max(late.oldest_round_at, rounds.from_at)
+            if from_at < rounds.until_at:
+                window = Window(from_at=from_at // HOUR_US * HOUR_US, until_at=rounds.until_at)
+                targets = tuple(sorted(self._read))
+                await self._read_window(window, targets, portions=_OLD, regions=(late.region,))
+        self._late_at = now_at
+
+    async def _read_window(
+        self,
+        window: Window,
+        targets: tuple[int, ...],
+        *,
+        portions: _Portions,
+        regions: tuple[str, ...] | None = None,
+    ) -> None:
+        """Read rounds of some targets, a portion at a time, oldest first."""
+        from_at, portion_us = window.from_at, portions.least_us
+        while from_at < window.until_at:
+            part = Window(from_at=from_at, until_at=min(from_at + portion_us, window.until_at))
+            began_at = self._clock()
+            async with self._database.connection() as connection:
+                scope = Scope(window=part, target_ids=targets, regions=regions)
+                rows = await drift.medians(connection, scope, resting_us=max(0, self._resting_until - began_at))
+            took_us = self._clock() - began_at
+            await asyncio.to_thread(self._take, rows)
+            from_at, portion_us = part.until_at, portions.after(portion_us, took_us)
+
+    async def _read_past(self, targets: tuple[int, ...]) -> None:
+        until_at = self._looked_at - _SETTLED_US
+        from_at = (until_at - KEPT_DAYS * DAY_US) // HOUR_US * HOUR_US
+        async with self._database.connection() as connection:
+            known = await drift.known(connection, targets, from_at=from_at)
+        self._tracks |= {key: SeriesState(changes) for key, changes in known.items()}
+        await self._read_window(Window(from_at=from_at, until_at=until_at), targets, portions=_OLD)
+        self._read.update(targets)
+
+    def _take(self, rows: Iterable[MediansRow]) -> None:
+        for row in rows:
+            for metric in WATCHED:
+                key = SeriesKey(target_id=row.target_id, region=row.region, metric=metric)
+                self._tracks.setdefault(key, SeriesState()).take(row.rounds, row.values(metric), row.limited(metric))
+
+    async def _seek(self) -> None:
+        waiting = [(key, track) for key, track in self._tracks.items() if track.has_fresh]
+        for begin in range(0, len(waiting), _AT_ONCE):
+            self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _AT_ONCE])
+
+    async def _record(self) -> None:
+        """Record what was found; what cannot be recorded now is recorded with the next look."""
+        if not self._unrecorded:
+            return
+        async with self._database.connection() as connection:
+            rows = await plan_table.targets(connection)
+        names = display_names({row.id: (row.name, row.last_version) for row in rows})
+        of = {row.id: (names[row.id], row.provider, row.model) for row in rows}
+        while self._unrecorded:
+            key, change, tolerance_us = self._unrecorded[0]
+            target, provider, model = of[key.target_id]
+            whose = Changed(target=target, provider=provider, model=model, region=key.region, metric=key.metric)
+            async with self._database.transaction() as connection:
+                await self._record_one(connection, key, change, whose, tolerance_us)
+            del self._unrecorded[0]
+
+    async def _record_one(
+        self, connection: Connection, key: SeriesKey, change: Change, whose: Changed, tolerance_us: int
+    ) -> None:
+        now_at = self._clock()
+        if await drift.record(connection, key, change, detected_at=now_at, tolerance_us=tolerance_us):
+            await self._alerting.raise_(connection, of_change(whose, change, raised_at=now_at))
+            _log.info(
+                "drift.found",
+                target=whose.target,
+                region=key.region,
+                metric=key.metric.value,
+                before=round(change.before, 3),
+                after=round(change.after, 3),
+                p_value=change.p_value,
+            )
+
+
+def _changes_of(tracks: Sequence[tuple[SeriesKey, SeriesState]]) -> list[Found]:
+    return [(key, change, LEAST_AFTER * track.every_us) for key, track in tracks for change in track.look()]

@@ -1,0 +1,232 @@
+"""Builds route tables while this collector leads, as soon as samples that may change them are stored.
+
+A turn: read what came since the last one into the book, decide every route that it may matter to, and publish what is
+news in one transaction. Deciding is pure and happens in another thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import structlog
+
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing.decision import decide
+from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.inputs_builder import briefs, members_of, rules_of
+from isochrone_collector.routing.probe_cache import ProbeCache
+from isochrone_collector.routing.switch import State
+from isochrone_collector.routing.table_builder import is_news, table_of
+from isochrone_collector.store import routes as tables
+from isochrone_collector.store import vantages
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.routes import NewTable
+from isochrone_wire.model import DAY_US, SECOND_US, Plan
+from isochrone_wire.routes import RouteTable
+
+_log = structlog.get_logger()
+
+LEAD_AGAIN_US = SECOND_US
+FORGET_EVERY_US = 3600 * SECOND_US
+_KEEP_EVIDENCE_US = 1 * DAY_US
+_KEEP_EVENTS_US = 90 * DAY_US
+
+# Commits are not in the order in which their batches came, and the clocks of collectors differ.
+_OVERLAP_US = 30 * SECOND_US
+_LOOK_US = SECOND_US
+# What is stored within this of each other is decided together.
+_GATHER_US = SECOND_US // 10
+
+_AT_FIRST = State()
+
+Key = tuple[str, str]
+# A target, and a region it was probed from.
+Seen = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """What is known of a route in a region: its newest table, and the state the next decision starts from."""
+
+    table: RouteTable | None = None
+    state: State = _AT_FIRST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """What one decision leaves: what is known from now on, and the row of its table when that is news."""
+
+    key: Key
+    known: _Published
+    row: NewTable | None
+
+
+class RouteBuilder:
+    """Builds tables; `changed` is called after each turn that published some."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        plans: Plans,
+        clock: Callable[[], int],
+        code_version: str,
+        changed: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._plans = plans
+        self._clock = clock
+        self._code_version = code_version
+        self._changed = changed
+        self._stored = asyncio.Event()
+        self._book = ProbeCache()
+        self._known: dict[Key, _Published] = {}
+        self._generation = 0
+        self._read_until_at = 0
+        self._plan_version = 0
+
+    def wake(self) -> None:
+        """Samples were stored or a plan came: there may be something to decide."""
+        self._stored.set()
+
+    async def lead(self) -> None:
+        """Build tables for as long as this collector leads; ends only by being cancelled or by an error.
+
+        Raises `DatabaseUnavailable`, and `Conflict` when another collector leads as well.
+        """
+        await self._start_over()
+        while True:
+            self._stored.clear()
+            began_at = self._clock()
+            await self._turn()
+            took_us = self._clock() - began_at
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_US / SECOND_US):
+                    await self._stored.wait()
+                    # Half of the time at most goes into deciding.
+                    await asyncio.sleep(max(took_us, _GATHER_US) / SECOND_US)
+
+    async def forget(self) -> None:
+        """Let go of tables whose time is over; the newest of each route stays. Raises `DatabaseUnavailable`."""
+        at = self._clock()
+        async with self._database.connection() as connection:
+            await tables.forget(connection, evidence_before=at - _KEEP_EVIDENCE_US, events_before=at - _KEEP_EVENTS_US)
+
+    async def _start_over(self) -> None:
+        """Begin where the last leader stopped."""
+        self._plan_version = 0
+        async with self._database.connection() as connection:
+            self._generation = await tables.newest_generation(connection)
+            rows = await tables.newest(connection)
+        self._known = {}
+        for row in rows:
+            table, state = canonical_form.read(RouteTable, row.document), canonical_form.unpacked(row.after)
+            known = _Published(table=table, state=canonical_form.read(State, state))
+            self._known[table.client_region, table.route] = known
+
+    async def _turn(self) -> None:
+        plan = self._plans.current
+        if plan is None or not plan.routes:
+            return
+        at = self._clock()
+        is_new = plan.version != self._plan_version
+        if is_new:
+            # Its windows may be longer than the last one's, and its targets others.
+            self._book.clear()
+            self._read_until_at = 0
+        touched = await self._read(plan, at)
+        if is_new:
+            touched = {(target.id, region) for target in plan.targets for region in self._book.regions}
+        drafts = await asyncio.to_thread(lambda: list(self._drafts(plan, touched, at)))
+        await self._publish(drafts)
+        self._plan_version = plan.version
+
+    async def _read(self, plan: Plan, at: int) -> set[Seen]:
+        """Take in what was stored since the last turn; what it is of, and everything of a region that is new."""
+        from_at = at - _longest_us(plan)
+        async with self._database.connection() as connection:
+            fresh = [region for region in await vantages.regions(connection) if region not in self._book.regions]
+            for region in fresh:
+                self._book.place_of(region)
+            touched = {(target.id, region) for target in plan.targets for region in fresh}
+            since_at = max(self._read_until_at - _OVERLAP_US, 0)
+            oldest_at = await tables.oldest_round_since(connection, since_at) if since_at else from_at
+            if oldest_at is None:
+                return touched
+            columns = await tables.sightings(
+                connection,
+                targets=[target.id for target in plan.targets],
+                regions=self._book.regions,
+                from_at=max(from_at, oldest_at),
+                since_at=since_at,
+            )
+        self._read_until_at = at
+        touched |= await asyncio.to_thread(self._book.add, columns, at=at)
+        self._book.forget(before_at=from_at)
+        return touched
+
+    def _drafts(self, plan: Plan, touched: set[Seen], at: int) -> Iterator[_Draft]:
+        """A decision for each route in each region that has news of its members; tables that are news have numbers one
+        after the other.
+        """
+        if not touched:
+            return
+        names = {target.id: target.name for target in plan.targets}
+        sightings = self._book.sightings(names, from_at=at - _longest_us(plan))
+        generation = self._generation
+        for route in plan.routes:
+            members = {target.id for target in members_of(route, plan)}
+            regions = {region for target_id, region in touched if target_id in members}
+            for inputs in briefs(route, plan, sightings, regions=sorted(regions), at=at) if regions else ():
+                draft = self._drafted(inputs, generation=generation + 1)
+                generation += draft.row is not None
+                yield draft
+
+    def _drafted(self, inputs: Inputs, *, generation: int) -> _Draft:
+        key = (inputs.client_region, inputs.route.name)
+        known = self._known.get(key, _Published())
+        decision = decide(inputs, known.state)
+        after = canonical_form.written(decision.state)
+        # As whoever replays it will read it, down to the order of its keys.
+        state = canonical_form.read(State, after)
+        if not is_news(known.table, decision, inputs):
+            return _Draft(key=key, known=replace(known, state=state), row=None)
+        table = table_of(inputs, decision, generation=generation, code_version=self._code_version)
+        row = NewTable(
+            generation=generation,
+            client_region=table.client_region,
+            route=table.route,
+            built_at=table.built_at,
+            change=table.change.value,
+            sentence=table.sentence,
+            document=canonical_form.written(table),
+            inputs=canonical_form.packed(canonical_form.written(inputs)),
+            before=canonical_form.packed(canonical_form.written(known.state)),
+            after=canonical_form.packed(after),
+        )
+        return _Draft(key=key, known=_Published(table=table, state=state), row=row)
+
+    async def _publish(self, drafts: list[_Draft]) -> None:
+        rows = [draft.row for draft in drafts if draft.row is not None]
+        if rows:
+            async with self._database.transaction() as connection:
+                await tables.publish(connection, rows)
+            self._generation += len(rows)
+            self._changed()
+        self._known |= {draft.key: draft.known for draft in drafts}
+        for row in rows:
+            _log.info(
+                "route.published",
+                generation=row.generation,
+                region=row.client_region,
+                route=row.route,
+                change=row.change,
+                reason=row.sentence,
+            )
+
+
+def _longest_us(plan: Plan) -> int:
+    """The longest window of any route, in microseconds."""
+    return max(rules_of(route, plan).window_us for route in plan.routes)

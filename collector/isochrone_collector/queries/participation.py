@@ -1,0 +1,67 @@
+"""Who was there to be compared: of each target and region how much was recorded, and which regions are in trouble."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from isochrone_collector.analysis.coverage import PlanSpan, seen_part
+from isochrone_collector.analysis.differential import participation
+from isochrone_collector.analysis.differential.pairing import Seen
+from isochrone_collector.analysis.differential.participation import Participation, Presence
+from isochrone_collector.analysis.probes import Probes
+from isochrone_collector.store.rows import VantageRow
+from isochrone_wire.answers import Window
+from isochrone_wire.model import Plan
+
+Control = tuple[int, str]
+"""The control target's id and name."""
+
+
+def control_of(plan: Plan | None) -> Control | None:
+    """The control target of a plan, if it has one."""
+    named = [target for target in plan.targets if target.name == plan.control] if plan else []
+    return (named[0].id, named[0].name) if named else None
+
+
+def turnouts(
+    probes: Probes,
+    vantages: Iterable[VantageRow],
+    spans: Sequence[PlanSpan],
+    *,
+    target_ids: Collection[int],
+    window: Window,
+    now_at: int,
+) -> dict[Seen, Participation]:
+    """What became of each of these targets in each region, by all its vantages together."""
+    oldest = participation.oldest_rounds(probes)
+    presences = [_presence(vantage, window, oldest.get(vantage.id), now_at) for vantage in vantages]
+    return participation.turnouts(probes, participation.planned(presences, spans, target_ids))
+
+
+def troubles(control: Control | None, found: Mapping[Seen, Participation], regions: Iterable[str]) -> dict[str, str]:
+    """Region → why its own trouble makes it no use for comparisons."""
+    if control is None:
+        return {}
+    target_id, name = control
+    reasons = {region: found.get((target_id, region), Participation()).sickness(region, name) for region in regions}
+    return {region: reason for region, reason in reasons.items() if reason}
+
+
+def unfit(found: Mapping[Seen, Participation], trouble: Mapping[str, str]) -> dict[Seen, str]:
+    """Target and region → why they are not to be compared: the region's own trouble, too little recorded, or nearly
+    nothing that came through.
+    """
+    reasons = {
+        seen: trouble.get(seen[1]) or turnout.absence(seen[1]) or turnout.losses(seen[1])
+        for seen, turnout in found.items()
+    }
+    return {seen: reason for seen, reason in reasons.items() if reason}
+
+
+def _presence(vantage: VantageRow, window: Window, oldest_at: int | None, now_at: int) -> Presence:
+    part = seen_part(
+        window,
+        first_seen_at=vantage.first_seen_at,
+        last_seen_at=vantage.last_seen_at,
+        oldest_at=oldest_at,
+        now_at=now_at,
+    )
+    return Presence(region=vantage.region, part=part)

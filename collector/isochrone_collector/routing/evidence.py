@@ -1,0 +1,256 @@
+"""From probes to the evidence of a table.
+
+A vantage is suspect when at least two thirds of what it probes, of two providers at least, gave nothing but failures in
+the last probes: then it is the vantage that fails, and what it says of anybody is left out. It is not suspect while the
+plan's control target answers it. What a suspect says stays left out when it stops reporting; but only vantages that
+still report are counted, so that no last word holds for the whole window.
+
+Two members are compared by slots as long as the longer of their intervals, because each target has rounds of its own.
+Of who is probed more often only the first round of a slot counts: the median of several is less skewed than one value,
+which would look like a shift.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+
+import numpy as np
+
+from isochrone_collector.analysis.histogram import buckets_of
+from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals
+from isochrone_collector.analysis.stats.autocorrelation import correlation_time, widening
+from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
+from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.quantile import quantile
+from isochrone_collector.routing.inputs import Comparison, Evidence, Rules
+from isochrone_wire.answers import Quantile
+
+_SHARE = 0.95
+# Gaps from which the usual one is told: two that are long for another reason do not make it.
+_AROUND = 5
+_SENT = (Kind.OK, Kind.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeTable:
+    """One row per probe. `member` and `region` are places in the lists given; times are in microseconds, NaN where not
+    known; where `censored`, `ttft_us` is the limit that was hit.
+    """
+
+    members: tuple[str, ...]
+    regions: tuple[str, ...]
+    member: Integers
+    region: Integers
+    vantage_id: Integers
+    round_at: Integers
+    kind: Kinds
+    ttft_us: Reals
+    censored: Flags
+    rtt_us: Reals
+    tokens_per_second: Reals
+
+    def __len__(self) -> int:
+        return len(self.member)
+
+    def where(self, mask: Flags) -> "ProbeTable":
+        """The rows of a mask."""
+        columns = [field.name for field in fields(self) if field.name not in ("members", "regions")]
+        return replace(self, **{name: getattr(self, name)[mask] for name in columns})
+
+
+Failing = Mapping[tuple[int, int], int]
+
+
+def reporting(sightings: ProbeTable, *, since_at: int) -> set[int]:
+    """The vantages with a round of any target at `since_at` or later."""
+    return set(np.unique(sightings.vantage_id[sightings.round_at >= since_at]).tolist())
+
+
+def failing_runs(sightings: ProbeTable) -> dict[tuple[int, int], int]:
+    """(member, vantage) → how many of its newest probes in a row failed; throttled and skipped ones are passed over."""
+    sent = sightings.where(np.isin(sightings.kind, _SENT))
+    if not len(sent):
+        return {}
+    order = np.lexsort((-sent.round_at, sent.vantage_id, sent.member))
+    member, vantage, failed = (of[order] for of in (sent.member, sent.vantage_id, sent.kind == Kind.FAILED))
+    places = np.arange(len(order))
+    starts = np.flatnonzero(np.r_[True, (np.diff(member) != 0) | (np.diff(vantage) != 0)])
+    ends = np.r_[starts[1:], len(order)]
+    first_success = np.minimum.reduceat(np.where(failed, len(order), places), starts)
+    lengths = np.minimum(first_success, ends) - starts
+    keys = zip(member[starts].tolist(), vantage[starts].tolist(), strict=True)
+    return dict(zip(keys, lengths.tolist(), strict=True))
+
+
+def suspects(runs: Failing, provider_of: Sequence[str], rules: Rules, *, control: int | None = None) -> set[int]:
+    """The vantages that fail whatever they probe; `control` is the place of the plan's control target, if any."""
+    by_vantage: dict[int, dict[int, int]] = {}
+    for (member, vantage), run in runs.items():
+        by_vantage.setdefault(vantage, {})[member] = run
+    return {vantage for vantage, own in by_vantage.items() if _is_suspect(own, provider_of, rules, control)}
+
+
+def _is_suspect(runs: Mapping[int, int], provider_of: Sequence[str], rules: Rules, control: int | None) -> bool:
+    if control is not None and runs.get(control) == 0:
+        return False
+    # Targets have rounds of their own: when the first one has failed three times, the others have only twice.
+    failing = [member for member, run in runs.items() if run >= rules.failures_in_a_row - 1]
+    certain = max(runs.values()) >= rules.failures_in_a_row
+    several = len({provider_of[member] for member in failing}) > 1
+    return certain and several and len(failing) >= rules.suspicious_share * len(runs)
+
+
+def evidence_of(
+    sightings: ProbeTable,
+    member: int,
+    *,
+    here: int,
+    every_us: int,
+    trusted: Failing,
+    live: Collection[int],
+    rules: Rules,
+) -> Evidence:
+    """What is known of one member in the region at place `here`; `trusted` are the runs of vantages that are no
+    suspects, and only those of the `live` vantages tell who fails now.
+    """
+    sound = [vantage for of, vantage in trusted if of == member]
+    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member and vantage in live}
+    local = sightings.where((sightings.region == here) & np.isin(sightings.vantage_id, sound))
+    own = local.where(local.member == member)
+    sent = own.where(np.isin(own.kind, _SENT))
+    known = ~np.isnan(own.ttft_us)
+    values, limits = own.ttft_us[known & ~own.censored], own.ttft_us[known & own.censored]
+    in_order = values[np.argsort(own.round_at[known & ~own.censored], kind="stable")]
+    local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist() if vantage in runs]
+    return Evidence(
+        target=sightings.members[member],
+        n=len(values),
+        n_eff=len(values) / correlation_time(in_order) if len(values) else None,
+        vantages=len(local_runs),
+        failing_vantages=sum(run >= rules.failures_in_a_row for run in runs.values()),
+        failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
+        fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
+        coverage=_coverage(local, own, sent, every_us),
+        ttft_p50_us=_quantile(values, 0.5, limits),
+        ttft_p95_us=_quantile(values, _SHARE, limits),
+        tokens_per_second_p50=_quantile(own.tokens_per_second[~np.isnan(own.tokens_per_second)], 0.5),
+        rtt_p50_us=_median(own.rtt_us[~np.isnan(own.rtt_us)]),
+        success=wilson(int((sent.kind == Kind.OK).sum()), len(sent)),
+        outcomes=_outcomes(own),
+        newest_at=int(sent.round_at.max()) if len(sent) else None,
+        histogram=_counted(values),
+        censored=_counted(limits),
+    )
+
+
+def _outcomes(own: ProbeTable) -> dict[str, int]:
+    return {kind.name.lower(): count for kind in Kind if (count := int((own.kind == kind).sum()))}
+
+
+def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: int) -> float | None:
+    """The share of rounds in which something was sent, of those from the member's first in the window to the newest
+    that its vantage has of any target.
+    """
+    due = done = 0
+    for vantage in np.unique(own.vantage_id).tolist():
+        rounds_at = np.unique(own.round_at[own.vantage_id == vantage])
+        last_at = int(local.round_at[local.vantage_id == vantage].max())
+        due += _rounds_due(rounds_at, every_us) + (last_at - int(rounds_at[-1])) // every_us
+        done += len(np.unique(sent.round_at[sent.vantage_id == vantage]))
+    return min(done / due, 1.0) if due else None
+
+
+def _rounds_due(rounds_at: Integers, every_us: int) -> int:
+    """How many rounds were due from the first to the last of these. How often a member is probed may have changed in
+    between, so a gap counts for as many as it is times the usual one around it, or the present interval if that is
+    longer.
+    """
+    gaps = np.diff(rounds_at)
+    if not len(gaps):
+        return 1
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(gaps, _AROUND // 2, mode="edge"), _AROUND)
+    usual = np.maximum(np.median(around, axis=1), every_us)
+    return 1 + int(np.maximum(np.rint(gaps / usual), 1).sum())
+
+
+def _quantile(values: Reals, share: float, limits: Reals | None = None) -> Quantile | None:
+    if not len(values):
+        return None
+    return quantile(values, share, censored=() if limits is None else limits)  # type: ignore[arg-type]  # an array is a sequence
+
+
+def _median(values: Reals) -> float | None:
+    return float(np.median(values)) if len(values) else None
+
+
+def _counted(values: Reals) -> dict[int, int]:
+    buckets, counts = np.unique(buckets_of(values), return_counts=True)
+    return dict(zip(buckets.tolist(), counts.tolist(), strict=True))
+
+
+def comparisons_of(
+    sightings: ProbeTable, members: Sequence[int], *, slot_us: Sequence[int], at: int, rules: Rules
+) -> list[Comparison]:
+    """Every pair of `members` by the rows of `sightings`, which are of one region; `slot_us` are the intervals."""
+    return [
+        _compared(sightings, left, right, slot_us=max(slot_us[left], slot_us[right]), at=at, rules=rules)
+        for left, right in combinations(members, 2)
+    ]
+
+
+def _compared(sightings: ProbeTable, left: int, right: int, *, slot_us: int, at: int, rules: Rules) -> Comparison:
+    (slots, a), (_, b) = _paired(sightings, left, right, slot_us)
+    distinct, differences = _medians(slots, a - b)
+    middle, short = (distinct * slot_us >= at - span_us for span_us in (rules.middle_us, rules.short_us))
+    slow_a, slow_b = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (a, b))
+    return Comparison(
+        left=sightings.members[left],
+        right=sightings.members[right],
+        n=len(slots),
+        window=paired_shift(differences),
+        middle=paired_shift(differences[middle]),
+        short=_sudden(differences[short], differences[~short]),
+        slow_left=int(slow_a.sum()),
+        slow_right=int(slow_b.sum()),
+        slow_both=int((slow_a & slow_b).sum()),
+    )
+
+
+def _sudden(differences: Reals, earlier: Reals) -> Shift | None:
+    """As `paired_shift`, with the likeness that neighbours had before: few differences do not show theirs, and a step
+    among them would pass for it.
+    """
+    found, tau = hodges_lehmann(differences), correlation_time(earlier)
+    return found and found.widened(float(widening(tau, len(differences) / tau)))
+
+
+Series = tuple[Integers, Reals]
+
+
+def _paired(sightings: ProbeTable, left: int, right: int, slot_us: int) -> tuple[Series, Series]:
+    """The slots and TTFTs of either member where both have one, of one vantage each."""
+    vantages, place = np.unique(sightings.vantage_id, return_inverse=True)
+    slots = sightings.round_at // slot_us
+    cells = slots * max(len(vantages), 1) + place
+    mine, theirs = (_first_rounds(sightings, cells, member) for member in (left, right))
+    shared, at_mine, at_theirs = np.intersect1d(mine[0], theirs[0], assume_unique=True, return_indices=True)
+    shared_slots = shared // max(len(vantages), 1)
+    return (shared_slots, mine[1][at_mine]), (shared_slots, theirs[1][at_theirs])
+
+
+def _first_rounds(sightings: ProbeTable, cells: Integers, member: int) -> Series:
+    """Cell → the median TTFT of the first round in it; limits stand in for timeouts."""
+    own = (sightings.member == member) & ~np.isnan(sightings.ttft_us)
+    rounds_at, values, within = sightings.round_at[own], sightings.ttft_us[own], cells[own]
+    order = np.argsort(rounds_at, kind="stable")
+    _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
+    early = rounds_at[order] == rounds_at[order][first][inverse]
+    return _medians(within[order][early], values[order][early])
+
+
+def _medians(groups: Integers, values: Reals) -> Series:
+    """The groups there are, ascending, and the median of each one's values."""
+    order = np.lexsort((values, groups))
+    found, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
+    ordered = values[order]
+    return found, np.asarray((ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2)

@@ -1,0 +1,170 @@
+"""Why a table is as it is, in sentences in the order of the rules; made again from what the table was decided from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from isochrone_collector import durations
+from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.routing.comparison import lead, margin_us, no_worse_group
+from isochrone_collector.routing.decision import Decision, is_aging
+from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
+from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.race import race_set
+from isochrone_collector.routing.switch import State, counted, damped_us, dwell_left_us, fast_us, is_better, sudden_us
+from isochrone_wire.insights import Eligible
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.routes import Hedge, RaceSet, RouteState
+
+_READY = (RouteState.OK, RouteState.DEGRADED)
+
+
+def steps_of(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ...]:
+    """The steps of a decision, for somebody who wants to follow it."""
+    ranked = [entry.target for entry in decision.entries]
+    steps = [_scene(inputs), *(f"{one.target} is left out: {one.reason}" for one in decision.excluded)]
+    if decision.route_state in _READY:
+        steps += [_eligibility(inputs, target) for target in ranked]
+        steps += [_cost(inputs, target) for target in ranked]
+        steps += _rules(inputs, replace(before, newest_at=decision.newest_at), ranked)
+    steps.append(f"decided ({decision.change}): {decision.sentence}")
+    steps += _outcome(inputs, decision, ranked)
+    return tuple(steps)
+
+
+def _scene(inputs: Inputs) -> str:
+    window, epoch = durations.write(inputs.rules.window_us), durations.write(inputs.rules.epoch_us)
+    return (
+        f"plan {inputs.plan_version}; window {window}, epoch {epoch}; "
+        f"{inputs.suspects} of {inputs.vantages} vantages are suspect, "
+        f"{inputs.suspects_here} of {inputs.vantages_here} in {inputs.client_region}"
+    )
+
+
+def _eligibility(inputs: Inputs, target: str) -> str:
+    evidence, slo = inputs.of(target), inputs.route.slo
+    parts = []
+    if slo.ttft_p95_us is not None:
+        p95 = evidence.ttft_p95_us
+        told = _interval(p95.value, p95.low, p95.high) if p95 else "not known"
+        parts.append(f"p95 {told}, limit {_ms(slo.ttft_p95_us)}")
+    if slo.min_success and evidence.success:
+        success = evidence.success
+        told = f"{success.value:.1%} [{success.low:.1%}, {success.high:.1%}]"
+        parts.append(f"success {told}, at least {slo.min_success:.4g}")
+    why = f": {'; '.join(parts)}" if parts else ", which promises nothing"
+    failing = "; it fails, and goes behind all who do not" if is_failing(inputs, target) else ""
+    return f"{target} keeps the objective: {eligible(evidence, slo)}{why}{failing}"
+
+
+def _cost(inputs: Inputs, target: str) -> str:
+    cost = cost_of(inputs, target)
+    if cost is None:
+        return f"{target} has no median yet, and goes behind who has"
+    terms = f"{cost.ttft:.1f} median, {cost.tail:.1f} tail, {cost.usd:.1f} price, {cost.failure:.1f} failures"
+    return f"{target} costs {cost.total:.1f} ms: {terms}"
+
+
+def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str]:
+    incumbent = before.incumbent
+    if incumbent is None:
+        yield "there was no first choice before: the best one is taken"
+        return
+    if incumbent not in ranked:
+        yield f"hard: the first choice, {incumbent}, is not in the ranking any more"
+        return
+    if is_aging(inputs, before):
+        yield "the newest sample is too old: no rule may switch"
+        return
+    yield f"hard: {incumbent} {'fails' if is_failing(inputs, incumbent) else 'does not fail'}"
+    state = counted(before, inputs, list(ranked))
+    for target in ranked:
+        if target != incumbent:
+            yield _comparison(inputs, incumbent, target)
+            yield _fast(inputs, state, incumbent, target)
+            yield _soft(inputs, state, incumbent, target)
+    yield _dwell(inputs, state)
+
+
+def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
+    compared, rules = inputs.against(incumbent, target), inputs.rules
+    spans = ((compared.window, rules.window_us), (compared.middle, rules.middle_us), (compared.short, rules.short_us))
+    told = "; ".join(f"{_shift(shift)} over {durations.write(span_us)}" for shift, span_us in spans)
+    return f"{incumbent} takes longer than {target} by {told}"
+
+
+def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
+    waiting = damped_us(state, inputs.at, inputs.rules)
+    damped = f", and waits another {_rounded(waiting)} for earlier switches" if waiting else ""
+    verdicts = [eligible(inputs.of(one), inputs.route.slo) for one in (incumbent, target)]
+    if verdicts == [Eligible.NO, Eligible.YES]:
+        return f"fast: yes, {incumbent} breaks the objective and {target} keeps it{damped}"
+    if not no_worse_group(inputs, incumbent, target):
+        return f"fast: no, {target} keeps the objective less surely than {incumbent}"
+    low_us, needed_us = sudden_us(inputs, incumbent, target), fast_us(inputs, target)
+    if low_us is None:
+        return f"fast: no, the last {durations.write(inputs.rules.short_us)} are too few rounds for an interval"
+    verdict = "yes" if low_us > needed_us else "no"
+    span = durations.write(inputs.rules.short_us)
+    return (
+        f"fast: {verdict}, over {span} {target} is ahead by at least {_ms(low_us)}; it takes {_ms(needed_us)}{damped}"
+    )
+
+
+def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
+    found = lead(inputs, incumbent, target, inputs.against(incumbent, target).middle)
+    epochs, needed = state.streaks.get(target, 0), inputs.rules.soft_epochs
+    if found is None:
+        return f"soft: no, there is no interval between {incumbent} and {target} yet"
+    told = f"by the objective {target} leads by {_interval(found.shift_us, found.low_us, found.high_us)}"
+    verdict = "which counts" if is_better(inputs, incumbent, target) else "which does not count"
+    margin = f"margin {_ms(margin_us(inputs, target))}"
+    missing = f"{needed - epochs} are missing" if epochs < needed else "long enough"
+    ties = f"; level for {state.ties[target]} of {needed} epochs" if target in state.ties else ""
+    return f"soft: {told}, {margin}, {verdict}; {epochs} of {needed} epochs running, {missing}{ties}"
+
+
+def _dwell(inputs: Inputs, state: State) -> str:
+    left = dwell_left_us(state, inputs.at, inputs.rules)
+    return f"dwell: {_rounded(left)} left before a soft switch" if left else "dwell: over"
+
+
+def _outcome(inputs: Inputs, decision: Decision, ranked: Sequence[str]) -> Iterator[str]:
+    shares = ", ".join(f"{entry.target} {entry.weight:.1%} (rank {entry.rank})" for entry in decision.entries)
+    yield f"weights: {shares}" if shares else "weights: none; the static order holds"
+    hedge = next((entry.hedge for entry in decision.entries if entry.hedge), None)
+    if hedge:
+        yield _hedge(hedge)
+    race = race_set(inputs, ranked) if decision.route_state in _READY else None
+    if race:
+        yield _race(race)
+
+
+def _hedge(hedge: Hedge) -> str:
+    if hedge.delay_us is None:
+        return f"hedge with {hedge.target}: no, {hedge.reason}"
+    without, with_hedge = hedge.expected_p99_without_us or 0.0, hedge.expected_p99_with_us or 0.0
+    return f"hedge: start {hedge.target} after {_ms(hedge.delay_us)}; p99 {_ms(without)} → {_ms(with_hedge)} expected"
+
+
+def _race(race: RaceSet) -> str:
+    expected = "" if race.expected_p95_us is None else f"; p95 {_ms(race.expected_p95_us)} expected"
+    factor = "" if race.usd_factor is None else f"for {race.usd_factor:g} times the price of the first"
+    return f"race: {', '.join(race.targets)}{expected} ({race.reason or factor})"
+
+
+def _shift(shift: Shift | None) -> str:
+    return "an unknown amount" if shift is None else _interval(shift.estimate, shift.low, shift.high)
+
+
+def _interval(value_us: float, low_us: float | None, high_us: float | None) -> str:
+    if low_us is None or high_us is None:
+        return f"{_ms(value_us)} [no interval yet]"
+    return f"{_ms(value_us)} [{low_us / US_PER_MS:.0f}, {high_us / US_PER_MS:.0f}]"
+
+
+def _ms(duration_us: float) -> str:
+    return f"{duration_us / US_PER_MS:.0f} ms"
+
+
+def _rounded(duration_us: int) -> str:
+    return durations.write(max(duration_us // SECOND_US, 1) * SECOND_US)

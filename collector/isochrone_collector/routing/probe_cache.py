@@ -1,0 +1,89 @@
+"""The newest probes of the fleet, kept in memory so that a table can be decided without reading them again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.routing.evidence import ProbeTable
+from isochrone_wire.model import MINUTE_US
+
+Columns = Mapping[str, Integers | Reals]
+
+Batch = tuple[int, int, int]
+
+KEY = ("target_id", "round_at", "vantage_id", "epoch", "seq", "idx")
+VALUES = ("region", "kind", "ttft_us", "censored", "rtt_us", "tokens_per_second")
+NAMES = (*KEY, *VALUES)
+# Who adds looks back half a minute.
+_KNOWN_US = 10 * MINUTE_US
+_MANY = 10_000
+_REALS = {"ttft_us", "rtt_us", "tokens_per_second"}
+
+
+class ProbeCache:
+    """Probes as columns, each there once however often it is added. `regions` are the names that `region` numbers.
+
+    A batch is stored as a whole, so that one that was seen brings nothing new. It is known for as long after it was
+    last added as whoever adds may come across it again.
+    """
+
+    def __init__(self) -> None:
+        self.regions: list[str] = []
+        self._seen_at: dict[Batch, int] = {}
+        self._columns: dict[str, Any] = {
+            name: np.empty(0, np.float64 if name in _REALS else np.int64) for name in NAMES
+        }
+
+    def __len__(self) -> int:
+        return len(self._columns["round_at"])
+
+    def place_of(self, region: str) -> int:
+        """The number of a region, a new one if need be."""
+        if region not in self.regions:
+            self.regions.append(region)
+        return self.regions.index(region)
+
+    def add(self, columns: Columns, *, at: int) -> set[tuple[int, str]]:
+        """Take in the probes of whole batches; the (target, region) pairs that the new ones are of."""
+        batches = list(zip(*(columns[name].tolist() for name in ("vantage_id", "epoch", "seq")), strict=True))
+        fresh = np.array([batch not in self._seen_at for batch in batches], bool)
+        self._seen_at |= dict.fromkeys(batches, at)
+        if len(self._seen_at) > _MANY:
+            self._seen_at = {batch: seen for batch, seen in self._seen_at.items() if seen > at - _KNOWN_US}
+        new = {name: columns[name][fresh] for name in NAMES}
+        self._columns = {name: np.concatenate([kept, new[name]]) for name, kept in self._columns.items()}
+        pairs = set(zip(new["target_id"].tolist(), new["region"].tolist(), strict=True))
+        return {(int(target_id), self.regions[int(place)]) for target_id, place in pairs}
+
+    def forget(self, *, before_at: int) -> None:
+        """Let go of rounds before an instant."""
+        recent = self._columns["round_at"] >= before_at
+        if not recent.all():
+            self._columns = {name: column[recent] for name, column in self._columns.items()}
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self.forget(before_at=np.iinfo(np.int64).max)
+        self._seen_at = {}
+
+    def sightings(self, targets: Mapping[int, str], *, from_at: int) -> ProbeTable:
+        """The probes of some targets, id → name, from an instant on."""
+        ids = np.array(sorted(targets), np.int64)
+        of = self._columns
+        wanted = np.isin(of["target_id"], ids) & (of["round_at"] >= from_at)
+        chosen = {name: column[wanted] for name, column in of.items()}
+        return ProbeTable(
+            members=tuple(targets[target_id] for target_id in ids.tolist()),
+            regions=tuple(self.regions),
+            member=np.searchsorted(ids, chosen["target_id"]),
+            region=chosen["region"],
+            vantage_id=chosen["vantage_id"],
+            round_at=chosen["round_at"],
+            kind=chosen["kind"].astype(np.int8),
+            ttft_us=chosen["ttft_us"],
+            censored=chosen["censored"].astype(bool),
+            rtt_us=chosen["rtt_us"],
+            tokens_per_second=chosen["tokens_per_second"],
+        )

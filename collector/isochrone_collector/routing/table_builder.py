@@ -1,0 +1,64 @@
+"""From a decision to the document that is published, and from a stored one back to the same bytes."""
+
+from dataclasses import replace
+
+from isochrone_collector.routing import canonical_form
+from isochrone_collector.routing.decision import Decision, decide
+from isochrone_collector.routing.inputs import Inputs
+from isochrone_collector.routing.race import race_set
+from isochrone_collector.routing.switch import State
+from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
+
+
+def table_of(inputs: Inputs, decision: Decision, *, generation: int, code_version: str) -> RouteTable:
+    """The table of a decision under its number; as fresh as the newest sample that anything was decided from."""
+    rules = inputs.rules
+    since_at = decision.newest_at or inputs.at
+    provenance = Provenance(
+        plan_version=inputs.plan_version,
+        code_version=code_version,
+        inputs_sha256=canonical_form.digest(canonical_form.written(inputs)),
+    )
+    ready = decision.route_state in (RouteState.OK, RouteState.DEGRADED)
+    bare = RouteTable(
+        generation=generation,
+        etag="",
+        client_region=inputs.client_region,
+        route=inputs.route.name,
+        built_at=inputs.at,
+        fresh_until_at=since_at + rules.fresh_us,
+        stale_until_at=since_at + rules.stale_us,
+        state=decision.route_state,
+        slo=inputs.route.slo,
+        window=inputs.window,
+        provenance=provenance,
+        change=decision.change,
+        sentence=decision.sentence,
+        entries=decision.entries,
+        excluded=decision.excluded,
+        static_order=inputs.route.static_order or inputs.route.members,
+        race=race_set(inputs, [entry.target for entry in decision.entries]) if ready else None,
+    )
+    return replace(bare, etag=canonical_form.etag(generation, canonical_form.written(bare)))
+
+
+def is_news(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
+    """Whether a decision is worth a new number: something changed, or the evidence shown is a fifth of an epoch old and
+    there is newer, or what is shown claims to be from the future.
+    """
+    if published is None or decision.change is not ChangeKind.EVIDENCE or published.state is not decision.route_state:
+        return True
+    if published.fresh_until_at > inputs.at + inputs.rules.fresh_us:
+        return True
+    if decision.newest_at + inputs.rules.fresh_us <= published.fresh_until_at:
+        return False
+    return inputs.at - published.built_at >= inputs.rules.epoch_us // 5
+
+
+def replayed(document: str, inputs_text: str, before_text: str) -> tuple[str, Decision]:
+    """The document that the stored inputs give today, and the decision behind it. Raises `ValueError`."""
+    published = canonical_form.read(RouteTable, document)
+    inputs = canonical_form.read(Inputs, inputs_text)
+    decision = decide(inputs, canonical_form.read(State, before_text))
+    again = table_of(inputs, decision, generation=published.generation, code_version=published.provenance.code_version)
+    return canonical_form.written(again), decision

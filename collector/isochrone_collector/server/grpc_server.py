@@ -1,0 +1,69 @@
+"""The gRPC server: its services, and the port it listens on."""
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from isochrone_collector.auth.certificates import Certificates
+from isochrone_collector.clock import now_at
+from isochrone_collector.errors import StartError
+from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
+from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
+from isochrone_collector.grpc_api.observatory import ObservatoryService
+from isochrone_collector.grpc_api.operations import OperationsService
+from isochrone_collector.grpc_api.push_metrics import PushMetrics
+from isochrone_collector.grpc_api.routes import RoutesService
+from isochrone_collector.server.assembly import Parts
+from isochrone_wire.address import Address
+from isochrone_wire.grpc_options import SERVER_OPTIONS
+from isochrone_wire.v1 import (
+    fleet_pb2,
+    observatory_pb2,
+    observatory_pb2_grpc,
+    operations_pb2,
+    operations_pb2_grpc,
+    routes_pb2,
+    routes_pb2_grpc,
+)
+
+
+def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
+    """The server with every service on it, and the service that says how it is."""
+    server = grpc.aio.server(
+        interceptors=[PushMetrics(parts.tally, clock=now_at), AuthInterceptor(parts.gate)], options=SERVER_OPTIONS
+    )
+    health_of = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
+    fleet = FleetService(ingest=parts.ingest, plans=parts.plans, identities=parts.identities, gate=parts.gate)
+    add_to_server(fleet, server)
+    operations = OperationsService(plans=parts.plans, identities=parts.identities, alerting=parts.alerts)
+    operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
+    readers = ObservatoryService(parts.desk)
+    observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
+    routes = RoutesService(desk=parts.desk, publisher=parts.publishing.publisher, gate=parts.gate)
+    routes_pb2_grpc.add_RoutesServicer_to_server(routes, server)
+    ours = [
+        module.DESCRIPTOR.services_by_name[name].full_name
+        for module, name in (
+            (fleet_pb2, "Fleet"),
+            (operations_pb2, "Operations"),
+            (observatory_pb2, "Observatory"),
+            (routes_pb2, "Routes"),
+        )
+    ]
+    reflection.enable_server_reflection([*ours, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    return server, health_of
+
+
+def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | None) -> Address:
+    """Listen; the address with its real port. Raises `StartError`."""
+    try:
+        if certificates is None:
+            port = server.add_insecure_port(str(listen))
+        else:
+            port = server.add_secure_port(str(listen), certificates.credentials())
+    except RuntimeError as error:
+        raise StartError(
+            f"cannot listen on {listen}", hint="another collector may be running; choose another --listen"
+        ) from error
+    return Address(listen.host, port)

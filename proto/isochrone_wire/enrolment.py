@@ -1,0 +1,118 @@
+"""Joining a collector: a one-time token for a credential of one's own.
+
+The certificate that the collector presents is compared with the fingerprint in the token before anything is said, and
+the token is handed over on a connection that believes this one certificate.
+"""
+
+import hmac
+import random
+import time
+from dataclasses import replace
+from typing import Any
+
+import grpc
+
+from isochrone_wire import codec
+from isochrone_wire.address import Address
+from isochrone_wire.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
+from isochrone_wire.credentials import JoinToken, parse_join_token, shown_fingerprint
+from isochrone_wire.identity_file import Identity
+from isochrone_wire.operations import Joined
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
+
+_CALL_SECONDS = 15.0
+_ATTEMPTS = 8
+_PAUSE_SECONDS = 2.0
+_ANOTHER_TOKEN = "an operator makes another token: isochrone-collector vantage add, vantage rotate, or access add"
+
+
+class EnrolmentError(Exception):
+    """Joining failed; `unreachable` when nobody answered. Act: whoever joins, as the hint says."""
+
+    def __init__(self, sentence: str, *, hint: str = "", unreachable: bool = False) -> None:
+        super().__init__(sentence)
+        self.hint = hint
+        self.unreachable = unreachable
+
+
+def join(
+    address: Address,
+    token_text: str,
+    *,
+    version: str,
+    authorities: Trust | None = None,
+    client: ClientCertificate | None = None,
+) -> Identity:
+    """Trade a token for a identity. `version` is the joining program's, for the collector's log.
+
+    With `authorities` the collector is known by them from then on, and else by the one certificate it has now. Raises
+    `EnrolmentError`; when the fingerprint is the reason, nothing has been sent.
+    """
+    try:
+        token = parse_join_token(token_text)
+    except ValueError as error:
+        raise EnrolmentError(str(error), hint="copy the whole token, and nothing but the token") from None
+    trust = replace(_compared(address, token), client=client)
+    try:
+        with open_channel(address, trust) as channel:
+            joined = _ask(channel, address, str(token), version)
+    except ValueError as error:
+        raise EnrolmentError(str(error)) from error
+    lasting = replace(authorities, client=client) if authorities and trust.tls else trust
+    return Identity(
+        address=address,
+        name=joined.name,
+        role=joined.role,
+        region=joined.region,
+        trust=lasting,
+        credential=joined.credential,
+    )
+
+
+def _compared(address: Address, token: JoinToken) -> Trust:
+    if not token.fingerprint:
+        if address.is_loopback:
+            return PLAIN
+        raise EnrolmentError(
+            f"the token was made by a collector that speaks plain text, and {address} is another machine",
+            hint="serve on an address that other machines reach, or with --tls, and make another token",
+        )
+    try:
+        presented = presented_certificate(address)
+    except ValueError as error:
+        raise EnrolmentError(str(error), hint="is it the address of an Isochrone collector?") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise EnrolmentError(f"no collector answers at {address}: {reason}", unreachable=True) from error
+    if not hmac.compare_digest(presented.fingerprint, token.fingerprint):
+        there, told = shown_fingerprint(presented.fingerprint), shown_fingerprint(token.fingerprint)
+        raise EnrolmentError(
+            f"{address} is not the collector that made the token: it presents {there}, and the token says {told}; "
+            "nothing has been sent",
+            hint=f"is the address right, and nobody between? Then its certificate has changed, and {_ANOTHER_TOKEN}",
+        )
+    return presented.pinned
+
+
+def _ask(channel: grpc.Channel, address: Address, token: str, version: str) -> Joined:
+    request = fleet_pb2.JoinRequest(token=token, version=version)
+    stub = fleet_pb2_grpc.FleetStub(channel)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return codec.decode(Joined, stub.Join(request, timeout=_CALL_SECONDS))
+        except grpc.RpcError as error:
+            # Every error of a call is also the call, which knows its status; the stubs cannot say so.
+            call: Any = error
+            crowded = call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            if not crowded or attempt == _ATTEMPTS - 1:
+                raise _translated(call, address) from error
+        time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311  # jitter, not a secret
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _translated(call: Any, address: Address) -> EnrolmentError:  # noqa: ANN401  # see _ask
+    status, details = call.code(), call.details() or call.code().name.lower()
+    if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return EnrolmentError(f"no collector answers at {address}: {details}", unreachable=True)
+    hint = _ANOTHER_TOKEN if status is grpc.StatusCode.UNAUTHENTICATED else ""
+    return EnrolmentError(f"{address} refused: {details}", hint=hint)

@@ -1,0 +1,117 @@
+"""What joining leaves behind: where the collector is, how to know it, and the credential it knows one by.
+
+Kept as `identity.json`, readable by its owner only, and replaced in one step, so that whoever reads it finds the old
+one or the new one.
+"""
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
+from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
+from isochrone_wire.credentials import parse_credential
+from isochrone_wire.operations import Role
+
+FILE_NAME = "identity.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who one is at which collector. `region` is a vantage's; `credential` is as the collector gave it."""
+
+    address: Address
+    name: str
+    role: Role
+    trust: Trust = PLAIN
+    region: str | None = None
+    credential: str = field(repr=False)
+
+
+def to_text(identity: Identity) -> str:
+    """The identity as the JSON of `identity.json`."""
+    trust, client = identity.trust, identity.trust.client
+    document: dict[str, Any] = {
+        "address": str(identity.address),
+        "name": identity.name,
+        "role": identity.role.value,
+        "region": identity.region,
+        "tls": trust.tls,
+        "certificate": trust.roots,
+        "server_name": trust.server_name,
+        "credential": identity.credential,
+        "client_certificate": str(client.certificate) if client else None,
+        "client_key": str(client.key) if client else None,
+    }
+    return json.dumps({key: value for key, value in document.items() if value is not None}, indent=2) + "\n"
+
+
+def parse(text: str) -> Identity:
+    """The identity that `text` spells. Raises `ValueError` with a sentence that does not show the credential."""
+    try:
+        document = json.loads(text)
+        client = _client(document)
+        identity = Identity(
+            address=parse_address(document["address"]),
+            name=str(document["name"]),
+            role=Role(document["role"]),
+            region=document.get("region"),
+            trust=Trust(
+                tls=document.get("tls", True),
+                roots=document.get("certificate"),
+                server_name=document.get("server_name"),
+                client=client,
+            ),
+            credential=str(document["credential"]),
+        )
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]!r} is missing") from None
+    except (json.JSONDecodeError, TypeError, AttributeError):
+        raise ValueError("it is not what joining writes") from None
+    parse_credential(identity.credential)
+    return identity
+
+
+def read(path: Path) -> Identity:
+    """The identity in a file. Raises `OSError`, and `ValueError` with a sentence that names the file."""
+    try:
+        return parse(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used: {error}") from error
+
+
+def write(path: Path, identity: Identity) -> None:
+    """Put the identity into a file for its owner only, in one step; the folder is made. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(to_text(identity))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def heading_for(
+    said: Address | None, *, given: Identity | None, own: Identity | None
+) -> tuple[Address, Identity | None]:
+    """Which collector is meant and as whom: `said` is an address somebody wrote, `given` a identity they named, `own`
+    one that lies where theirs would. A identity that was named holds for any address, through a tunnel, say; one that
+    was not holds for its own. Without either it is plain text on loopback.
+    """
+    who = given or (own if own is not None and said in (None, own.address) else None)
+    return said or (who.address if who else Address("127.0.0.1", DEFAULT_PORT)), who
+
+
+def _client(document: dict[str, Any]) -> ClientCertificate | None:
+    told = document.get("client_certificate"), document.get("client_key")
+    if told == (None, None):
+        return None
+    if None in told:
+        raise ValueError("client_certificate and client_key go together")
+    return ClientCertificate(certificate=Path(str(told[0])), key=Path(str(told[1])))

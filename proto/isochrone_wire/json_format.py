@@ -1,0 +1,38 @@
+"""Values as plain JSON-ready data, the same for every command: units as in the model, instants as RFC 3339 text."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from isochrone_wire.model import SECOND_US, Quality, Sample
+
+_DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
+
+
+def rfc3339(at: int) -> str:
+    """An instant in microseconds since the epoch as `2026-11-21T08:00:00.123456Z`."""
+    seconds, micros = divmod(at, SECOND_US)
+    whole = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
+    return whole.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
+    """Dicts, lists, strings and numbers; a sample also tells its derived durations, and flags go by name."""
+    if is_dataclass(value):
+        plain = {field.name: _named(field.name, getattr(value, field.name)) for field in fields(value)}
+        return plain | {name: getattr(value, name) for name in _DERIVED} if isinstance(value, Sample) else plain
+    if isinstance(value, Quality):
+        return list(value.labels)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: to_json_value(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json_value(part) for part in value]
+    return value
+
+
+def _named(name: str, value: Any) -> Any:  # noqa: ANN401  # a field of any type
+    return rfc3339(value) if name.endswith("_at") and isinstance(value, int) else to_json_value(value)

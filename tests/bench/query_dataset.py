@@ -1,0 +1,181 @@
+"""A database as a collector has it after a month: plan, vantages, samples with their ledger, and summaries.
+
+Days are summarised from samples at once, by the code that otherwise makes hours of samples and days of those. Merging
+is adding counts, so that the way makes no difference.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import psycopg
+
+from bench.synthetic_month import EVERY_US, PUSHED_AFTER_US, Month, Portion, Site
+from isochrone_collector.jobs import rollup
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import job_progress, partitions, rollups, vantages
+from isochrone_collector.store.batches import COPY_HEADER, COPY_TRAILER
+from isochrone_collector.store.postgres import instants, schema
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.rows import COLUMNS
+from isochrone_collector.store.summaries import HOUR_US, Resolution
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, SECOND_US, Vantage, day_of
+
+BASELINE = "region-00"
+# As many as one COPY of the collector's has at most.
+ROWS_AT_ONCE = 9_000
+TELL_EVERY_S = 10.0
+LANES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much there is."""
+
+    regions: int
+    targets: int
+    days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What there is now: so many samples, the days (UTC) that are summarised, and the targets."""
+
+    samples: int
+    days: Window
+    target_ids: tuple[int, ...]
+
+
+def say(sentence: str) -> None:
+    """Tell whoever waits what happens."""
+    sys.stderr.write(sentence + "\n")
+
+
+async def stock(conninfo: str, size: Size, *, now_at: int) -> Stock:
+    """Make all of it. Raises whatever the store raises."""
+    schema.migrate(conninfo)
+    today_at = day_of(now_at)
+    days = Window(from_at=today_at - size.days * DAY_US, until_at=today_at)
+    database = Database(conninfo)
+    await database.open()
+    await partitions.ensure(database, now_at=now_at)
+    target_ids = await _plan(database, size, begun_at=days.from_at)
+    sites = await _join(database, size, begun_at=days.from_at)
+    month = Month(sites, target_ids, from_at=days.from_at, until_at=now_at)
+    samples = await asyncio.to_thread(_fill, conninfo, month, sites, len(target_ids))
+    await _summarise(database, days, target_ids, now_at=now_at)
+    await database.close()
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        # As autovacuum leaves a database that filled up within a month and not within minutes.
+        say("VACUUM, ANALYZE and CHECKPOINT")
+        connection.execute("VACUUM (ANALYZE)")
+        connection.execute("CHECKPOINT")
+    return Stock(samples=samples, days=days, target_ids=target_ids)
+
+
+async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[int, ...]:
+    """A plan in force since the beginning; the ids of its targets."""
+    targets = [
+        {"provider": f"p{n % 7}", "model": f"m{n:03}", "base_url": "http://h", "every": f"{EVERY_US // SECOND_US}s"}
+        for n in range(size.targets)
+    ]
+    plans = Plans(database=database, clock=lambda: begun_at)
+    document = json.dumps({"baseline": BASELINE, "targets": targets})
+    change = await plans.apply(document, dry_run=False, applied_by="bench")
+    if plans.current is None:
+        raise SystemExit(f"the plan was refused: {change.problems}")
+    return tuple(target.id for target in plans.current.targets)
+
+
+async def _join(database: Database, size: Size, *, begun_at: int) -> list[Site]:
+    """A vantage in each region."""
+    names = [Vantage(name=f"v-{n:02}", region=f"region-{n:02}") for n in range(size.regions)]
+    async with database.transaction() as connection:
+        rows = [await vantages.register(connection, vantage, seen_at=begun_at) for vantage in names]
+    return [Site(vantage_id=row.id, region=row.region) for row in rows]
+
+
+def _fill(conninfo: str, month: Month, sites: Sequence[Site], targets: int) -> int:
+    """Every round, and what the ledger has of it; how many samples that is."""
+    begun, told, samples = time.monotonic(), time.monotonic(), 0
+    at_once = max(1, ROWS_AT_ONCE // (len(sites) * targets))
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        instants.teach(connection)
+        for portions in _in_lots(month.portions(), at_once):
+            with connection.transaction():
+                _copy(connection, portions)
+                _enter(connection, portions, sites, targets)
+            samples += sum(portion.rows for portion in portions)
+            if time.monotonic() - told > TELL_EVERY_S:
+                told = time.monotonic()
+                say(f"{samples:11_} samples, {samples / (told - begun):7.0f}/s")
+    say(f"{samples:11_} samples in {time.monotonic() - begun:.0f} s")
+    return samples
+
+
+def _in_lots(portions: Iterator[Portion], size: int) -> Iterator[list[Portion]]:
+    while lot := list(islice(portions, size)):
+        yield lot
+
+
+def _copy(connection: psycopg.Connection[Any], portions: Sequence[Portion]) -> None:
+    statement = f"COPY sample ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(COPY_HEADER + b"".join(portion.content for portion in portions) + COPY_TRAILER)
+
+
+def _enter(
+    connection: psycopg.Connection[Any], portions: Sequence[Portion], sites: Sequence[Site], targets: int
+) -> None:
+    statement = (
+        "COPY ingest_batch (vantage_id, epoch, seq, samples, stored, late, received_at, oldest_round_at,"
+        " newest_round_at) FROM STDIN (FORMAT BINARY)"
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types(["int8", "int8", "int8", "int4", "int4", "int4", *(["timestamptz"] * 3)])
+        for portion in portions:
+            received_at = Instant(portion.until_at + PUSHED_AFTER_US)
+            span = (received_at, Instant(portion.from_at), Instant(portion.until_at))
+            for site in sites:
+                copy.write_row((site.vantage_id, 1, portion.seq, targets, targets, 0, *span))
+
+
+async def _summarise(database: Database, days: Window, target_ids: tuple[int, ...], *, now_at: int) -> None:
+    begun, until_at = time.monotonic(), now_at - now_at % HOUR_US
+    due = [
+        *(_summarise_day(database, day_at, target_ids) for day_at in range(days.from_at, days.until_at, DAY_US)),
+        *(rollups.summarise_hour(database, hour_at) for hour_at in range(days.until_at, until_at, HOUR_US)),
+    ]
+    waiting = iter(due)
+
+    async def lane() -> None:
+        for work in waiting:
+            await work
+
+    # While the server reads one, another is packed.
+    await asyncio.gather(*(lane() for _ in range(LANES)))
+    async with database.transaction() as connection:
+        await job_progress.advance(connection, Resolution.HOUR.chore, until_at)
+        await job_progress.advance(connection, Resolution.DAY.chore, days.until_at)
+        # Everything that came was known when it was summarised.
+        await job_progress.advance(connection, rollup.LATE, now_at)
+    say(f"{len(due)} days and hours summarised in {time.monotonic() - begun:.0f} s")
+
+
+async def _summarise_day(database: Database, day_at: int, target_ids: tuple[int, ...]) -> int:
+    """A day as if it were one long hour."""
+    scope = Scope(window=Window(from_at=day_at, until_at=day_at + DAY_US), target_ids=target_ids)
+    async with database.transaction() as connection:
+        records = await rollups._values(connection, scope)
+        endings = [rollups._ending(record) for record in records]
+        rows = await asyncio.to_thread(rollups._packed, records)
+        await rollups._write(connection, Resolution.DAY, day_at, rows, endings)
+    return len(records)

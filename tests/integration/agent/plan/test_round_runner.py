@@ -1,0 +1,383 @@
+"""Rounds in a running loop, against a real server and a real spool: each ends in its samples, whatever happens."""
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fix_simulator import Simulator
+from isochrone_agent.clock import now_at
+from isochrone_agent.errors import SpoolError
+from isochrone_agent.plan.budget import most_of_round
+from isochrone_agent.plan.credentials import Credential, Keyring
+from isochrone_agent.plan.round_runner import Rounds
+from isochrone_agent.plan.schedule import stagger_us
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire.model import (
+    SECOND_US,
+    Budget,
+    Outcome,
+    Overlap,
+    Plan,
+    Sample,
+    Spend,
+    Target,
+    Timeouts,
+    Workload,
+    day_of,
+)
+from isochrone_wire.rounds import round_at, rounds_between
+
+EVERY_US = 200_000
+HOUR_NS = 3600 * 10**9
+QUICK = Timeouts(connect_us=2_000_000, first_token_us=900_000, gap_us=900_000, total_us=8_000_000)
+WORKLOAD = Workload(max_output_tokens=5, timeouts=QUICK)
+
+
+def target(simulator: Simulator, model: str, number: int = 7, **more: Any) -> Target:
+    fields: dict[str, Any] = {"provider": "sim", "every_us": EVERY_US, "workload": WORKLOAD} | more
+    return Target(id=number, name=model, model=model, base_url=simulator.base_url, **fields)
+
+
+class Notebook(AsyncSpool):
+    """A spool that is also remembered by the test."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.samples: list[Sample] = []
+
+    async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
+        """As `AsyncSpool.record`."""
+        await super().record(sample, spends)
+        self.samples.append(sample)
+
+
+class Machine:
+    """Rounds over a spool in a folder; what they recorded can be read while they run."""
+
+    def __init__(self, keeper: Notebook, *, keyring: Keyring, concurrency: int) -> None:
+        prober = Prober(vantage="sg-1", tls=ssl.create_default_context())
+        self.rounds = Rounds(prober, keeper, keyring, concurrency=concurrency)
+        self.keeper = keeper
+
+    def samples(self) -> list[Sample]:
+        """Everything recorded since the last call."""
+        found, self.keeper.samples = self.keeper.samples, []
+        return found
+
+
+@asynccontextmanager
+async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: int = 8) -> AsyncIterator[Machine]:
+    async with Notebook(folder / "spool.sqlite3") as keeper:
+        made = Machine(keeper, keyring=keyring or Keyring(), concurrency=concurrency)
+        running = asyncio.create_task(made.rounds.run())
+        try:
+            yield made
+        finally:
+            running.cancel()
+            await made.rounds.finish(0)
+
+
+async def run(folder: Path, plan: Plan, seconds: float, **how: Any) -> list[Sample]:
+    """What a plan comes to in so many seconds, and what is cut off at their end."""
+    async with machine(folder, **how) as made:
+        made.rounds.take_up(plan)
+        await asyncio.sleep(seconds)
+        await made.rounds.finish(0)
+        return made.samples()
+
+
+def plan_of(*targets: Target, budgets: Sequence[Budget] = ()) -> Plan:
+    return Plan(version=1, baseline="us", targets=targets, budgets=tuple(budgets))
+
+
+def outcomes(samples: Sequence[Sample]) -> Counter[Outcome]:
+    return Counter(sample.outcome for sample in samples)
+
+
+def check_one_per_round(samples: Sequence[Sample]) -> None:
+    """Every round from the first to the last has one sample, and no round two."""
+    rounds = sorted(sample.round_at for sample in samples)
+    assert len(rounds) == len(set(rounds)), "a round has two samples"
+    between = rounds_between(rounds[0], rounds[-1] + 1, target_id=samples[0].target_id, every_us=EVERY_US)
+    assert between == len(rounds), "a round has none"
+
+
+async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """With `overlap: skip` a target that takes longer than its interval has one probe in flight, and a sample for each
+    round.
+    """
+    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-slow-headers")), 1.7)
+    check_one_per_round(samples)
+    found = outcomes(samples)
+    assert found[Outcome.SKIPPED_OVERLAP] >= 3
+    assert found.total() - found[Outcome.SKIPPED_OVERLAP] <= 2
+
+
+async def test_overlap_may_be_allowed(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """With `overlap: allow` every round sends its probe, however slow the one before."""
+    of = target(fault_simulator, "fault-slow-headers", overlap=Overlap.ALLOW)
+    samples = await run(tmp_path, plan_of(of), 1.7)
+    check_one_per_round(samples)
+    assert outcomes(samples)[Outcome.SKIPPED_OVERLAP] == 0
+    assert len(samples) >= 4
+
+
+async def test_a_crowd_waits_for_half_an_interval(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Where all slots are taken a round gives up after half its interval, so that nothing piles up."""
+    of = target(fault_simulator, "fault-silence", overlap=Overlap.ALLOW)
+    samples = await run(tmp_path, plan_of(of), 0.9, concurrency=1)
+    check_one_per_round(samples)
+    crowded = [s for s in samples if s.outcome is Outcome.SKIPPED_NOT_READY]
+    assert crowded
+    assert all("no room among 1 probes" in (s.error or "") or s.error == "the agent stopped" for s in crowded)
+
+
+async def test_who_asks_to_wait_is_left_alone(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """After a 429 with `retry-after` nothing is sent until the wait is over, also when the wall clock is set back."""
+    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-429")), 0.9)
+    check_one_per_round(samples)
+    ordered = [s.outcome for s in sorted(samples, key=lambda s: s.round_at)]
+    assert ordered[0] is Outcome.THROTTLED
+    assert set(ordered[1:]) == {Outcome.SKIPPED_THROTTLED}
+
+
+async def test_a_paused_target_is_told_and_not_probed(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A paused target's rounds are samples that say so; taken up again without the pause it is probed on."""
+    of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan_of(replace(of, paused=True)))
+        await asyncio.sleep(0.7)
+        paused = made.samples()
+        made.rounds.take_up(plan_of(of))
+        await asyncio.sleep(0.9)
+        await made.rounds.finish(5)
+        resumed = made.samples()
+    assert set(outcomes(paused)) == {Outcome.SKIPPED_PAUSED}
+    assert set(outcomes(resumed)) == {Outcome.OK}
+    check_one_per_round([*paused, *resumed])
+
+
+async def test_a_key_that_is_missing_is_told(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Without its key a target is not probed, and every round says what is missing."""
+    keyring = Keyring({"k": Credential(name="k", hosts=("127.0.0.1",), env="NO_SUCH_VARIABLE_HERE")})
+    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-crlf", credential="k")), 0.5, keyring=keyring)
+    assert set(outcomes(samples)) == {Outcome.SKIPPED_NOT_READY}
+    assert "NO_SUCH_VARIABLE_HERE" in (samples[0].error or "")
+
+
+async def test_a_bug_still_ends_in_a_sample(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A round that fails inside the agent is recorded as not ready, and the others go on."""
+    odd = target(fault_simulator, "fault-crlf", number=8, dialect="klingon")
+    samples = await run(tmp_path, plan_of(odd, target(fault_simulator, "fault-crlf")), 0.9)
+    assert {s.error for s in samples if s.target_id == 8} == {"the agent failed: KeyError"}
+    assert outcomes(samples)[Outcome.OK]
+
+
+async def test_a_budget_ends_the_day(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """After the requests of the day the rounds are recorded as skipped, naming the limit, and nothing is sent; a
+    restart on the same spool remembers.
+    """
+    plan = plan_of(target(fault_simulator, "fault-500"), budgets=[Budget(provider="sim", requests_per_day=2)])
+    first = outcomes(await run(tmp_path, plan, 1.1))
+    assert first[Outcome.HTTP_ERROR] == 2
+    assert first[Outcome.SKIPPED_BUDGET] >= 2
+    again = await run(tmp_path, plan, 0.7)
+    assert set(outcomes(again)) == {Outcome.SKIPPED_BUDGET}
+    assert "requests_per_day of sim is 2: 2 used" in (again[0].error or "")
+    async with AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
+        [spent] = await keeper.spend(day_of(now_at()))
+    assert (spent.provider, spent.requests) == ("sim", 2)
+
+
+async def spent_today(folder: Path) -> list[Spend]:
+    async with AsyncSpool(folder / "spool.sqlite3") as keeper:
+        return list(await keeper.spend(day_of(now_at())))
+
+
+async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A request in flight is charged its most in the spool already, so that an agent that is killed forgets none; with
+    its sample that is corrected, and without a budget nothing is written before.
+    """
+    patient = replace(WORKLOAD, timeouts=Timeouts())
+    of = target(fault_simulator, "fault-slow-headers", every_us=400_000, workload=patient)
+    budgets = [Budget(provider="sim", requests_per_day=1)]
+    for bound in (budgets, []):
+        folder = tmp_path / str(len(bound))
+        async with machine(folder) as made:
+            made.rounds.take_up(plan_of(of, budgets=bound))
+            while not made.rounds._prober.under_way:
+                await asyncio.sleep(0.01)
+            reserved = [(s.requests, s.tokens) for s in await made.keeper.spend(day_of(now_at()))]
+            assert reserved == ([(1, most_of_round(of).tokens)] if bound else [])
+            await made.rounds.finish(5)
+            sent = [s for s in made.samples() if not s.outcome.skipped]
+        known = sum((s.prompt_tokens or 0) + (s.output_tokens or 0) for s in sent)
+        assert {s.outcome for s in sent} == {Outcome.OK}
+        assert [(s.requests, s.tokens) for s in await spent_today(folder)] == [(len(sent), known)]
+
+
+async def test_no_kill_passes_a_budget(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A round that dies without its sample leaves its reservation: the budget of the day ends after as many deaths."""
+    of = target(fault_simulator, "fault-silence")
+    plan = plan_of(of, budgets=[Budget(provider="sim", requests_per_day=2)])
+    sent = 0
+    for _ in range(4):
+        async with machine(tmp_path) as made:
+            made.rounds.take_up(plan)
+            while not (made.rounds._prober.under_way or made.keeper.samples):
+                await asyncio.sleep(0.01)
+            sent += len(made.rounds._prober.under_way)
+            for task in made.rounds._tasks:
+                task.cancel()
+            made.keeper.record = lost  # type: ignore[method-assign]  # as if the machine were gone
+    assert sent == 2
+    assert [s.requests for s in await spent_today(tmp_path)] == [2]
+
+
+async def lost(sample: Sample, spends: Sequence[Spend] = ()) -> None:
+    raise SpoolError("gone")
+
+
+@pytest.mark.parametrize("broken", ["spend", "reserve"])
+async def test_an_account_that_cannot_be_kept_closes_the_budget(
+    fault_simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Where what was spent cannot be read, or what may be spent not written, a round with a budget is skipped and says
+    why, and one without is probed; when the spool is well again so are the rounds.
+    """
+    honest, well = getattr(AsyncSpool, broken), asyncio.Event()
+
+    async def failing(self: AsyncSpool, argument: Any) -> Any:
+        if not well.is_set():
+            raise SpoolError("the disk is gone")
+        return await honest(self, argument)
+
+    monkeypatch.setattr(AsyncSpool, broken, failing)
+    free = target(fault_simulator, "fault-crlf", number=8, provider="free", overlap=Overlap.ALLOW)
+    plan = plan_of(
+        target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW),
+        free,
+        budgets=[Budget(provider="sim", requests_per_day=1000)],
+    )
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan)
+        await asyncio.sleep(0.9)
+        before = made.samples()
+        well.set()
+        await asyncio.sleep(0.9)
+        await made.rounds.finish(5)
+        after = made.samples()
+    assert set(outcomes([s for s in before if s.target_id == 7])) == {Outcome.SKIPPED_BUDGET}
+    assert all("the disk is gone" in (s.error or "") for s in before if s.target_id == 7)
+    assert outcomes([s for s in before if s.target_id == 8])[Outcome.OK]
+    assert outcomes([s for s in after if s.target_id == 7])[Outcome.OK]
+
+
+async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Where the schedule cannot be made the plan before it runs on, and no missed round is counted twice."""
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan_of(target(fault_simulator, "fault-crlf", every_us=3600 * SECOND_US)))
+        made.rounds._schedule.missed = 3
+        with pytest.raises(ZeroDivisionError):
+            made.rounds.take_up(replace(plan_of(target(fault_simulator, "fault-crlf", every_us=0)), version=2))
+        assert made.rounds.plan_version == 1
+        assert [of.every_us for of in made.rounds._schedule.targets] == [3600 * SECOND_US]
+        assert made.rounds.missed == 3
+
+
+async def test_what_is_cut_off_says_so(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """An agent that stops leaves no round without a sample: what was under way tells how long it was waited for, and
+    what was waiting for room tells that nothing was sent.
+    """
+    slow = replace(WORKLOAD, timeouts=Timeouts())
+    of = target(fault_simulator, "fault-stall", overlap=Overlap.ALLOW, workload=slow, every_us=400_000)
+    async with machine(tmp_path, concurrency=1) as made:
+        made.rounds.take_up(plan_of(of))
+        while made.rounds.in_flight < 2:
+            await asyncio.sleep(0.01)
+        await made.rounds.finish(0.05)
+        assert made.rounds.in_flight == 0
+        under_way, waiting = sorted(made.samples(), key=lambda sample: sample.round_at)[-2:]
+    assert (under_way.outcome, under_way.error) == (
+        Outcome.TIMED_OUT,
+        "the agent stopped before the answer was complete",
+    )
+    assert under_way.chunks == 5
+    assert under_way.timeout_us is not None
+    assert under_way.timeout_us >= (under_way.ttft_us or 0)
+    assert waiting.outcome is Outcome.SKIPPED_NOT_READY
+
+
+async def test_a_sample_that_cannot_be_kept_is_counted(
+    fault_simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample with a number that the wire cannot hold is lost and counted; the others of its burst are recorded."""
+    honest = Prober.burst
+
+    async def burst(self: Prober, of: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
+        first, *others = await honest(self, of, round_at=round_at, key=key)
+        return [replace(first, output_chars=2**70), *others]
+
+    monkeypatch.setattr(Prober, "burst", burst)
+    of = target(fault_simulator, "fault-none", every_us=2 * SECOND_US, workload=replace(WORKLOAD, concurrency=3))
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan_of(of))
+        while not made.rounds.lost:
+            await asyncio.sleep(0.02)
+        await made.rounds.finish(5)
+        assert made.rounds.lost == 1
+        assert outcomes(made.samples()) == {Outcome.OK: 2}
+
+
+async def test_a_spread_is_kept_and_not_called_late(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A vantage begins at its place in the spread, and lateness is counted from there."""
+    targets = (target(fault_simulator, "fault-500", n, every_us=SECOND_US, spread_us=900_000) for n in range(1, 99))
+    of, place_us = next((of, us) for of in targets if (us := stagger_us(of, "sg-1")) > 300_000)
+    samples = await run(tmp_path, plan_of(of), 2.1)
+    assert samples
+    for sample in samples:
+        assert sample.round_at == round_at(sample.round_at, target_id=of.id, every_us=of.every_us)
+        assert sample.dispatched_at - sample.round_at == place_us + sample.late_us
+        assert 0 <= sample.late_us < 250_000
+
+
+@pytest.fixture
+def step(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What the wall clock is ahead by, in nanoseconds, in a list of one."""
+    honest, ahead_ns = time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: honest() + ahead_ns[0])
+    return ahead_ns
+
+
+@pytest.mark.parametrize("step_ns", [HOUR_NS, -HOUR_NS])
+async def test_a_step_of_the_wall_clock_during_a_run(
+    fault_simulator: Simulator, tmp_path: Path, step: list[int], step_ns: int
+) -> None:
+    """Set the wall clock by an hour while rounds run: they go on in the rounds of the new time, on the fleet's
+    instants; what an hour leapt over is counted as missed.
+    """
+    of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
+    async with machine(tmp_path) as made:
+        made.rounds.take_up(plan_of(of))
+        await asyncio.sleep(0.9)
+        stepped_at = now_at()
+        step[0] = step_ns
+        await asyncio.sleep(1.3)
+        await made.rounds.finish(5)
+        samples = made.samples()
+    after = [s for s in samples if abs(s.round_at - stepped_at) > 1800 * SECOND_US]
+    assert len(after) >= 3
+    check_one_per_round(after)
+    assert {s.round_at % EVERY_US for s in samples} == {of.id % EVERY_US}
+    assert all(s.late_us < SECOND_US for s in samples)
+    assert (made.rounds.missed >= 3600 * SECOND_US // EVERY_US - 10) == (step_ns > 0)
+    assert all(s.e2e_us is None or s.e2e_us < 2 * SECOND_US for s in samples)

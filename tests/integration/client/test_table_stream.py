@@ -1,0 +1,242 @@
+"""`isochrone routes watch` and `export` against a real collector: across a crash no generation is lost or repeated."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from fix_collector import Collector, StartCollector
+from isochrone_client.cli import cli
+from isochrone_client.table_cursor import CLEARLY_LATER_US
+from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+
+PLAN = """\
+baseline: us-east-2
+every: 1s
+targets:
+  - {model: a, provider: one, base_url: http://h/v1, credential: one}
+  - {model: b, provider: two, base_url: http://h/v1}
+routes:
+  - {name: chat, members: [one/a, two/b], slo: {class: chat}, static_order: [two/b]}
+"""
+PATIENCE = 60.0
+REGIONS = ("us-east-2", "eu-central-1")
+
+
+class Feeder:
+    """Pushes rounds of both targets from both regions; `b` takes twice as long as `a`."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self.seq = 0
+        self.ids = {target.name: target.id for target in collector.call.targets().targets}
+
+    def push(self, collector: Collector, *, rounds: int, ago_us: int = 0) -> None:
+        """Store so many rounds that end so long ago."""
+        self.seq += 1
+        now_at = time.time_ns() // 1000 - ago_us
+        for region in REGIONS:
+            samples = tuple(
+                Sample(
+                    target_id=self.ids[name],
+                    round_at=now_at - place * 1_000_000,
+                    outcome=Outcome.OK,
+                    dispatched_at=now_at,
+                    ttft_us=ttft_us + place,
+                )
+                for place in range(rounds)
+                for name, ttft_us in (("one/a", 200_000), ("two/b", 400_000))
+            )
+            batch = Batch(vantage=Vantage(name=f"{region}-1", region=region), epoch=3, seq=self.seq, samples=samples)
+            collector.call.push(batch)
+
+
+def ask(collector: Collector, *arguments: str) -> Result:
+    """What the command says, asking this collector."""
+    environment = {"ISOCHRONE_COLLECTOR": collector.address}
+    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
+
+
+def watch(collector: Collector, *more: str) -> "subprocess.Popen[bytes]":
+    """`isochrone routes watch` as a process of its own, a JSON document per line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "isochrone_client", "routes", "watch", "--output", "json", *more],
+        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@contextmanager
+def ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """At the end of the block it runs no more, whatever became of the test."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def generations(process: "subprocess.Popen[bytes]") -> Iterator[int]:
+    """The generations it tells, as they come."""
+    assert process.stdout is not None
+    pending = b""
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+        assert ready, "no table came in time"
+        piece = os.read(process.stdout.fileno(), 65_536)
+        if not piece:
+            return
+        *lines, pending = (pending + piece).split(b"\n")
+        yield from (json.loads(line)["generation"] for line in lines)
+
+
+def stored(collector: Collector) -> list[int]:
+    """Every generation there is, in order."""
+    with psycopg.connect(collector.database_url) as connection:
+        return [row[0] for row in connection.execute("SELECT generation FROM route_table ORDER BY generation")]
+
+
+def grown(collector: Collector, feeder: Feeder, beyond: int) -> list[int]:
+    """Every generation, once rounds that go on have made some beyond one."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found = stored(collector)
+        if found and found[-1] > beyond:
+            return found
+        time.sleep(0.5)
+        feeder.push(collector, rounds=1)
+    raise AssertionError(f"no generation beyond {beyond} was built:\n{collector.log()}")
+
+
+def test_watching_survives_a_crash_of_the_collector(start_collector: StartCollector) -> None:
+    """Across a SIGKILL and a restart each generation is told once and in order: before, while nobody looked, after."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    feeder = Feeder(collector)
+    feeder.push(collector, rounds=8)
+    before = grown(collector, feeder, 1)
+    with watch(collector) as process, ended(process):
+        coming = generations(process)
+        told = [next(coming)]
+        collector.kill()
+        again = start_collector(port=collector.port, database_url=collector.database_url)
+        middle = grown(again, feeder, before[-1])
+        last = grown(again, feeder, middle[-1])[-1]
+        while told[-1] < last:
+            told.append(next(coming))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    every = stored(again)
+    assert told == [number for number in every if told[0] <= number <= last]
+    assert "going on after generation" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_watching_goes_on_with_another_database(start_collector: StartCollector, tmp_path: Path) -> None:
+    """When the collector comes back with a fresh database, what is in force there is told, with a word."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    feeder = Feeder(collector)
+    feeder.push(collector, rounds=8)
+    high = grown(collector, feeder, 3)[-1]
+    with watch(collector) as process, ended(process):
+        coming = generations(process)
+        while next(coming) < high:
+            pass
+        collector.kill()
+        later = time.monotonic() + CLEARLY_LATER_US / SECOND_US + 1
+        fresh = start_collector(port=collector.port, data_dir=tmp_path / "fresh")
+        fresh.call.apply(PLAN)
+        time.sleep(max(0.0, later - time.monotonic()))
+        Feeder(fresh).push(fresh, rounds=8)
+        assert next(coming) < high
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert "this is another database; beginning with all that are in force" in said
+
+
+def test_watching_begins_where_the_collector_is(routed: Collector) -> None:
+    """A generation that was never given is told to be none, and what is in force comes first, as over HTTP."""
+    with watch(routed, "--after", "9999") as process, ended(process):
+        assert next(generations(process)) in stored(routed)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert "generation 9999 was never given here" in process.stderr.read().decode()
+
+
+@pytest.fixture
+def routed(start_collector: StartCollector) -> Collector:
+    """A collector with tables."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    feeder = Feeder(collector)
+    feeder.push(collector, rounds=8)
+    grown(collector, feeder, 1)
+    return collector
+
+
+def test_what_a_collector_routes(routed: Collector, tmp_path: Path) -> None:
+    """Table, history, explanation and export of a real decision agree, and the decision can be made again."""
+    shown = ask(routed, "routes", "--output", "json")
+    assert shown.exit_code == 0, shown.output
+    tables = json.loads(shown.stdout)["rows"]
+    assert {(table["client_region"], table["route"]) for table in tables} == {(region, "chat") for region in REGIONS}
+    explained = ask(routed, "explain", "us-east", "chat", "--output", "json")
+    assert explained.exit_code == 0, explained.output
+    assert json.loads(explained.stdout)["replays"] is True
+    assert ask(routed, "routes", "history").exit_code == 0
+
+    file = tmp_path / "litellm.yaml"
+    written = ask(routed, "routes", "export", "litellm", "--region", "eu-central-1", "--out", str(file))
+    assert written.exit_code == 0, written.output
+    first = yaml.safe_load(file.read_text())["model_list"][0]
+    assert (first["model_name"], first["model_info"]["id"]) == ("chat", "one/a")
+
+
+def test_an_export_never_spoils_a_file(routed: Collector, tmp_path: Path) -> None:
+    """Two files for Envoy are there whole; a refusal leaves what was there, and nothing half-written beside it."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    file = folder / "routes.json"
+    assert ask(routed, "routes", "export", "envoy", "--region", "us-east-2", "--out", str(file)).exit_code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["routes.clusters.json", "routes.json"]
+    before = file.read_bytes()
+    refused = ask(routed, "routes", "export", "envoy", "--region", "mars", "--out", str(file))
+    assert (refused.exit_code, file.read_bytes()) == (2, before)
+    said = ask(routed, "routes", "export", "json", "--region", "us-east-2", "--out", "-")
+    assert json.loads(said.stdout)["client_region"] == "us-east-2"
+    assert sorted(path.name for path in folder.iterdir()) == ["routes.clusters.json", "routes.json"]
+
+
+def test_an_expired_table_is_not_exported(start_collector: StartCollector, tmp_path: Path) -> None:
+    """When no table may be routed by any more, it ends with 4 and a file that was there stays."""
+    collector = start_collector()
+    collector.call.apply(PLAN)
+    # An epoch is ten seconds here, and a table lasts six of them.
+    feeder = Feeder(collector)
+    feeder.push(collector, rounds=8, ago_us=90_000_000)
+    until = time.monotonic() + PATIENCE
+    while not stored(collector) and time.monotonic() < until:
+        time.sleep(0.1)
+    file = tmp_path / "kept.json"
+    file.write_text("mine")
+    refused = ask(collector, "routes", "export", "json", "--region", "us-east-2", "--out", str(file))
+    assert (refused.exit_code, file.read_text()) == (4, "mine")
+    assert ask(collector, "routes").exit_code == 4

@@ -1,0 +1,127 @@
+"""The gate's copy of the credentials: what a look costs, and that nothing of what it misses is missed for long."""
+
+import time
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.errors import NotAdmitted
+from isochrone_collector.store import access
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.credentials import Credential, hashed
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.operations import Role
+
+MANY = 10_000
+NOW_AT = 1_800_000_000 * SECOND_US
+OURS = Credential(id=MANY + 1, secret=bytes(32))
+METADATA = [("authorization", f"Bearer {OURS}")]
+FILL = """
+INSERT INTO credential (id, name, role, region, secret_hash, created_at)
+SELECT n, 'v-' || n, 'vantage', 'r', sha256(n::text::bytea), now() FROM generate_series(1, %s) AS n
+"""
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = NOW_AT
+
+    def __call__(self) -> int:
+        """Its instant, in microseconds since the epoch."""
+        return self.at
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A migrated database, as the collector sees it."""
+    opened = Database(database_url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def granted(database: Database) -> None:
+    async with database.connection() as connection:
+        await access.grant(
+            connection,
+            credential_id=OURS.id,
+            name="ops",
+            role=Role.OPERATOR,
+            secret_hash=hashed(OURS.secret),
+            created_at=NOW_AT,
+        )
+
+
+async def admitted(gate: Authenticator) -> bool:
+    try:
+        await gate.admit(METADATA, [Role.OPERATOR])
+    except NotAdmitted:
+        return False
+    return True
+
+
+async def cpu_of_refresh(gate: Authenticator) -> float:
+    began = time.process_time()
+    await gate.refresh()
+    return time.process_time() - began
+
+
+async def test_a_look_that_finds_nothing_new_is_cheap(database: Database, database_url: str) -> None:
+    """With ten thousand credentials the look of every second costs a small part of reading them all."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute(FILL, [MANY])
+    gate = Authenticator(database=database, clock=Clock(), required=True)
+    reading = await cpu_of_refresh(gate)
+    idle = min([await cpu_of_refresh(gate) for _ in range(5)])
+    assert idle < reading / 5, (idle, reading)
+
+
+async def test_a_revocation_is_seen_at_the_next_look(database: Database) -> None:
+    """Whoever revoked it: nothing but the database tells the gate."""
+    await granted(database)
+    gate = Authenticator(database=database, clock=Clock(), required=True)
+    await gate.refresh()
+    assert await admitted(gate)
+    async with database.connection() as connection:
+        await access.revoke_credential(connection, OURS.id, revoked_at=NOW_AT + 1)
+    await gate.refresh()
+    assert not await admitted(gate)
+
+
+async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database, database_url: str) -> None:
+    """What leaves the counts as they were is found by the reading that comes anyway, on a clock set back too."""
+    for later in (61 * SECOND_US, -SECOND_US):
+        with psycopg.connect(database_url) as connection:
+            connection.execute("DELETE FROM credential")
+        await granted(database)
+        clock = Clock()
+        gate = Authenticator(database=database, clock=clock, required=True)
+        await gate.refresh()
+        with psycopg.connect(database_url) as connection:
+            connection.execute("UPDATE credential SET secret_hash = sha256('another')")
+        await gate.refresh()
+        assert await admitted(gate)
+        clock.at += later
+        await gate.refresh()
+        assert not await admitted(gate)
+
+
+async def test_use_is_written_down_once_a_minute(database: Database, database_url: str) -> None:
+    """However often somebody comes, the database is told of it once a minute, without reading everything again."""
+    await granted(database)
+    clock = Clock()
+    gate = Authenticator(database=database, clock=clock, required=True)
+    written: list[int] = []
+    for seconds in range(0, 125, 5):
+        clock.at = NOW_AT + seconds * SECOND_US
+        assert await admitted(gate)
+        await gate.refresh()
+        with psycopg.connect(database_url) as connection:
+            row = connection.execute("SELECT extract(epoch FROM last_used_at)::bigint FROM credential").fetchone()
+        assert row is not None
+        written.append(row[0] - NOW_AT // SECOND_US)
+    assert sorted(set(written)) == [0, 65]

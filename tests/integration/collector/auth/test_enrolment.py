@@ -1,0 +1,452 @@
+"""Who may come in: tokens, credentials, roles and certificates, over real sockets and a real database."""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fix_collector import Caller, Collector, StartCollector, run_command
+from fix_simulator import certificate_for
+from isochrone_wire import enrolment, identity_file
+from isochrone_wire.address import parse_address
+from isochrone_wire.channel import ClientCertificate, Trust, presented_certificate
+from isochrone_wire.credentials import Credential, parse_credential, parse_join_token, shown_fingerprint
+from isochrone_wire.enrolment import EnrolmentError
+from isochrone_wire.identity_file import Identity
+from isochrone_wire.model import SECOND_US, Batch, Vantage
+from isochrone_wire.operations import AccessState, Role
+from testdata.waiting import eventually
+
+PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+US_1 = Vantage(name="us-1", region="us-east-2")
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
+
+ASKED: dict[str, Callable[[Caller], object]] = {
+    "push": lambda call: call.push(Batch(vantage=US_1, epoch=1, seq=0)),
+    "fetch": lambda call: call.fetch_plan(vantage=US_1),
+    "read": lambda call: call.targets(),
+    "vantages": lambda call: call.vantages(),
+    "apply": lambda call: call.apply(PLAN, dry_run=True),
+    "invite": lambda call: call.invite("mallory"),
+    "list": lambda call: call.access(),
+    "revoke": lambda call: call.revoke("nobody-at-all"),
+}
+MAY = {
+    Role.VANTAGE: {"push", "fetch"},
+    Role.READER: {"read", "vantages"},
+    Role.OPERATOR: {"read", "vantages", "apply", "invite", "list", "revoke"},
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(shared_guarded_collector: Collector) -> Collector:
+    return shared_guarded_collector
+
+
+@contextmanager
+def calling(collector: Collector, who: Identity | None) -> Iterator[Caller]:
+    """Somebody's connection to a collector."""
+    caller = Caller(collector.address, who)
+    try:
+        yield caller
+    finally:
+        caller.channel.close()
+
+
+def joined(collector: Collector, name: str, **more: object) -> Identity:
+    """Somebody invited by the operator, and come."""
+    token = collector.call.invite(name, **more)
+    return enrolment.join(parse_address(collector.address), token, version="test")
+
+
+def refused(asked: Callable[[], object]) -> grpc.StatusCode | None:
+    """The status of a refusal, `None` when it was none."""
+    try:
+        asked()
+    except grpc.RpcError as error:
+        return error.code()
+    return None
+
+
+def told(asked: Callable[[], object]) -> str:
+    """What a refusal says."""
+    with pytest.raises(grpc.RpcError) as caught:
+        asked()
+    return str(caught.value.details())
+
+
+def stranger(collector: Collector, credential: str) -> Identity:
+    """Somebody who knows the collector and shows some credential."""
+    operator = identity_file.read(collector.data_dir / "operator.json")
+    return replace(operator, credential=credential)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_without_a_credential_nothing_is_answered(guarded: Collector, asked: str) -> None:
+    """Every call of ours is refused by name of the reason; health is open to all."""
+    nobody = replace(identity_file.read(guarded.data_dir / "operator.json"), credential="")
+    for credential, words in (
+        ("", "no usable|no credential|Bearer|begins with"),
+        ("geheim", "begins with 'isochrone-key-'"),
+        (str(Credential(id=77, secret=bytes(32))), "does not know the credential"),
+    ):
+        with calling(guarded, replace(nobody, credential=credential)) as caller:
+            assert refused(lambda caller=caller: ASKED[asked](caller)) is UNAUTHENTICATED  # type: ignore[misc]  # bound now
+            sentence = told(lambda caller=caller: ASKED[asked](caller))  # type: ignore[misc]  # as above
+            assert any(part in sentence for part in words.split("|")), sentence
+            assert "geheim" not in sentence
+            status = health_pb2_grpc.HealthStub(caller.channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+            assert status.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_secret_of_another_is_not_ones_own(guarded: Collector) -> None:
+    """The id of a credential that exists, with another secret, is as unknown as any."""
+    known = parse_credential(identity_file.read(guarded.data_dir / "operator.json").credential)
+    forged = str(Credential(id=known.id, secret=bytes(32)))
+    with calling(guarded, stranger(guarded, forged)) as caller:
+        assert told(caller.access) == "this collector does not know the credential"
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_do_what_it_may(guarded: Collector, role: Role) -> None:
+    """A vantage delivers, a reader reads, an operator reads and operates; everything else is PERMISSION_DENIED."""
+    name = "us-1" if role is Role.VANTAGE else f"a-{role}"
+    who = joined(guarded, name, role=role.value, region="us-east-2" if role is Role.VANTAGE else None)
+    assert (who.role, who.name) == (role, name)
+    with calling(guarded, who) as caller:
+        statuses = {asked: refused(lambda ask=ask: ask(caller)) for asked, ask in ASKED.items()}  # type: ignore[misc]  # bound now
+    expected = {asked for asked, status in statuses.items() if status is not PERMISSION_DENIED}
+    assert expected == MAY[role]
+    assert UNAUTHENTICATED not in statuses.values()
+    if role is Role.OPERATOR:
+        guarded.call.revoke("mallory")
+    guarded.call.revoke(name)
+
+
+@pytest.mark.parametrize("other", [Vantage(name="de-1", region="us-east-2"), Vantage(name="us-7", region="mars")])
+def test_nobody_speaks_for_another_vantage(guarded: Collector, other: Vantage) -> None:
+    """Another's name, or another region, is refused for pushes and for plans, and nothing is recorded of it."""
+    name = f"us-7-{other.region}" if other.name == "us-7" else "us-8"
+    who = joined(guarded, name)
+    claimed = Vantage(name=name, region=other.region) if other.name == "us-7" else other
+    with calling(guarded, who) as caller:
+        for asked in (
+            lambda: caller.push(Batch(vantage=claimed, epoch=1, seq=0)),
+            lambda: caller.fetch_plan(vantage=claimed),
+        ):
+            assert refused(asked) is PERMISSION_DENIED
+            assert "cannot speak for" in told(asked)
+    assert claimed not in [Vantage(name=one.name, region=one.region) for one in guarded.call.vantages().vantages]
+
+
+def forged(token: str) -> str:
+    whole = parse_join_token(token)
+    return str(replace(whole, secret=bytes(32)))
+
+
+def foreign(token: str) -> str:
+    whole = parse_join_token(token)
+    return str(replace(whole, id=whole.id ^ 1))
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"), [(forged, "did not make the join token"), (foreign, "did not make the join token")]
+)
+def test_a_token_of_somebody_elses_making_is_refused(
+    guarded: Collector, spoilt: Callable[[str], str], words: str
+) -> None:
+    """Forged and foreign tokens are refused alike, and leave the real one good."""
+    token = guarded.call.invite(f"jp-{spoilt.__name__}")
+    address = parse_address(guarded.address)
+    with pytest.raises(EnrolmentError, match=words):
+        enrolment.join(address, spoilt(token), version="test")
+    assert enrolment.join(address, token, version="test").region == "us-east-2"
+
+
+def test_a_token_is_good_once(guarded: Collector) -> None:
+    """However many come with it at the same time, one gets a credential and the others a sentence."""
+    token, address = guarded.call.invite("br-1"), parse_address(guarded.address)
+
+    def attempt(_: int) -> str:
+        try:
+            return enrolment.join(address, token, version="test").credential
+        except EnrolmentError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(6) as crowd:
+        answers = list(crowd.map(attempt, range(6)))
+    assert sum(answer.startswith("isochrone-key-") for answer in answers) == 1
+    assert sum("used" in answer for answer in answers) == 5
+    assert [one.state for one in guarded.call.access() if one.name == "br-1"] == [AccessState.ACTIVE]
+
+
+def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
+    """A token ends with its time and with its name."""
+    address = parse_address(guarded.address)
+    expired = guarded.call.invite("in-1", expires_us=1)
+    with pytest.raises(EnrolmentError, match="has expired"):
+        enrolment.join(address, expired, version="test")
+    revoked = guarded.call.invite("in-2")
+    assert guarded.call.revoke("in-2") == 1
+    with pytest.raises(EnrolmentError, match="has been revoked"):
+        enrolment.join(address, revoked, version="test")
+
+
+@pytest.mark.parametrize("text", ["", "isochrone-join-", "geheim", "isochrone-key-AAAA"])
+def test_what_is_no_token_is_not_even_sent(guarded: Collector, text: str) -> None:
+    """A text that is no token is refused before any connection, and not repeated."""
+    with pytest.raises(EnrolmentError, match="join token") as caught:
+        enrolment.join(parse_address("127.0.0.1:1"), text, version="test")
+    assert not caught.value.unreachable
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told_", "status"),
+    [
+        ({"name": ""}, "INVALID_ARGUMENT"),
+        ({"name": "a b"}, "INVALID_ARGUMENT"),
+        ({"name": "x" * 64}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "region": "a b"}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "region": None}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "role": "king"}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "role": "reader"}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "expires_us": 0}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "expires_us": 31 * 86_400 * SECOND_US}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "overlap_us": -1}, "INVALID_ARGUMENT"),
+        ({"name": "cn-1", "rotation": True}, "NOT_FOUND"),
+    ],
+)
+def test_impossible_invitations(guarded: Collector, told_: dict[str, object], status: str) -> None:
+    """What cannot be is refused with its reason, and nobody is invited."""
+    before = len(guarded.call.access())
+    code = refused(lambda: guarded.call.invite(**told_))  # type: ignore[arg-type]  # a case's fields
+    assert code is not None
+    assert code.name == status
+    assert len(guarded.call.access()) == before
+
+
+def test_a_name_is_somebodys(guarded: Collector) -> None:
+    """A name that is invited or has joined is not given away; after a revocation it may come again."""
+    guarded.call.invite("kr-1")
+    assert "invited already" in told(lambda: guarded.call.invite("kr-1"))
+    guarded.call.revoke("kr-1")
+    joined(guarded, "kr-1")
+    assert "joined already" in told(lambda: guarded.call.invite("kr-1"))
+    assert guarded.call.revoke("kr-1") == 1
+    with calling(guarded, joined(guarded, "kr-1")) as caller:
+        caller.push(Batch(vantage=Vantage(name="kr-1", region="us-east-2"), epoch=1, seq=0))
+    guarded.call.revoke("kr-1")
+    assert "keeps its region" in told(lambda: guarded.call.invite("kr-1", region="mars"))
+
+
+def test_a_revocation_is_felt_everywhere_within_seconds(
+    start_collector: StartCollector,
+) -> None:
+    """Who joined at one collector is known at another at once, and when it is revoked there both shut it out."""
+    first = start_collector(more=["--tls"])
+    second = start_collector(database_url=first.database_url, more=["--tls"])
+    here = joined(first, "us-1")
+    there = replace(here, trust=identity_file.read(second.data_dir / "operator.json").trust)
+    with calling(first, here) as near, calling(second, there) as far:
+        assert refused(lambda: ASKED["push"](far)) is None
+        assert refused(lambda: ASKED["push"](near)) is None
+        second.call.revoke("us-1")
+        revoked_ns = time.monotonic_ns()
+        assert told(lambda: ASKED["push"](far)) == "the credential of 'us-1' has been revoked"
+        eventually(5, lambda: refused(lambda: ASKED["push"](near)) is UNAUTHENTICATED, "the first one knows")
+        assert time.monotonic_ns() - revoked_ns < 3_000_000_000
+
+
+def test_a_rotation_is_felt_everywhere_within_seconds(start_collector: StartCollector) -> None:
+    """A credential that ends because a newer one was taken at another collector ends here too, though it is known."""
+    one, other = start_collector(more=["--tls"]), start_collector(more=["--tls"])
+    old = joined(one, "us-1")
+    there = replace(old, trust=identity_file.read(other.data_dir / "operator.json").trust)
+    with calling(other, there) as caller:
+        caller.push(Batch(vantage=US_1, epoch=1, seq=0))
+        new = joined(one, "us-1", region=None, role="", rotation=True)
+        eventually(10, lambda: refused(lambda: caller.fetch_plan(vantage=US_1)) is UNAUTHENTICATED, "the old one ends")
+        assert "a newer one was taken" in told(lambda: caller.fetch_plan(vantage=US_1))
+    with calling(one, new) as caller:
+        assert refused(lambda: caller.fetch_plan(vantage=US_1)) is None
+
+
+def test_credentials_overlap_while_they_are_rotated(guarded: Collector) -> None:
+    """The old credential goes on for the overlap after the new one was taken, and then says why it ended."""
+    old = joined(guarded, "us-5")
+    vantage = Vantage(name="us-5", region="us-east-2")
+
+    def push(call: Caller) -> object:
+        return call.push(Batch(vantage=vantage, epoch=1, seq=0))
+
+    with calling(guarded, old) as caller:
+        token = guarded.call.invite("us-5", rotation=True, overlap_us=2 * SECOND_US)
+        assert refused(lambda: push(caller)) is None
+        new = enrolment.join(parse_address(guarded.address), token, version="test")
+        assert (new.name, new.region) == ("us-5", "us-east-2")
+        with calling(guarded, new) as renewed:
+            assert refused(lambda: push(renewed)) is None
+            assert refused(lambda: push(caller)) is None
+            eventually(10, lambda: refused(lambda: push(caller)) is UNAUTHENTICATED, "the overlap ends")
+            assert "has expired" in told(lambda: push(caller))
+            assert refused(lambda: push(renewed)) is None
+
+
+def test_another_certificate_than_the_tokens_is_told_and_nothing_sent(
+    guarded: Collector, start_collector: StartCollector
+) -> None:
+    """Both fingerprints are in the error, and neither collector has heard anything."""
+    other = start_collector(more=["--tls"])
+    token = guarded.call.invite("us-6")
+    with pytest.raises(EnrolmentError, match="nothing has been sent") as caught:
+        enrolment.join(parse_address(other.address), token, version="test")
+    for collector in (guarded, other):
+        fingerprint = presented_certificate(parse_address(collector.address)).fingerprint
+        assert shown_fingerprint(fingerprint) in str(caught.value)
+    assert "request" not in other.log()
+    assert [one.state for one in guarded.call.access() if one.name == "us-6"] == [AccessState.INVITED]
+
+
+def test_plain_text_where_tls_is_due_is_told(guarded: Collector, start_collector: StartCollector) -> None:
+    """A token of a TLS collector is not handed over in plain text, nor one of a plain collector to another machine."""
+    plain = start_collector()
+    with pytest.raises(EnrolmentError, match="does not speak TLS"):
+        enrolment.join(parse_address(plain.address), guarded.call.invite("us-9"), version="test")
+    bare = plain.call.invite("us-9")
+    with pytest.raises(EnrolmentError, match="another machine"):
+        enrolment.join(parse_address("192.0.2.1:4600"), bare, version="test")
+    with calling(guarded, None) as caller:
+        assert refused(caller.targets) is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(EnrolmentError) as caught:
+        enrolment.join(parse_address("127.0.0.1:1"), guarded.call.invite("us-10"), version="test")
+    assert caught.value.unreachable
+
+
+def test_on_loopback_nobody_needs_anything(start_collector: StartCollector) -> None:
+    """Plain text on loopback: every process is an operator, joining works too, and no operator's file is written."""
+    plain = start_collector()
+    who = joined(plain, "us-1")
+    assert not who.trust.tls
+    for caller in (Caller(plain.address), Caller(plain.address, who)):
+        assert {name: refused(lambda ask=ask, c=caller: ask(c)) for name, ask in ASKED.items() if name != "invite"} == {  # type: ignore[misc]  # bound now
+            name: grpc.StatusCode.NOT_FOUND if name == "revoke" else None for name in ASKED if name != "invite"
+        }
+        caller.channel.close()
+    assert not (plain.data_dir / "operator.json").exists()
+
+
+def test_the_operators_file(start_collector: StartCollector) -> None:
+    """It is for its owner only, outlives a restart, and is made anew when its credential was revoked."""
+    first = start_collector(more=["--tls"])
+    file = first.data_dir / "operator.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((first.data_dir / "tls" / "key.pem").stat().st_mode) == 0o600
+    kept = identity_file.read(file)
+    first.stop()
+    again = start_collector(port=first.port, database_url=first.database_url, data_dir=first.data_dir, more=["--tls"])
+    assert identity_file.read(file) == kept
+    again.call.revoke(kept.name)
+    assert told(again.call.access) == f"the credential of {kept.name!r} has been revoked"
+    again.stop()
+    third = start_collector(port=first.port, database_url=first.database_url, data_dir=first.data_dir, more=["--tls"])
+    renewed = identity_file.read(file)
+    assert renewed.credential != kept.credential
+    assert renewed.trust == kept.trust
+    assert third.call.access()
+
+
+def test_new_certificate_files_are_taken_up_while_serving(start_collector: StartCollector, tmp_path: Path) -> None:
+    """New connections see the new certificate, those that stand go on, half a pair changes nothing, and the operator's
+    file follows.
+    """
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    old, new = certificate_for(tmp_path / "old", "DNS:a.example"), certificate_for(tmp_path / "new", "DNS:*.b.example")
+    chain, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    chain.write_bytes(old.read_bytes())
+    key.write_bytes((tmp_path / "old" / "key.pem").read_bytes())
+    collector = start_collector(more=["--certificate", str(chain), "--key", str(key)])
+    address = parse_address(collector.address)
+    before = presented_certificate(address)
+    assert before.name == "a.example"
+    assert collector.call.access()
+
+    chain.write_bytes(new.read_bytes())
+    assert presented_certificate(address) == before
+    key.write_bytes((tmp_path / "new" / "key.pem").read_bytes())
+    os.utime(key)
+    after = presented_certificate(address)
+    assert after.name == "collector.b.example"
+    assert collector.call.access()
+    eventually(
+        10, lambda: identity_file.read(collector.data_dir / "operator.json").trust == after.pinned, "the file follows"
+    )
+    with calling(collector, identity_file.read(collector.data_dir / "operator.json")) as caller:
+        assert caller.access()
+    token = parse_join_token(collector.call.invite("us-1"))
+    assert token.fingerprint == after.fingerprint
+    assert "certificate.unusable" in collector.log()
+
+
+def test_by_its_authorities_a_collector_is_known_through_renewals(
+    start_collector: StartCollector, tmp_path: Path
+) -> None:
+    """Who joined with authorities of their own believes those from then on, and the name in the address."""
+    chain = certificate_for(tmp_path, "IP:127.0.0.1")
+    collector = start_collector(more=["--certificate", str(chain), "--key", str(tmp_path / "key.pem")])
+    token = collector.call.invite("us-1")
+    trusted = Trust(roots=chain.read_text())
+    who = enrolment.join(parse_address(collector.address), token, version="test", authorities=trusted)
+    assert who.trust == trusted
+    with calling(collector, who) as caller:
+        assert refused(lambda: ASKED["fetch"](caller)) is None
+
+
+def test_with_client_authorities_a_certificate_is_needed_too(start_collector: StartCollector, tmp_path: Path) -> None:
+    """Under mTLS nobody is heard without a certificate of those authorities, not even with a good token."""
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+    ours, theirs = (certificate_for(tmp_path / name, f"DNS:{name}") for name in ("ours", "theirs"))
+    good, bad = (ClientCertificate(certificate=path, key=path.with_name("key.pem")) for path in (ours, theirs))
+    collector = start_collector(more=["--tls", "--client-ca", str(ours)])
+    assert refused(collector.call.access) is grpc.StatusCode.UNAVAILABLE
+    operator = identity_file.read(collector.data_dir / "operator.json")
+    with calling(collector, replace(operator, trust=replace(operator.trust, client=good))) as caller:
+        token = caller.invite("us-1")
+        for client in (None, bad):
+            with pytest.raises(EnrolmentError):
+                enrolment.join(parse_address(collector.address), token, version="test", client=client)
+        who = enrolment.join(parse_address(collector.address), token, version="test", client=good)
+    with calling(collector, who) as caller:
+        assert refused(lambda: ASKED["push"](caller)) is None
+
+
+def test_files_that_are_no_pair_are_told(tmp_path: Path, database_url: str) -> None:
+    """A key of another certificate, or no PEM at all, ends the start with a sentence and no traceback."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    chain = certificate_for(tmp_path / "a", "DNS:a")
+    certificate_for(tmp_path / "b", "DNS:b")
+    (tmp_path / "junk").write_text("junk")
+    for key, words in (
+        (tmp_path / "b" / "key.pem", "is not the key of"),
+        (tmp_path / "junk", "cannot be used"),
+        (tmp_path / "none", "cannot be read"),
+    ):
+        done = run_command(
+            *("serve", "--listen", "127.0.0.1:0", "--database-url", database_url, "--data-dir", str(tmp_path / "data")),
+            *("--certificate", str(chain), "--key", str(key)),
+        )
+        assert done.returncode == 1
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr

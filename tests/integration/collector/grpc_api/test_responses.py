@@ -1,0 +1,46 @@
+"""Refusals as an asker sees them: over a real socket, with the status and whatever else gRPC has a word for."""
+
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from isochrone_collector.errors import BadRequest, CollectorError, TooMany
+from isochrone_collector.grpc_api.responses import Context, answer
+
+
+async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
+    """What an asker gets when the work of their request ends with that error."""
+
+    async def work() -> bytes:
+        raise error
+
+    async def ask(_: bytes, context: Context) -> bytes:
+        return await answer(context, work())
+
+    server = grpc.aio.server()
+    handler: Any = grpc.unary_unary_rpc_method_handler(ask)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test.Service", {"Ask": handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: Any = channel.unary_unary("/test.Service/Ask")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(b"", timeout=10)
+    await server.stop(None)
+    return caught.value
+
+
+async def test_who_is_too_many_is_told_when_to_come_again() -> None:
+    """RESOURCE_EXHAUSTED comes with gRPC's own word for how long to wait, in milliseconds."""
+    error = await refused(TooMany("crowded", delay_us=5_000_000))
+    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "crowded")
+    assert ("grpc-retry-pushback-ms", "5000") in list(error.trailing_metadata())
+
+
+async def test_other_refusals_name_no_time() -> None:
+    """Whoever asked for something impossible is not invited to ask again."""
+    error = await refused(BadRequest("impossible"))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert [key for key, _ in error.trailing_metadata() if "pushback" in key] == []

@@ -1,0 +1,256 @@
+"""Lasting changes found in what was pushed: read, found once, recorded, told, and listed."""
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fix_collector import Caller, Collector, StartCollector
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from fix_webhook import SECRET, Receiver
+from isochrone_collector import webhook_signature
+from isochrone_collector.analysis.drift.series_state import SeriesState
+from isochrone_collector.clock import now_at
+from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.drift_detection import DriftDetection
+from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import drift
+from isochrone_collector.store.drift import MediansRow, SeriesKey
+from isochrone_collector.store.postgres.pool import Connection, Database
+from isochrone_collector.store.readers import Scope
+from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.insights import DriftList
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage
+from testdata.waiting import eventually
+
+PLAN = """\
+baseline: us-east-2
+every: 60s
+targets:
+  - {model: a, provider: sim, base_url: http://h}
+  - {model: b, provider: sim, base_url: http://h}
+"""
+US = Vantage(name="us-1", region="us-east-2")
+EVERY_US = 60 * SECOND_US
+ROUNDS = 400
+CHANGED = 360
+
+
+@dataclass(slots=True)
+class Past:
+    """Rounds of the last hours, pushed through a real collector; `b` rises by 30 % with round `CHANGED`."""
+
+    call: Caller
+    start_at: int
+    seq: int = 0
+
+    def round_at(self, number: int) -> int:
+        """When a round was."""
+        return self.start_at + number * EVERY_US
+
+    def push(self, *numbers: int) -> None:
+        """Push both targets' samples of these rounds."""
+        for begin in range(0, len(numbers), 100):
+            self.seq += 1
+            samples = tuple(self._sample(name, number) for number in numbers[begin : begin + 100] for name in "ab")
+            receipt = self.call.push(Batch(vantage=US, epoch=5, seq=self.seq, samples=samples))
+            assert receipt.stored == len(samples), receipt
+
+    def _sample(self, name: str, number: int) -> Sample:
+        target = next(target for target in self.call.targets().targets if target.model == name)
+        noise = float(np.random.default_rng([number, ord(name)]).normal(0, 0.1))
+        factor = np.exp(noise) * (1.3 if name == "b" and number >= CHANGED else 1.0)
+        at = self.round_at(number)
+        return Sample(
+            target_id=target.id,
+            round_at=at,
+            outcome=Outcome.OK,
+            dispatched_at=at,
+            ttft_us=int(400_000 * factor),
+            tokens_per_second=60.0,
+        )
+
+    def found(self) -> DriftList:
+        """What readers see."""
+        until_at = now_at() + MINUTE_US
+        return self.call.drift(Selection(window=Window(from_at=until_at - DAY_US, until_at=until_at)))
+
+
+def a_past(collector: Collector) -> Past:
+    collector.call.apply(PLAN)
+    start_at = (now_at() - (ROUNDS + 1) * EVERY_US) // EVERY_US * EVERY_US
+    return Past(call=collector.call, start_at=start_at)
+
+
+@dataclass(slots=True)
+class Later:
+    """The wall clock, some microseconds later."""
+
+    by_us: int = 0
+
+    def __call__(self) -> int:
+        """The instant it shows."""
+        return now_at() + self.by_us
+
+
+@dataclass(slots=True)
+class Watch:
+    """A watch of the test's own beside the collector's, on a database whose collector is not serving any more."""
+
+    database: Database
+    drift: DriftDetection
+    clock: Later
+
+
+@pytest.fixture
+async def watch(database_url: str) -> AsyncIterator[Watch]:
+    """A watch on the test's database; it looks when the test says so."""
+    database = Database(database_url)
+    await database.open()
+    plans = Plans(database=database, clock=now_at)
+    await plans.refresh()
+    alerting = AlertDelivery(database=database, webhook=None, clock=now_at)
+    clock = Later()
+    yield Watch(database, DriftDetection(database=database, plans=plans, alerting=alerting, clock=clock), clock)
+    await database.close()
+
+
+def test_a_rise_in_what_is_pushed_becomes_an_alert(
+    start_collector: StartCollector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real collector: samples of past rounds shift by 30 %; one event, one alert, told to the webhook."""
+    monkeypatch.setenv("ISOCHRONE_ALERT_SECRET", webhook_signature.written(SECRET))
+    monkeypatch.setenv("ISOCHRONE_ALERT_URL", receiver.address)
+    first = start_collector()
+    past = a_past(first)
+    past.push(*range(ROUNDS))
+    first.stop()
+    # Whoever leads reads the past of every target as soon as it starts.
+    collector = start_collector()
+    past.call = collector.call
+    eventually(40, lambda: bool(past.found().events), "the change is found")
+    eventually(20, lambda: bool(receiver.told), "the webhook is told")
+    found = past.found()
+    [event] = found.events
+    assert (event.target, event.region, event.metric) == ("sim/b", "us-east-2", Metric.TTFT)
+    assert abs(event.changed_at - past.round_at(CHANGED)) <= 3 * EVERY_US
+    assert event.change_percent == pytest.approx(30, abs=10)
+    assert (found.watched, found.too_short) == (4, 0)
+    [told] = receiver.told
+    assert told.body["type"] == "isochrone.drift"
+    assert told.body["data"]["target"] == "sim/b"
+    assert told.body["data"]["change_percent"] == pytest.approx(event.change_percent, abs=0.01)
+
+
+async def test_each_look_reads_on(start_collector: StartCollector, watch: Watch) -> None:
+    """A change appears while rounds come in, late ones too; looking again, or anew, finds nothing more."""
+    past = a_past(start_collector())
+    past.push(*range(CHANGED - 40))
+    await watch.drift._plans.refresh()
+    await watch.drift.look()
+    assert past.found().events == ()
+    # From here on these rounds are older than what a look reads again: the ledger tells that they were delivered.
+    past.push(*range(CHANGED - 40, ROUNDS))
+    watch.clock.by_us = 6 * MINUTE_US
+    await watch.drift.look()
+    before = past.found().events
+    assert [event.target for event in before] == ["sim/b"]
+    await watch.drift.look()
+    again = DriftDetection(
+        database=watch.database,
+        plans=watch.drift._plans,
+        alerting=AlertDelivery(database=watch.database, webhook=None, clock=now_at),
+        clock=now_at,
+    )
+    await again.look()
+    assert past.found().events == before
+
+
+async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: Watch) -> None:
+    """Series below sixty rounds are counted as too short."""
+    past = a_past(start_collector())
+    past.push(*range(20))
+    await watch.drift._plans.refresh()
+    await watch.drift.look()
+    found = past.found()
+    assert (found.events, found.watched, found.too_short) == ((), 0, 4)
+
+
+async def test_what_is_committed_after_a_look_is_read_all_the_same(local: InProcessCollector) -> None:
+    """A batch that came in time but whose commit took longer than the look is read with what is late."""
+    await local.begin(DAY_AT)
+    watch = watch_in(local)
+    await watch.look()
+    await local.push(US, [local.sample(DAY_AT + SECOND_US)])
+    local.clock.at = DAY_AT + 2 * MINUTE_US
+    await watch.look()
+    assert watch_of(watch, local).rounds.tolist() == [DAY_AT + SECOND_US]
+    # Received 74 s after its round, and not there yet when a look reads that round.
+    local.clock.at = DAY_AT + 2 * MINUTE_US + 77 * SECOND_US
+    await watch.look()
+    local.clock.at = DAY_AT + 2 * MINUTE_US + 74 * SECOND_US
+    await local.push(US, [local.sample(DAY_AT + 2 * MINUTE_US)])
+    local.clock.at = DAY_AT + 9 * MINUTE_US
+    await watch.look()
+    assert watch_of(watch, local).rounds.tolist() == [DAY_AT + SECOND_US, DAY_AT + 2 * MINUTE_US]
+
+
+async def test_the_server_rests_while_rounds_are_read(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that reads many rows leaves the server to others now and then, for a while, and reads the same."""
+    await local.begin(DAY_AT)
+    for nth in range(8):
+        await local.push(US, [local.sample(DAY_AT + nth * SECOND_US, ttft_us) for ttft_us in range(1_000, 2_000)])
+    scope = local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + MINUTE_US))
+    async with local.database.connection() as connection:
+        [at_once] = await drift.medians(connection, scope)
+        began_at = time.monotonic()
+        monkeypatch.setattr(drift, "_REST_US", SECOND_US // 2)
+        [rested] = await drift.medians(connection, scope, resting_us=1)
+        hardly_s, began_at = time.monotonic() - began_at, time.monotonic()
+        [rested] = await drift.medians(connection, scope, resting_us=MINUTE_US)
+    # Eight rests are to be expected; that chance gives none of 8 000 rows one happens once in 3 000 runs.
+    assert time.monotonic() - began_at > hardly_s + 0.4
+    assert rested.ttft_us.tolist() == at_once.ttft_us.tolist() == [1_499.5] * 8
+
+
+@pytest.mark.parametrize(("pause_us", "rests"), [(30 * SECOND_US, True), (10 * MINUTE_US - 1, False)])
+async def test_a_watch_that_is_behind_does_not_rest(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch, pause_us: int, *, rests: bool
+) -> None:
+    """What came since the last look is read with rests as long as looks come often, and without when they do not."""
+    rested = list[bool]()
+
+    async def medians(connection: Connection, scope: Scope, *, resting_us: int) -> list[MediansRow]:
+        rested.append(resting_us > 0)
+        return await read(connection, scope, resting_us=resting_us)
+
+    read = drift.medians
+    monkeypatch.setattr(drift, "medians", medians)
+    await local.begin(DAY_AT)
+    watch = watch_in(local)
+    await watch.look()
+    rested.clear()
+    local.clock.at += pause_us
+    await watch.look()
+    # Beyond five minutes what came late is read too, if anything did; here nothing.
+    assert rested == [rests] * -(-pause_us // (3 * SECOND_US))
+
+
+def watch_in(local: InProcessCollector) -> DriftDetection:
+    """A watch by the clock of the test."""
+    alerting = AlertDelivery(database=local.database, webhook=None, clock=local.clock)
+    return DriftDetection(
+        database=local.database,
+        plans=local.plans,
+        alerting=alerting,
+        clock=local.clock,
+    )
+
+
+def watch_of(watch: DriftDetection, local: InProcessCollector) -> SeriesState:
+    """What a watch remembers of the one target's TTFT."""
+    return watch._tracks[SeriesKey(target_id=local.target_id, region=US.region, metric=Metric.TTFT)]

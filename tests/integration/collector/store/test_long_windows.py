@@ -1,0 +1,191 @@
+"""Long windows: answered from summaries, saying the same as the samples would."""
+
+import threading
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fix_collector import Caller, Collector, StartCollector
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
+from isochrone_collector.store import leaderboards, long_windows, partitions
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.readers import Scope
+from isochrone_wire.answers import Metric, Order, Quantile, Selection, Source, Standing, Window
+from isochrone_wire.insights import Eligible
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage, day_of
+
+PLAN = (
+    "{baseline: us, every: 4h, targets: [{provider: p, model: m, base_url: 'http://h', price: {usd_per_m_output: 2}}]}"
+)
+ROUNDS = 9 * 6
+PROBES = 24
+HOUR_US = 60 * MINUTE_US
+EVERY_US = 4 * HOUR_US
+TOTAL = ROUNDS * PROBES
+
+
+def sample(target_id: int, round_at: int, n: int) -> Sample:
+    """Every hundredth probe times out, every fiftieth is throttled, the others take 200 to 296 ms."""
+    if n % 100 == 0:
+        return Sample(
+            target_id=target_id,
+            round_at=round_at,
+            dispatched_at=round_at,
+            outcome=Outcome.TIMED_OUT,
+            timeout_us=60 * SECOND_US,
+        )
+    outcome = Outcome.THROTTLED if n % 50 == 0 else Outcome.OK
+    ttft_us = (200 + n % 97) * 1000 if outcome is Outcome.OK else None
+    speed = 40.0 if outcome is Outcome.OK else None
+    return Sample(
+        target_id=target_id,
+        round_at=round_at,
+        dispatched_at=round_at,
+        outcome=outcome,
+        ttft_us=ttft_us,
+        e2e_us=ttft_us,
+        tokens_per_second=speed,
+    )
+
+
+def fill(call: Caller, until_at: int) -> None:
+    """Nine days of rounds of one target from one region, many probes in each."""
+    call.apply(PLAN)
+    (target,) = call.targets().targets
+    vantage = Vantage(name="us-1", region="us")
+    for n in range(ROUNDS):
+        round_at = until_at - (ROUNDS - n) * EVERY_US
+        probes = tuple(sample(target.id, round_at, n * PROBES + place) for place in range(PROBES))
+        call.push(Batch(vantage=vantage, epoch=1, seq=n + 1, samples=probes))
+
+
+@pytest.fixture
+def collector(start_collector: StartCollector) -> Collector:
+    return start_collector()
+
+
+@pytest.fixture
+async def database(collector: Collector) -> AsyncIterator[Database]:
+    """The collector's database, as its chores see it."""
+    opened = Database(collector.database_url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def close(found: Quantile | None, exact: Quantile | None) -> bool:
+    """Within the one per cent that buckets are wide, the bounds too."""
+    assert found is not None
+    assert exact is not None
+    pairs = [(found.value, exact.value), (found.low, exact.low), (found.high, exact.high)]
+    return all(
+        (mine is None) == (theirs is None) and (mine is None or theirs is None or abs(mine / theirs - 1) <= 0.0101)
+        for mine, theirs in pairs
+    )
+
+
+def exact(call: Caller, window: Window) -> Standing:
+    """The one line of a window that is answered from samples."""
+    board = call.leaderboard(Selection(window=window))
+    assert board.source is Source.SAMPLES
+    return board.standings[0]
+
+
+async def test_long_windows_say_what_samples_would(collector: Collector, database: Database) -> None:
+    """Nine days from summaries and the samples of broken hours count every probe, and percentiles are within 1 %."""
+    now_at = time.time_ns() // 1000
+    call = collector.call
+    fill(call, now_at)
+    # Seven days are the longest window that samples answer.
+    seven = exact(call, Window(from_at=now_at - 7 * DAY_US, until_at=now_at))
+    whole = Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)
+
+    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
+    board = call.leaderboard(Selection(window=whole), order=Order.TOKENS_PER_USD.value)
+    (line,) = board.standings
+    assert (board.source, board.order, board.window) == (Source.SUMMARIES, Order.TOKENS_PER_USD, whole)
+    assert (line.n, line.failed, line.throttled, line.skipped) == (
+        sum(n % 50 != 0 for n in range(TOTAL)),
+        sum(n % 100 == 0 for n in range(TOTAL)),
+        sum(n % 50 == 0 and n % 100 != 0 for n in range(TOTAL)),
+        0,
+    )
+    assert close(line.ttft_p50_us, seven.ttft_p50_us)
+    assert close(line.ttft_p95_us, seven.ttft_p95_us)
+    assert close(line.e2e_p50_us, seven.e2e_p50_us)
+    assert close(line.tokens_per_second_p50, seven.tokens_per_second_p50)
+    assert line.tokens_per_second_per_usd == pytest.approx(20, rel=0.0101)
+    assert line.newest_at == now_at - EVERY_US
+    assert line.success is not None
+    assert line.success.n == line.n + line.failed
+    budgets = {row.use: row.eligible for row in call.latency_budgets(Selection(window=whole))}
+    assert (budgets["voice"], budgets["translation"], budgets["chat"]) == (Eligible.YES, Eligible.NO, Eligible.YES)
+    assert [row.tier for row in call.tiers(Selection(window=whole))] == ["premium"]
+
+
+async def test_more_samples_than_can_be_read_are_counted(collector: Collector, database: Database) -> None:
+    """Counting stops at the limit, and takes regions and targets into account."""
+    now_at = time.time_ns() // 1000
+    fill(collector.call, now_at)
+    (target,) = collector.call.targets().targets
+    window = Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)
+    scope = Scope(window=window, target_ids=(target.id,))
+    elsewhere = replace(scope, regions=("eu",))
+    async with database.connection() as connection:
+        assert await leaderboards.more_than(connection, scope, TOTAL - 1)
+        assert not await leaderboards.more_than(connection, scope, TOTAL)
+        assert not await leaderboards.more_than(connection, elsewhere, 0)
+
+
+async def test_what_samples_are_gone_of_is_still_known(collector: Collector, database: Database) -> None:
+    """When partitions are retired, short windows of those days come from summaries, by the whole hour."""
+    now_at = time.time_ns() // 1000
+    call = collector.call
+    fill(call, now_at)
+    window = Window(from_at=day_of(now_at) - 8 * DAY_US + 90 * MINUTE_US, until_at=day_of(now_at) - 6 * DAY_US)
+    whole_hours = Window(from_at=window.from_at + 30 * MINUTE_US, until_at=window.until_at)
+    before = exact(call, whole_hours)
+
+    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
+    await partitions.retire(database, before_at=day_of(now_at) - 5 * DAY_US)
+    board = call.leaderboard(Selection(window=window))
+    assert (board.source, board.window) == (Source.SUMMARIES, whole_hours)
+    (line,) = board.standings
+    assert (line.n, line.failed, line.throttled) == (before.n, before.failed, before.throttled)
+    assert close(line.ttft_p50_us, before.ttft_p50_us)
+    assert close(line.ttft_p95_us, before.ttft_p95_us)
+
+
+async def test_what_is_not_summarised_yet_is_read_within_bounds(
+    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While summaries are behind, a long window is refused rather than read without end; the loop does not merge."""
+    us = Vantage(name="us-1", region="us")
+    await local.begin(DAY_AT + HOUR_US)
+    await local.push(us, [local.sample(DAY_AT + n * MINUTE_US) for n in range(5)])
+    await local.turn_to(DAY_AT + 2 * HOUR_US)
+    await local.rollup.run()
+    await local.turn_to(DAY_AT + 10 * DAY_US)
+    await local.push(us, [local.sample(DAY_AT + 9 * DAY_US + n * MINUTE_US) for n in range(100)])
+    merging: list[int] = []
+    real = long_windows._together
+
+    def spy(*given: Any) -> Any:
+        merging.append(threading.get_ident())
+        return real(*given)
+
+    monkeypatch.setattr(long_windows, "_together", spy)
+    scope = local.scope(Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT + 10 * DAY_US))
+    async with local.database.connection() as connection:
+        found = await long_windows.retrospect(connection, scope)
+        assert found is not None
+        assert [(seen.endings.ok, seen.values[Metric.TTFT].n) for seen in found.seen] == [(105, 105)]
+        assert threading.get_ident() not in merging
+        monkeypatch.setattr(long_windows, "MAX_SAMPLES", 99)
+        with pytest.raises(BadRequest, match="not summarised yet: ask again in a while, or for a shorter window"):
+            await long_windows.retrospect(connection, scope)

@@ -1,0 +1,40 @@
+"""What a person reads below the runs: a sentence for every way to fail that occurred, and no other."""
+
+from dataclasses import replace
+
+import pytest
+
+from isochrone_agent.cli import probe_output
+from isochrone_agent.probe.measurement import ALL_UNTOLD
+from isochrone_wire.model import Outcome, Sample
+
+FINE = Sample(target_id=1, round_at=0, outcome=Outcome.OK, dispatched_at=0, ttft_us=250_000, tokens_per_second=50.0)
+UNTOLD = Sample(target_id=1, round_at=0, outcome=Outcome.GARBLED, dispatched_at=0, http_status=200, error=ALL_UNTOLD)
+GARBLED = replace(UNTOLD, error="the stream finished without a single token")
+MISSING = replace(UNTOLD, outcome=Outcome.HTTP_ERROR, http_status=404, error="HTTP 404")
+REFUSED = replace(MISSING, http_status=400, error="HTTP 400")
+
+
+@pytest.mark.parametrize(
+    ("sample", "words", "misleading"),
+    [
+        (UNTOLD, "raise --max-tokens, or pin a lower --effort", "--base-url"),
+        (GARBLED, "check --base-url", "--max-tokens"),
+        (MISSING, "--base-url mostly ends in /v1", "its words above"),
+        (REFUSED, "its words above", "/v1"),
+    ],
+    ids=["all-untold", "garbled", "not-found", "refused"],
+)
+def test_a_failure_is_told_what_to_do_about_it(sample: Sample, words: str, misleading: str) -> None:
+    """The sentence is about what went wrong, and sends nobody to look elsewhere."""
+    [sentence] = probe_output.summary([sample])
+    assert words in sentence
+    assert misleading not in sentence
+
+
+def test_each_sentence_comes_once() -> None:
+    """Runs that failed alike share their sentence, in the order of the outcomes; a success has none."""
+    first, *sentences = probe_output.summary([UNTOLD, MISSING, FINE, REFUSED, MISSING, GARBLED, UNTOLD])
+    assert "median of 1 of 7 runs" in first
+    assert len(sentences) == len(set(sentences)) == 4
+    assert [word in text for word, text in zip(("404", "its words"), sentences[:2], strict=True)] == [True, True]

@@ -1,0 +1,96 @@
+"""The demo's plan and the truth it is compared with, before anything is started."""
+
+import json
+from typing import Any
+
+from isochrone_client.demo.ground_truth import compared, page
+from isochrone_client.demo.scenario import (
+    BASELINE,
+    PATHWAYS,
+    STANDS,
+    SUGGESTIONS,
+    TROUBLE,
+    Model,
+    World,
+    control,
+    plan_document,
+    read_world,
+)
+from isochrone_wire.answers import Differential, DifferentialList, Metric, Window
+
+
+def model(name: str, usd: float, *, source: str = "published") -> Model:
+    """A model that is 120 ms nearer to Singapore."""
+    return Model(
+        name=name,
+        provider="acme",
+        usd_per_m_output=usd,
+        differential_us={"ap-southeast-1": -120_000},
+        source={"ap-southeast-1": source},
+    )
+
+
+PLAIN: dict[str, Any] = {"usd_per_m_output": 1.0, "differential_us": {}, "source": {}}
+MEMBERS = sorted({member for way in PATHWAYS for member in way.members})
+WORLD = World(models=(model("dear", 3.0), model("cheap", 0.1), model("guessed", 1.0, source="assumed")))
+
+
+def test_the_plan_measures_every_model_and_controls_by_the_cheapest() -> None:
+    """Each model of the world is a target; the control target is the one that costs least to ask."""
+    plan = json.loads(plan_document(WORLD))
+    assert [target["model"] for target in plan["targets"]] == ["dear", "cheap", "guessed"]
+    assert plan["control"] == control(WORLD) == "acme/cheap"
+    assert plan["baseline"] == BASELINE in {stand.region for stand in STANDS}
+
+
+def test_routes_have_members_that_there_are() -> None:
+    """A route stands in the plan when all of its members are targets; the trouble is of a first choice of one of them
+    alone, later than a demo of a minute, and of nobody whose difference is published.
+    """
+    models = [Model(**{**PLAIN, "provider": one.partition("/")[0], "name": one.partition("/")[2]}) for one in MEMBERS]
+    plan = json.loads(plan_document(World(models=tuple(models))))
+    assert [route["name"] for route in plan["routes"]] == [way.name for way in PATHWAYS]
+    assert json.loads(plan_document(WORLD))["routes"] == []
+    assert [way.name for way in PATHWAYS if TROUBLE.provider in {one.partition("/")[0] for one in way.members}] == [
+        "chat"
+    ]
+    assert PATHWAYS[1].members[0].startswith(f"{TROUBLE.provider}/")
+    assert TROUBLE.after_seconds > 60
+    assert TROUBLE.provider not in {"deepseek", "qwen", "zhipu", "moonshot"}
+
+
+def test_the_world_is_read_as_it_tells_itself() -> None:
+    """What the simulator prints becomes the models with their true differences."""
+    told = {
+        "id": "dear",
+        "provider": "acme",
+        "usd_per_m_output": 3.0,
+        "differential_us": {"ap-southeast-1": -120_000},
+        "offset_source": {"ap-southeast-1": "published"},
+    }
+    assert read_world(json.dumps({"models": [told]})) == World(models=WORLD.models[:1])
+
+
+def test_only_published_truths_are_compared() -> None:
+    """A guessed difference proves nothing, so only published ones stand beside what was measured."""
+    rows = tuple(
+        Differential(
+            target=f"acme/{one.name}",
+            provider="acme",
+            model=one.name,
+            metric=Metric.TTFT,
+            unit="us",
+            baseline=BASELINE,
+            region="ap-southeast-1",
+            shift=-119_000.0,
+        )
+        for one in WORLD.models
+    )
+    found = compared(DifferentialList(window=Window(from_at=0, until_at=1), differentials=rows), WORLD)
+    assert [(row.model, row.error_us) for row in found] == [("dear", 1000.0), ("cheap", 1000.0)]
+    assert len(page(found).rows) == 2
+
+
+def test_suggestions_call_one_command() -> None:
+    """What the demo suggests can be copied into a shell as it is, and fits a terminal."""
+    assert all(line.startswith("isochrone ") and len(line) <= 100 for line in SUGGESTIONS)

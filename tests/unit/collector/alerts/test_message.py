@@ -1,0 +1,64 @@
+"""What alerts say."""
+
+import json
+
+import pytest
+
+from isochrone_collector.alerts.message import Changed, of_absence, of_change, of_return, of_test
+from isochrone_collector.analysis.drift.change_detection import Change
+from isochrone_collector.jobs.webhook import body_of
+from isochrone_wire.answers import Metric
+from isochrone_wire.model import MINUTE_US
+
+AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
+WHOSE = Changed(target="openai/gpt-5", provider="openai", model="gpt-5", region="us-east-2", metric=Metric.TTFT)
+
+
+def change(before: float, after: float, *, changed_at: int = AT) -> Change:
+    return Change(
+        changed_at=changed_at, seen_at=AT + 6, before=before, after=after, p_value=0.002, n_before=288, n_after=6
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "sentence"),
+    [
+        (Metric.TTFT, (240_000, 320_400), "ttft rose by 34 %, from 240 to 320 ms, at 2026-11-21 08:00 UTC"),
+        (Metric.TTFT, (1_234_000, 24_680), "ttft fell by 98 %, from 1234 to 24.7 ms, at 2026-11-21 08:00 UTC"),
+        (Metric.TOKENS_PER_SECOND, (60.0, 42.0), "speed fell by 30 %, from 60 to 42 tokens/s, at 2026-11-21 08:00 UTC"),
+    ],
+)
+def test_a_change_in_words(metric: Metric, values: tuple[float, float], sentence: str) -> None:
+    """Direction, size, both levels in a unit people read, and since when."""
+    whose = Changed(target="a", provider="b", model="c", region="d", metric=metric)
+    assert of_change(whose, change(*values), raised_at=AT).sentence == sentence
+
+
+def test_ids_are_of_what_is_said() -> None:
+    """The same thing said later is the same alert; another thing is another. Ids are positive 64-bit numbers."""
+    same = {of_change(WHOSE, change(1, 2), raised_at=AT + late).id for late in (0, 99)}
+    assert len(same) == 1
+    others = {
+        of_change(WHOSE, change(1, 2, changed_at=AT + 1), raised_at=AT).id,
+        of_absence("v", "r", last_seen_at=AT, raised_at=AT).id,
+        of_absence("w", "r", last_seen_at=AT, raised_at=AT).id,
+        of_return("v", "r", absence=1, absent_at=AT, raised_at=AT).id,
+        of_test(raised_at=AT).id,
+    }
+    assert len(same | others) == 6
+    assert all(0 < one < 2**63 for one in same | others)
+
+
+def test_the_body_that_a_receiver_gets() -> None:
+    """The documented JSON: a type, when it was raised, and the data with the details."""
+    body = json.loads(body_of(of_absence("ohio-1", "us-east-2", last_seen_at=AT - 9 * MINUTE_US, raised_at=AT)))
+    assert body["type"] == "isochrone.vantage_absent"
+    assert body["timestamp"] == "2026-11-21T08:00:00.000000Z"
+    assert body["data"].pop("id").startswith("alert_")
+    assert body["data"] == {
+        "subject": "ohio-1",
+        "sentence": "ohio-1 in us-east-2 has not been heard of for 9 min",
+        "vantage": "ohio-1",
+        "region": "us-east-2",
+        "last_seen_at": "2026-11-21T07:51:00.000000Z",
+    }

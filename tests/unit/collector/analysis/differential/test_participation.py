@@ -1,0 +1,128 @@
+"""Who was there: planned, recorded and failed, and when a region is in trouble itself."""
+
+import pytest
+
+from isochrone_collector.analysis.coverage import PlanSpan
+from isochrone_collector.analysis.differential.participation import (
+    Participation,
+    Presence,
+    oldest_rounds,
+    planned,
+    turnouts,
+)
+from isochrone_collector.analysis.probes import Kind
+from isochrone_wire.answers import Window
+from testdata.probes import Row, probes
+
+WINDOW = Window(from_at=0, until_at=100)
+
+
+def test_probes_are_counted_by_how_they_ended() -> None:
+    """Throttled and skipped probes are neither tried nor failed, and their round is recorded all the same."""
+    kinds = (Kind.OK, Kind.OK, Kind.FAILED, Kind.THROTTLED, Kind.SKIPPED)
+    given = [Row(1, "us", at, kind=kind) for at, kind in enumerate(kinds)]
+    assert turnouts(probes(given), {}) == {(1, "us"): Participation(tried=3, failed=1, recorded=5)}
+
+
+def test_a_round_is_recorded_once_by_each_vantage() -> None:
+    """A burst of several probes is one round of its vantage; two vantages record two."""
+    given = [Row(1, "us", 7, vantage=vantage) for vantage in (1, 1, 1, 2)] + [Row(1, "us", 8, vantage=1)]
+    assert turnouts(probes(given), {})[1, "us"].recorded == 3
+
+
+def test_who_was_to_be_there_and_was_not_is_listed() -> None:
+    """A region of which nothing came still has what was planned of it."""
+    found = turnouts(probes([Row(1, "us", 7)]), {(1, "us"): 4, (1, "sg"): 4})
+    assert found[1, "sg"] == Participation(planned=4)
+    assert (found[1, "us"].coverage, found[1, "sg"].coverage) == (0.25, 0.0)
+
+
+def test_rounds_are_planned_for_every_vantage_while_it_is_there() -> None:
+    """Ten rounds in the window are twenty for two vantages, and fewer for one that came later."""
+    spans = [PlanSpan(from_at=0, until_at=None, every_us={10: 10, 20: 50})]
+    late = Window(from_at=50, until_at=100)
+    there = [Presence(region="us", part=WINDOW), Presence(region="us", part=WINDOW), Presence(region="sg", part=late)]
+    found = planned(there, spans, [10, 20, 30])
+    assert found == {
+        (10, "us"): 20,
+        (20, "us"): 4,
+        (30, "us"): 0,
+        (10, "sg"): 5,
+        (20, "sg"): 1,
+        (30, "sg"): 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("recorded", "due", "reason"),
+    [
+        (31, 100, "us recorded 31 % of its rounds; 50 % needed"),
+        (0, 3, "us recorded 0 % of its rounds; 50 % needed"),
+        (60, 121, "us recorded 49 % of its rounds; 50 % needed"),
+        (50, 100, ""),
+        # Rounds of before the plan was applied do not count against anybody.
+        (50, 3, ""),
+        (0, 0, ""),
+    ],
+)
+def test_too_little_coverage_has_its_reason(recorded: int, due: int, reason: str) -> None:
+    """Below half of the planned rounds nothing is decided; without a plan nothing was missed."""
+    assert Participation(recorded=recorded, planned=due).absence("us") == reason
+
+
+@pytest.mark.parametrize(
+    ("turnout", "reason"),
+    [
+        (Participation(tried=100, failed=0, recorded=100, planned=100), ""),
+        (Participation(tried=100, failed=15, recorded=100, planned=100), ""),
+        (
+            Participation(tried=100, failed=17, recorded=100, planned=100),
+            "us is in trouble itself: 83 % of 100 probes of sim/c succeeded",
+        ),
+        # Two failures of two are bad luck as well as trouble; of four they are not.
+        (Participation(tried=2, failed=1, recorded=2, planned=2), ""),
+        (
+            Participation(tried=4, failed=4, recorded=4, planned=4),
+            "us is in trouble itself: 0 % of 4 probes of sim/c succeeded",
+        ),
+        (Participation(recorded=0, planned=5), "us recorded nothing of the control target sim/c"),
+        # A paused or throttled control target tells nothing.
+        (Participation(recorded=5, planned=5), ""),
+        (Participation(), ""),
+    ],
+)
+def test_the_control_target_shows_a_region_in_trouble(turnout: Participation, reason: str) -> None:
+    """A region is in trouble when its control target surely fails in more than a tenth of the probes, or is absent."""
+    assert turnout.sickness("us", "sim/c") == reason
+
+
+def test_a_side_of_a_differential_tells_failures_with_their_interval() -> None:
+    """Both sides' failures are shown, because only what came through is compared."""
+    side = Participation(tried=40, failed=10, recorded=48, planned=50).side(30)
+    assert (side.n, side.coverage) == (30, 0.96)
+    assert side.failures is not None
+    assert (side.failures.value, side.failures.n) == (0.25, 40)
+    assert side.failures.low < 0.25 < side.failures.high
+    assert Participation().side(0).failures is None
+
+
+def test_the_oldest_round_of_each_vantage() -> None:
+    """A vantage was there from its oldest round on, of whichever target."""
+    given = [Row(1, "us", 30, vantage=7), Row(2, "us", 10, vantage=7), Row(1, "sg", 20, vantage=8)]
+    assert oldest_rounds(probes(given)) == {7: 10, 8: 20}
+    assert oldest_rounds(probes([])) == {}
+
+
+@pytest.mark.parametrize(
+    ("tried", "failed", "reason"),
+    [
+        (100, 100, "most probes of us failed"),
+        (100, 61, "most probes of us failed"),
+        (100, 55, ""),
+        (3, 3, ""),
+        (0, 0, ""),
+    ],
+)
+def test_failing_nearly_always_must_be_sure(tried: int, failed: int, reason: str) -> None:
+    """More than half of the probes failed, beyond what the interval of so few leaves open."""
+    assert Participation(tried=tried, failed=failed).losses("us") == reason

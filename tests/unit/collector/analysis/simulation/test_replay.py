@@ -1,0 +1,240 @@
+"""What-if replay: cases worked out by hand, and laws that hold whatever was recorded."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isochrone_collector.analysis.simulation.incumbent import _may_be_above_zero, incumbents
+from isochrone_collector.analysis.simulation.policies import DEFAULTS, PolicyError, grounds, policy
+from isochrone_collector.analysis.simulation.replay import (
+    MEMORY_ROUNDS,
+    Replay,
+    Track,
+    fallen_back,
+    pooled,
+    raced,
+    ranking,
+)
+from isochrone_collector.analysis.stats.paired import paired_shift
+
+# Other tests and processes share these cores.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MS = 1_000.0
+NONE = float("nan")
+NAMES = ("p/a", "p/b", "q/c")
+LEARNT = [(100.0, 200.0, 300.0)] * 6
+"""Enough rounds for `a` to be known as the best and `b` as the second."""
+
+
+def track(*rounds: tuple[float, ...], limit_ms: float = 0.0, usd: float = 1.0) -> Track:
+    """Rounds of TTFT in milliseconds, one number per member; every answer costs `usd`, a failure nothing."""
+    ttft = np.array(rounds) * MS
+    cost = np.where(np.isnan(ttft), NONE, usd)
+    return Track(region="us", ttft_us=ttft, limit_us=np.full(ttft.shape, limit_ms * MS), cost_usd=cost)
+
+
+def played(text: str, *rounds: tuple[float, ...], **more: Any) -> Replay:
+    """What a policy gives in these rounds after those in which everybody learns."""
+    [ground] = grounds([track(*LEARNT, *rounds, **more)])
+    return policy(text, NAMES, best=ground.best).play(ground)
+
+
+def ms(replay: Replay) -> list[float]:
+    return [value / MS for value in replay.ttft_us]
+
+
+@pytest.mark.parametrize(
+    ("text", "ttft_ms", "requests", "usd"),
+    [
+        ("static", [100, 900], 2, 2.0),
+        ("static:p/b", [250, 150], 2, 2.0),
+        ("static:c", [300, 300], 2, 2.0),
+        ("nearest", [100, 900], 2, 2.0),
+        ("routed", [100, 900], 2, 2.0),
+        ("race:2", [100, 150], 4, 4.0),
+        ("race:3", [100, 150], 6, 6.0),
+        ("fallback:200", [100, 350], 3, 3.0),
+        ("fallback:99ms", [100, 249], 4, 4.0),
+        ("fallback:800", [100, 900], 3, 3.0),
+    ],
+)
+def test_two_rounds_by_hand(text: str, ttft_ms: list[float], requests: int, usd: float) -> None:
+    """After learning that `a` is best and `b` second: a calm round, and one in which `a` stalls."""
+    replay = played(text, (100, 250, 300), (900, 150, 300))
+    assert ms(replay) == ttft_ms
+    assert (replay.rounds, replay.requests, replay.usd, replay.switches) == (2, requests, usd, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "ttft_ms", "censored_ms", "requests"),
+    [
+        ("static:p/a", [], [500], 1),
+        ("race:2", [220], [], 2),
+        ("fallback:200", [420], [], 2),
+    ],
+)
+def test_a_failure_is_a_failure(text: str, ttft_ms: list[float], censored_ms: list[float], requests: int) -> None:
+    """A member without a first token does not vanish: it counts as failed at its limit unless another stands in."""
+    replay = played(text, (NONE, 220, 300), limit_ms=500)
+    assert (ms(replay), [value / MS for value in replay.censored_us]) == (ttft_ms, censored_ms)
+    assert (replay.requests, replay.usd) == (requests, float(len(ttft_ms)))
+
+
+def test_all_failing_is_as_long_as_the_last_waited() -> None:
+    """When the second fails too, it was waited for from when it was begun."""
+    replay = played("fallback:200", (NONE, NONE, 300), limit_ms=500)
+    assert (ms(replay), replay.censored_us.tolist()) == ([], [700 * MS])
+
+
+def test_an_unknown_price_is_not_nothing() -> None:
+    """When what an answered request cost is not known, neither is the sum."""
+    assert np.isnan(played("race:2", (100, 200, 300), usd=NONE).usd)
+
+
+def test_routed_leaves_for_good_reason_only() -> None:
+    """One bad round does not move it; a lasting and clear difference does, after three rounds of it, once."""
+    assert played("routed", (900, 200, 300), *[(100, 200, 300)] * 20).switches == 0
+    slow = played("routed", *[(900, 200, 300)] * 40)
+    assert slow.switches == 1
+    assert set(ms(slow)) == {900, 200}
+    assert ms(slow)[-1] == 200
+
+
+def test_routed_leaves_who_fails_three_times() -> None:
+    """Three failures in a row are reason enough, long before the medians tell."""
+    replay = played("routed", *[(NONE, 200, 300)] * 6, limit_ms=500)
+    assert (len(replay.censored_us), ms(replay)) == (3, [200, 200, 200])
+
+
+def test_equal_members_are_not_swapped() -> None:
+    """Between two members that are equally good, the best so far changes all the time and routed hardly ever."""
+    chance = np.random.default_rng(4)
+    rounds = chance.lognormal(5.86, 0.45, (288, 2))
+    [ground] = grounds([track(*map(tuple, rounds))])
+    best = policy("fallback:600000", NAMES[:2]).play(ground)
+    routed = policy("routed", NAMES[:2]).play(ground)
+    assert best.switches > 5 * max(1, routed.switches)
+
+
+def test_the_best_everywhere_is_one() -> None:
+    """Plain `static` is one member for all regions, the best of all their learning rounds together."""
+    tracks = [track(*[(100, 120)] * 10), track(*[(900, 120)] * 10)]
+    ready = grounds(tracks)
+    assert {ground.best for ground in ready} == {1}
+    assert policy("static", NAMES[:2], best=ready[0].best).name == "static:p/b"
+    nearest = pooled([policy("nearest", NAMES[:2]).play(ground) for ground in ready])
+    assert sorted(ms(nearest)) == [100] * 4 + [120] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rase:2", "did you mean 'race'"),
+        ("", "unknown policy ''"),
+        ("race", "from 2 on, not ''"),
+        ("race:1", "from 2 on, not '1'"),
+        ("race:4", "of the 3 members"),
+        ("race:two", "not 'two'"),
+        ("fallback", "milliseconds"),
+        ("fallback:0", "milliseconds"),
+        ("fallback:2s", "not '2s'"),
+        ("fallback:9999999", "milliseconds"),
+        ("static:p/d", "did you mean"),
+        ("static:p", "unknown member 'p'"),
+        ("nearest:a", "nothing behind a colon"),
+    ],
+)
+def test_what_is_no_policy(text: str, says: str) -> None:
+    """A policy that cannot be played is refused with what is wrong, and the nearest name where there is one."""
+    with pytest.raises(PolicyError, match=says):
+        policy(text, NAMES)
+
+
+recorded = st.integers(2, 4).flatmap(
+    lambda members: st.lists(
+        st.tuples(*[st.one_of(st.just(NONE), st.floats(1, 5_000))] * members), min_size=8, max_size=150
+    )
+)
+
+
+@unhurried
+@given(recorded)
+def test_all_policies_meet_the_same_rounds(rounds: list[tuple[float, ...]]) -> None:
+    """Whatever was recorded, every policy is scored on as many rounds, and each asks at least once in each of them."""
+    members = [f"p/{place}" for place in range(len(rounds[0]))]
+    [ground] = grounds([track(*rounds, limit_ms=60_000)])
+    replays = [policy(text, members, best=ground.best).play(ground) for text in DEFAULTS]
+    assert {replay.rounds for replay in replays} == {len(rounds) - ground.track.learning}
+    assert all(replay.rounds <= replay.requests <= 2 * replay.rounds for replay in replays)
+
+
+@unhurried
+@given(recorded)
+def test_a_race_of_all_is_never_slower(rounds: list[tuple[float, ...]]) -> None:
+    """In every round the race of all members is as fast as the fastest of them, and fails only when all do."""
+    whole = track(*rounds, limit_ms=60_000)
+    count = len(rounds[0])
+    everybody = np.tile(np.arange(count), (len(rounds), 1))
+    race = raced(whole, everybody)
+    scored = whole.ttft_us[whole.learning :]
+    assert race.rounds == len(scored)
+    answered = scored[~np.isnan(scored).all(axis=1)]
+    assert np.array_equal(race.ttft_us, np.fmin.reduce(answered, axis=1))
+    for member in range(count):
+        alone = raced(whole, np.full((len(rounds), 1), member))
+        assert len(race.censored_us) <= len(alone.censored_us)
+
+
+@unhurried
+@given(recorded, st.integers(1, 4_000))
+def test_a_fallback_lies_between_one_and_the_race(rounds: list[tuple[float, ...]], delay_ms: int) -> None:
+    """Falling back is never slower than the first alone, nor faster than both at once."""
+    whole = track(*rounds, limit_ms=60_000)
+    pair = np.tile(np.arange(2), (len(rounds), 1))
+    felt = {
+        name: np.concatenate([np.sort(replay.ttft_us), np.full(len(replay.censored_us), np.inf)])
+        for name, replay in {
+            "race": raced(whole, pair),
+            "fallback": fallen_back(whole, pair, delay_ms * MS),
+            "first": raced(whole, pair[:, :1]),
+        }.items()
+    }
+    assert np.all(felt["race"] <= felt["fallback"])
+    assert np.all(felt["fallback"] <= felt["first"])
+
+
+@unhurried
+@given(recorded, st.data())
+def test_nobody_looks_ahead(rounds: list[tuple[float, ...]], data: st.DataObject) -> None:
+    """Changing what is recorded from some round on changes no choice before that round, nor in it."""
+    place = data.draw(st.integers(0, len(rounds) - 1))
+    changed = [*rounds[:place], *(tuple(reversed(row)) for row in rounds[place:])]
+    before, after = track(*rounds), track(*changed)
+    assert np.array_equal(ranking(before)[: place + 1], ranking(after)[: place + 1])
+    chosen = [incumbents(one, ranking(one))[: place + 1].tolist() for one in (before, after)]
+    assert chosen[0] == chosen[1]
+
+
+@unhurried
+@given(st.integers(2 * MEMORY_ROUNDS, 3 * MEMORY_ROUNDS))
+def test_what_is_long_past_is_forgotten(length: int) -> None:
+    """A ranking is that of the last sixty rounds alone."""
+    chance = np.random.default_rng(length)
+    rounds = [tuple(row) for row in chance.lognormal(5, 1, (length, 3))]
+    assert np.array_equal(
+        ranking(track(*rounds))[-1], ranking(track(*([(1.0, 2.0, 3.0)] * 7), *rounds[-MEMORY_ROUNDS - 1 :]))[-1]
+    )
+
+
+@unhurried
+@given(st.lists(st.integers(-30, 60), min_size=1, max_size=70))
+def test_the_quick_look_rejects_no_interval(differences: list[int]) -> None:
+    """Whatever the quick look rejects has no interval above zero, ties and zeros included."""
+    several = np.array(differences, np.float64)
+    shift = paired_shift(several)
+    assert shift is not None
+    if shift.low is not None and shift.low > 0:
+        assert _may_be_above_zero(several)

@@ -1,0 +1,132 @@
+"""The doctor's judgement: what is fine, what will be the matter, what is."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from isochrone_collector.cli import health_checks
+from isochrone_collector.store.rows import DatabaseFacts
+from isochrone_wire.answers import Liveness, VantageList, VantageStatus
+from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_wire.model import DAY_US, SECOND_US
+
+DAY_AT = 20_000 * DAY_US
+NOW_AT = DAY_AT + 5
+HOUR_US = DAY_US // 24
+WELL = DatabaseFacts(
+    version=180_001,
+    settings={"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
+    revision="0002",
+    newest_revision="0002",
+    partitions=frozenset(DAY_AT + day * DAY_US for day in range(-31, 4)),
+    has_default_partition=False,
+    clock_offset_us=300,
+    clock_uncertainty_us=200,
+    plan_version=4,
+)
+GIB = 1 << 30
+
+
+def test_a_database_that_is_well() -> None:
+    """Nothing is said against a database of which nothing can be said."""
+    found = {finding.check: finding for finding in health_checks.judge_database(WELL, now_at=NOW_AT)}
+    assert {finding.verdict for finding in found.values()} == {Verdict.OK}
+    assert found["postgresql"].sentence == "PostgreSQL 18.1"
+    assert found["partitions"].sentence == "there from 2024-10-03 to 2024-10-07"
+    assert found["clock"].sentence == "the database is +0.3 ms from here, ± 0.2 ms"
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "verdict", "sentence"),
+    [
+        ({"version": 140_011}, "postgresql", "fail", "PostgreSQL 14.11 is too old"),
+        ({"version": 150_000}, "postgresql", "ok", "PostgreSQL 15.0"),
+        ({"settings": {**WELL.settings, "fsync": "off"}}, "durability", "fail", "fsync off"),
+        ({"settings": {}}, "durability", "fail", "fsync and full_page_writes off"),
+        (
+            {"settings": {**WELL.settings, "synchronous_commit": "off"}},
+            "durability",
+            "warn",
+            "synchronous_commit is off by default",
+        ),
+        ({"settings": {**WELL.settings, "synchronous_commit": "remote_apply"}}, "durability", "ok", "fsync on"),
+        ({"revision": "0001"}, "schema", "warn", "revision 0001, and this collector's is 0002"),
+        ({"revision": None}, "schema", "warn", "nothing was ever migrated here"),
+        ({"partitions": frozenset()}, "partitions", "fail", "none for 2024-10-03, 2024-10-04"),
+        ({"partitions": WELL.partitions - {DAY_AT + 3 * DAY_US}}, "partitions", "fail", "none for 2024-10-07"),
+        ({"partitions": WELL.partitions - {DAY_AT - 2 * DAY_US}}, "partitions", "ok", "there"),
+        ({"has_default_partition": True}, "partitions", "fail", "the table sample has a DEFAULT partition"),
+        ({"may_make_partitions": False}, "partitions", "fail", "this database user may not make any"),
+        ({"summarised_until": NOW_AT - 3 * HOUR_US}, "summaries", "ok", "made until 3 h ago"),
+        ({"summarised_until": NOW_AT - 3 * HOUR_US - 1}, "summaries", "warn", "made until 3 h ago"),
+        ({"summarised_until": NOW_AT + 1}, "summaries", "ok", "made until now"),
+        ({"plan_version": 0}, "plan", "warn", "none has been applied yet"),
+        ({"clock_offset_us": -1_100_000, "clock_uncertainty_us": 200_000}, "clock", "ok", "the database is -1100.0"),
+        ({"clock_offset_us": -1_300_000, "clock_uncertainty_us": 200_000}, "clock", "warn", "the database is -1300.0"),
+        ({"clock_offset_us": 61 * SECOND_US}, "clock", "fail", "the database is +61000.0 ms"),
+    ],
+)
+def test_a_database_that_is_not(changes: dict[str, Any], check: str, verdict: str, sentence: str) -> None:
+    """Each thing that is wrong is one finding with a hint, and a clock is only blamed for what it cannot explain."""
+    found = {
+        finding.check: finding for finding in health_checks.judge_database(replace(WELL, **changes), now_at=NOW_AT)
+    }
+    assert found[check].verdict == verdict
+    assert found[check].sentence.startswith(sentence)
+    assert bool(found[check].hint) == (verdict != "ok")
+
+
+def test_nothing_is_asked_of_an_empty_database() -> None:
+    """Where nothing was migrated there are no partitions to miss."""
+    found = health_checks.judge_database(replace(WELL, revision=None), now_at=NOW_AT)
+    assert {"partitions", "plan"} & {finding.check for finding in found} == set()
+
+
+@pytest.mark.parametrize(("gib", "verdict"), [(9.0, "ok"), (1.9, "warn"), (0.2, "fail")])
+def test_disks_run_full(gib: float, verdict: str) -> None:
+    """Below 2 GiB a disk is worth a look, below 256 MiB it is time."""
+    assert health_checks.judge_disk(int(gib * GIB), where="/data").verdict == verdict
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [(0o700, "ok"), (0o750, "warn"), (0o707, "warn")])
+def test_a_folder_is_its_owners(mode: int, verdict: str) -> None:
+    """The folder is the embedded server's password."""
+    assert health_checks.judge_mode(mode, where="/data").verdict == verdict
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(3650, "ok"), (21, "ok"), (20, "warn"), (0, "fail"), (-9, "fail")])
+def test_certificates_end(days: int, verdict: str) -> None:
+    """Three weeks before its end a certificate is worth a look, after it nobody gets in."""
+    assert health_checks.judge_certificate(NOW_AT + days * DAY_US, now_at=NOW_AT).verdict == verdict
+
+
+def vantage(name: str, liveness: Liveness) -> VantageStatus:
+    return VantageStatus(name=name, region="us", liveness=liveness, reason="", last_seen_at=0)
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict", "sentence"),
+    [
+        ([], "warn", "none has been heard of yet"),
+        ([Liveness.ONLINE] * 2, "ok", "all 2 are online"),
+        ([Liveness.ONLINE, Liveness.LATE], "warn", "1 of 2 are not online: v1 is late"),
+        ([Liveness.SILENT] * 7, "warn", "7 of 7 are not online: v0 is silent, v1 is silent, v2 is silent"),
+    ],
+)
+def test_who_is_away_is_named(states: list[Liveness], verdict: str, sentence: str) -> None:
+    """Vantages that are not online are named, the first few of many."""
+    everyone = tuple(vantage(f"v{n}", state) for n, state in enumerate(states))
+    found = health_checks.judge_fleet(VantageList(plan_version=1, answered_at=0, vantages=everyone))
+    assert (found.verdict, found.sentence[: len(sentence)]) == (verdict, sentence)
+    assert ("and 2 more" in found.sentence) == (len(states) == 7)
+
+
+@pytest.mark.parametrize(
+    ("results", "verdict"),
+    [([], "ok"), ([ok("a", "b")], "ok"), ([ok("a", "b"), warn("a", "b", "c")], "warn")],
+)
+def test_the_gravest_decides(results: list[CheckResult], verdict: str) -> None:
+    """One failure is a failure, whatever else is well."""
+    assert worst(results) == verdict
+    assert worst([fail("x", "y", "z"), *results]) is Verdict.FAIL

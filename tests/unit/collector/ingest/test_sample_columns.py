@@ -1,0 +1,193 @@
+"""The fast way and the slow way to a verdict agree, on honest samples, on wrong ones and on hostile bytes."""
+
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.ingest import column_decoder, prefilter
+from isochrone_collector.ingest.raw_push import parcel_of
+from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, NUMBERS, RATES, TEXTS, WORDS, SampleColumns
+from isochrone_collector.ingest.validation import admit, why_late, why_rejected
+from isochrone_wire import codec
+from isochrone_wire.answers import Window
+from isochrone_wire.codec import CodecError
+from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, RateLimit, Sample, Vantage
+from isochrone_wire.v1 import fleet_pb2, sample_pb2
+
+NOW_AT = 1_795_248_000_000_000
+WINDOW = Window(from_at=NOW_AT - 31 * DAY_US, until_at=NOW_AT + 4 * DAY_US)
+KNOWN = frozenset({7, 8})
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+ODD = st.sampled_from([0, -1, 1, 127, 128, 2**31 - 1, 2**31, DAY_US, DAY_US + 1, -DAY_US, 2**62, -(2**63), 2**63 - 1])
+INSTANTS = st.integers(NOW_AT - 450 * DAY_US, NOW_AT + 450 * DAY_US) | INT64
+NUMBER = ODD | INT64 | st.integers(0, 1000)
+TEXT = st.text(max_size=12) | st.sampled_from(["", "a\0b", "x" * 101, "ü" * 200, "€" * 500, "x" * 501])
+RATE = st.floats() | st.sampled_from([0.0, -0.0, 1e6, 1e6 + 1, float("nan"), float("inf")])
+
+
+def a_sample(**told: Any) -> Sample:
+    return Sample(**{"outcome": Outcome.OK, **told})
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "target_id": st.sampled_from([7, 8, 9]),
+    "round_at": INSTANTS,
+    "dispatched_at": INSTANTS,
+    "outcome": st.sampled_from(Outcome),
+    "quality": st.integers(0, 2**32 - 1).map(Quality),
+    "late_us": NUMBER,
+    "chunks": NUMBER,
+    "output_chars": NUMBER,
+    "token_source": st.sampled_from([None, "usage", "estimated"]),
+    "ratelimit": maybe(st.builds(RateLimit, **{name: maybe(NUMBER) for name in RateLimit.__slots__})),
+    **{name: maybe(TEXT) for name in TEXTS},
+    **{name: maybe(RATE) for name in RATES},
+}
+# One wrong field hides behind another where all are wild, so most samples have a few fields only.
+WILD = st.builds(Sample, **{name: SPECIAL.get(name, maybe(NUMBER)) for name in Sample.__slots__})
+TAME = st.fixed_dictionaries(
+    {"target_id": st.just(7), "round_at": st.just(NOW_AT), "dispatched_at": st.just(NOW_AT)},
+    optional={name: SPECIAL.get(name, maybe(NUMBER)) for name in Sample.__slots__ if not name.endswith(("_id", "_at"))},
+).map(lambda told: a_sample(**told))
+
+
+def field_bytes(number: int, wire_type: int, value: int, content: bytes) -> bytes:
+    """Anything that can stand on the wire, whatever the schema says of that field."""
+    body = {
+        0: varint(value),
+        1: (value % 2**64).to_bytes(8, "little"),
+        2: varint(len(content)) + content,
+        5: (value % 2**32).to_bytes(4, "little"),
+    }[wire_type]
+    return varint(number << 3 | wire_type) + body
+
+
+def varint(number: int) -> bytes:
+    left, octets = number % 2**64, bytearray()
+    while left > 0x7F:
+        octets.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*octets, left])
+
+
+FIELD = st.builds(
+    field_bytes,
+    st.sampled_from([field.number for field in sample_pb2.Sample.DESCRIPTOR.fields]) | st.integers(1, 100),
+    st.sampled_from([0, 0, 0, 1, 2, 5]),
+    NUMBER,
+    st.binary(max_size=8) | st.builds(field_bytes, st.integers(1, 8), st.just(0), NUMBER, st.just(b"")),
+)
+HOSTILE = st.lists(FIELD, max_size=12).map(b"".join)
+
+
+def push_of(samples: list[bytes]) -> bytes:
+    """A request that holds such samples."""
+    vantage = codec.encode(Vantage(name="v", region="v")).SerializeToString()
+    return b"".join([field_bytes(1, 2, 0, vantage), *(field_bytes(4, 2, 0, sample) for sample in samples)])
+
+
+def assert_says_the_same(request: fleet_pb2.PushRequest, sheet: SampleColumns) -> None:
+    """Each quantity on the sheet is what the message says when it is asked for it."""
+    assert len(sheet) == len(request.samples)
+    for row, sample in enumerate(request.samples):
+        for name in (name for name in NUMBERS if name not in WORDS):
+            message: Any = sample.ratelimit if name.startswith(LIMIT) else sample
+            field = message.DESCRIPTOR.fields_by_name[name.removeprefix(LIMIT)]
+            assert int(sheet.numbers[row, COLUMN[name]]) == getattr(message, field.name), name
+            assert bool(sheet.present[row, COLUMN[name]]) == (not field.has_presence or message.HasField(field.name))
+        any_sample: Any = sample
+        for column, name in enumerate(TEXTS):
+            said = getattr(sample, name) if any_sample.HasField(name) else None
+            assert sheet.texts[column][row] == said
+        assert sheet.rated[row].tolist() == [any_sample.HasField(name) for name in RATES]
+        assert repr(sheet.rates[row].tolist()) == repr([getattr(sample, name) for name in RATES])
+
+
+def sheet_of(request: fleet_pb2.PushRequest) -> SampleColumns:
+    """Its samples in columns."""
+    return column_decoder.read(request, request.SerializeToString())
+
+
+def slow_verdict(sample: sample_pb2.Sample) -> str | None:
+    """What admission says of one sample without any sheet."""
+    try:
+        value = codec.decode(Sample, sample)
+    except CodecError as error:
+        return f"unreadable: {error}"
+    return why_rejected(value, now_at=NOW_AT, known_targets=KNOWN)
+
+
+def assert_judged_the_same(content: bytes) -> None:
+    request = fleet_pb2.PushRequest.FromString(content)
+    parcel = parcel_of(content, NOW_AT)
+    sheet = parcel.sheet()
+    assert_says_the_same(request, sheet)
+    verdicts = [slow_verdict(sample) for sample in request.samples]
+    suspects = prefilter.suspects(sheet, now_at=NOW_AT, known_targets=KNOWN).tolist()
+    assert [v for v, suspect in zip(verdicts, suspects, strict=True) if v and not suspect] == []
+    admitted = admit(parcel, sheet, known_targets=KNOWN, window=WINDOW)
+    assert [(r.index, r.reason) for r in admitted.rejections] == [(i, v) for i, v in enumerate(verdicts) if v]
+    late = {
+        place: why_late(request.samples[place].round_at, WINDOW, now_at=NOW_AT)
+        for place, verdict in enumerate(verdicts)
+        if verdict is None
+    }
+    assert admitted.late == tuple((i, reason) for i, reason in late.items() if reason)
+    assert admitted.fresh.tolist() == [i for i, reason in late.items() if not reason]
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(TAME | WILD, max_size=6))
+def test_samples_are_judged_as_one_by_one(samples: list[Sample]) -> None:
+    """Whatever values agents send, screening clears none that admission would refuse, and the verdicts are the same."""
+    batch = Batch(vantage=Vantage(name="v", region="r"), epoch=1, seq=1, samples=tuple(samples))
+    assert_judged_the_same(codec.encode(batch).SerializeToString())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(HOSTILE, max_size=5))
+def test_bytes_are_judged_as_one_by_one(samples: list[bytes]) -> None:
+    """Repeated, misplaced, mistyped and unknown fields are read as protobuf reads them, and judged as ever; what it
+    refuses is the asker's fault.
+    """
+    content = push_of(samples)
+    try:
+        assert_judged_the_same(content)
+    except DecodeError:
+        with pytest.raises(BadRequest, match="this is no push"):
+            parcel_of(content, NOW_AT).sheet()
+
+
+@pytest.mark.parametrize("number", [0, 14, 99, -1, 2**31 - 1, -(2**31)])
+def test_an_outcome_of_the_future_is_a_suspect(number: int) -> None:
+    """A number that stands for no outcome here is never taken for one that does."""
+    sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT)
+    sample.outcome = number  # type: ignore[assignment]  # the point of the test
+    sheet = sheet_of(fleet_pb2.PushRequest(samples=[sample]))
+    assert prefilter.suspects(sheet, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
+
+
+def test_no_samples_make_an_empty_sheet() -> None:
+    """A push without samples has a sheet too, with nothing on it."""
+    sheet = sheet_of(fleet_pb2.PushRequest())
+    assert (len(sheet), sheet.targets(), sheet.numbers.shape) == (0, set(), (0, len(NUMBERS)))
+
+
+def test_most_samples_are_beyond_suspicion() -> None:
+    """An honest sample with every quantity is cleared at once: the slow way is for the others."""
+    honest = {name: 200 for name in NUMBERS if name not in WORDS and not name.startswith(LIMIT)}
+    honest |= {"target_id": 7, "round_at": NOW_AT, "dispatched_at": NOW_AT, "quality": Quality(200)}
+    texts = dict.fromkeys(TEXTS, "text")
+    limits = RateLimit(**dict.fromkeys(RateLimit.__slots__, 2**40))
+    sample = a_sample(cost_usd=0.0, tokens_per_second=1e6, ratelimit=limits, **honest, **texts)
+    sheet = sheet_of(fleet_pb2.PushRequest(samples=[codec.encode(sample)]))
+    assert prefilter.suspects(sheet, now_at=NOW_AT, known_targets=KNOWN).tolist() == [False]

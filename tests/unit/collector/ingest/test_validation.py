@@ -1,0 +1,207 @@
+"""Admission: the counts add up, every refusal has a name, and nothing gets in that the columns cannot hold."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.ingest.raw_push import parcel_of
+from isochrone_collector.ingest.validation import (
+    MAX_SAMPLES,
+    Admitted,
+    PushBatch,
+    admit,
+    check_parcel,
+    why_late,
+    why_rejected,
+)
+from isochrone_collector.ingest.vitals import trimmed
+from isochrone_wire import codec
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, Batch, Outcome, Quality, RateLimit, Sample, Spend, Vantage, Vitals
+
+NOW_AT = 1_795_248_000_000_000
+WINDOW = Window(from_at=NOW_AT - 31 * DAY_US, until_at=NOW_AT + 4 * DAY_US)
+SAMPLE = Sample(target_id=7, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT + 12, ttft_us=350_000)
+BATCH = Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=99, seq=1, samples=(SAMPLE,))
+
+
+def parcel(**change: Any) -> PushBatch:
+    return parcel_of(codec.encode(replace(BATCH, **change)).SerializeToString(), NOW_AT)
+
+
+def admitted_of(parcel: PushBatch) -> Admitted:
+    return admit(parcel, parcel.sheet(), known_targets={7}, window=WINDOW)
+
+
+def judge(sample: Sample) -> str | None:
+    return why_rejected(sample, now_at=NOW_AT, known_targets={7})
+
+
+def test_a_plain_sample_is_welcome() -> None:
+    """What an agent measures on a normal day is fresh."""
+    admitted = admitted_of(parcel())
+    assert (admitted.fresh.tolist(), admitted.rejections, admitted.late) == ([0], (), ())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"target_id": 8}, "unknown_target: 8"),
+        ({"round_at": 0}, "absurd_time: round_at = 0 is more than 400 days from now"),
+        ({"round_at": NOW_AT + 401 * DAY_US}, "absurd_time: round_at"),
+        ({"dispatched_at": 2**63 - 1}, "absurd_time: dispatched_at"),
+        ({"ttft_us": -5}, "out_of_bounds: ttft_us = -5 (0 to 86400000000)"),
+        ({"e2e_us": DAY_US + 1}, "out_of_bounds: e2e_us"),
+        ({"late_us": -DAY_US - 1}, "out_of_bounds: late_us"),
+        ({"tokens_per_second": float("nan")}, "not_finite: tokens_per_second"),
+        ({"tokens_per_second": float("inf")}, "not_finite: tokens_per_second"),
+        ({"cost_usd": -0.01}, "out_of_bounds: cost_usd"),
+        ({"prompt_tokens": 2**31}, "out_of_bounds: prompt_tokens"),
+        ({"chunks": -1}, "out_of_bounds: chunks"),
+        ({"quality": Quality(2**31)}, "out_of_bounds: quality"),
+        ({"http_status": 7}, "out_of_bounds: http_status"),
+        ({"error": "x" * 501}, "too_long: error has 501 characters, at most 500"),
+        ({"edge": "x" * 10_000_000}, "too_long: edge"),
+        ({"request_id": "a\0b"}, "control_character: request_id holds a NUL"),
+        ({"ratelimit": RateLimit(remaining_tokens=-1)}, "out_of_bounds: remaining_tokens"),
+    ],
+)
+def test_reasons_are_named(change: dict[str, object], reason: str) -> None:
+    """What cannot be taken is refused with a name that can be counted and the value that was wrong."""
+    found = judge(replace(SAMPLE, **change))  # type: ignore[arg-type]  # a table of mixed fields
+    assert found is not None
+    assert found.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"late_us": -1_000_000},
+        {"clock_offset_us": -3_600_000_000},
+        {"ttft_us": None, "outcome": Outcome.SKIPPED_BUDGET},
+        {"quality": Quality.LAGGED | Quality.REUSED},
+        {"ratelimit": RateLimit(limit_tokens=2**62, retry_after_us=0)},
+        {"error": "ü" * 500},
+    ],
+)
+def test_odd_but_honest_samples_are_welcome(change: dict[str, object]) -> None:
+    """A stepped clock, a skipped round and a generous provider are facts, not errors."""
+    assert judge(replace(SAMPLE, **change)) is None  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize(
+    ("round_at", "reason"),
+    [
+        (WINDOW.from_at, None),
+        (WINDOW.from_at - 1, "too_old"),
+        (WINDOW.until_at - 1, None),
+        (WINDOW.until_at, "in_the_future"),
+    ],
+)
+def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) -> None:
+    """The window is half-open, as the partitions are."""
+    assert why_late(round_at, WINDOW, now_at=NOW_AT) == reason
+
+
+@pytest.mark.parametrize(
+    ("window", "round_at", "reason"),
+    [
+        (Window(from_at=NOW_AT, until_at=NOW_AT), NOW_AT, "no_partition"),
+        (Window(from_at=NOW_AT - 5, until_at=NOW_AT - 2), NOW_AT - 1, "no_partition"),
+        (Window(from_at=NOW_AT - 5, until_at=NOW_AT - 2), NOW_AT - 6, "too_old"),
+        (Window(from_at=NOW_AT - 5, until_at=NOW_AT - 2), NOW_AT + 1, "in_the_future"),
+    ],
+)
+def test_partitions_that_could_not_be_made_are_named(window: Window, round_at: int, reason: str) -> None:
+    """A round of now that has no place is called neither old nor early."""
+    assert why_late(round_at, window, now_at=NOW_AT) == reason
+
+
+def test_the_counts_add_up() -> None:
+    """Fresh, late and rejected samples together are the samples pushed, each at its own place."""
+    old = replace(SAMPLE, round_at=NOW_AT - 40 * DAY_US)
+    message = codec.encode(replace(BATCH, samples=(SAMPLE, SAMPLE, replace(SAMPLE, target_id=8), old, SAMPLE)))
+    message.samples[1].outcome = 99
+    admitted = admitted_of(parcel_of(message.SerializeToString(), NOW_AT))
+    assert admitted.fresh.tolist() == [0, 4]
+    assert admitted.late == ((3, "too_old"),)
+    assert [(r.index, r.reason) for r in admitted.rejections] == [
+        (1, "unreadable: Sample.outcome: 99"),
+        (2, "unknown_target: 8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seq": -1}, "seq is -1"),
+        ({"seq": 0}, "heartbeat"),
+        ({"samples": ()}, "no samples"),
+        ({"epoch": 0}, "epoch"),
+        ({"samples": (SAMPLE,) * (MAX_SAMPLES + 1)}, "split"),
+        ({"vantage": Vantage(name="", region="us")}, r"vantage\.name"),
+        ({"vantage": Vantage(name="x" * 101, region="us")}, r"vantage\.name"),
+        ({"vantage": Vantage(name="us-1", region="us\n")}, r"vantage\.region"),
+        ({"vantage": Vantage(name="us-1", region="\0")}, r"vantage\.region"),
+    ],
+)
+def test_a_broken_parcel_is_a_bad_request(change: dict[str, object], message: str) -> None:
+    """What is wrong with the whole is said of the whole."""
+    with pytest.raises(BadRequest, match=message):
+        check_parcel(parcel(**change))
+
+
+def test_a_heartbeat_needs_no_epoch() -> None:
+    """A vantage that has recorded nothing yet may say that it lives."""
+    check_parcel(parcel(seq=0, samples=(), epoch=0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.builds(
+        Vitals,
+        agent_version=st.text(max_size=300),
+        plan_version=st.integers(-(2**63), 2**63 - 1),
+        spool_depth=st.integers(-(2**63), 2**63 - 1),
+        spool_oldest_at=st.integers(-(2**63), 2**63 - 1),
+        dropped=st.dictionaries(st.text(max_size=120), st.integers(-(2**63), 2**63 - 1), max_size=80),
+        next_heartbeat_us=st.integers(-(2**63), 2**63 - 1),
+        rounds_missed=st.integers(-(2**63), 2**63 - 1),
+        clock_offset_us=st.none() | st.integers(-(2**63), 2**63 - 1),
+        loop_lag_us=st.none() | st.integers(-(2**63), 2**63 - 1),
+        refused_plan_version=st.none() | st.integers(-(2**63), 2**63 - 1),
+        refused_plan_reason=st.none() | st.text(max_size=700),
+        spend=st.lists(
+            st.builds(
+                Spend,
+                provider=st.text(max_size=120),
+                day_at=st.integers(-(2**63), 2**63 - 1),
+                usd=st.floats(),
+                tokens=st.integers(-(2**63), 2**63 - 1),
+            ),
+            max_size=120,
+        ).map(tuple),
+    )
+)
+def test_vitals_are_trimmed_not_refused(vitals: Vitals) -> None:
+    """Whatever an agent says of itself fits its columns afterwards."""
+    fit = trimmed(vitals)
+    assert fit == trimmed(fit)
+    assert "\0" not in fit.agent_version + "".join(fit.dropped)
+    assert "\0" not in (fit.refused_plan_reason or "") + "".join(line.provider for line in fit.spend)
+    assert len(fit.refused_plan_reason or "") <= 500
+    assert len(fit.spend) <= 100
+    assert all(0 <= line.usd <= 1e9 and line.tokens >= 0 and 0 <= line.day_at < 2**58 for line in fit.spend)
+    assert abs(fit.clock_offset_us or 0) < 2**62
+    assert min(fit.loop_lag_us or 0, fit.refused_plan_version or 0, fit.rounds_missed) >= 0
+    assert len(fit.agent_version) <= 100
+    assert len(fit.dropped) <= 50
+    assert (
+        min(fit.plan_version, fit.spool_depth, fit.spool_oldest_at, fit.next_heartbeat_us, *fit.dropped.values(), 0)
+        == 0
+    )
+    assert NOW_AT + fit.next_heartbeat_us < 2**62

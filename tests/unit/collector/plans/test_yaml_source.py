@@ -1,0 +1,67 @@
+"""YAML with lines: every part is found again, and nothing a text may do harms."""
+
+import pytest
+
+from isochrone_collector.plans import yaml_source
+
+TEXT = """\
+# a comment
+a: 1
+list:
+  - x: 1
+    y: 2
+  -
+    x: 3
+inline: {p: 1,
+  q: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ((), 2),
+        (("a",), 2),
+        (("list",), 3),
+        (("list", 0), 4),
+        (("list", 0, "y"), 5),
+        (("list", 1), 7),
+        (("inline", "p"), 8),
+        (("inline", "q"), 9),
+        (("inline", "r"), 8),
+        (("nowhere", 7), 2),
+    ],
+)
+def test_lines(path: yaml_source.Path, line: int) -> None:
+    """A part stands on its own line, and a part that is missing on that of what it is missing from."""
+    assert yaml_source.read(TEXT).line_of(path) == line
+
+
+def test_data_is_plain() -> None:
+    """What is read is what YAML says."""
+    assert yaml_source.read(TEXT).data == {"a": 1, "list": [{"x": 1, "y": 2}, {"x": 3}], "inline": {"p": 1, "q": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "line 1: the document is empty"),
+        ("# only a comment", "line 1: the document is empty"),
+        ("a: 1\nb: [", "line 2: not YAML: "),
+        ("a: 1\n b: 2", "line 2: not YAML: "),
+        ("a: &x 1\nb: *x", "line 2: aliases"),
+        ("a: 1\nb: 2\na: 3", "line 3: key 'a' was already given in line 1"),
+        ("a: 1\n7: 2", "line 2: a key must be text, so write '7' in quotes"),
+        ("a: 1\nyes: 2", "line 2: a key must be text, so write 'yes' in quotes"),
+        ("[" * 50_000, "line 1: nested more than 12 deep"),
+        ("a: !!python/object/apply:os.getcwd []", "line 1: not YAML: could not determine a constructor"),
+        ("a: 2026-02-30", "line 1: not YAML: day is out of range"),
+        ("a: \x07", "line 1: not YAML: unacceptable character"),
+        ("a: " + "x" * 4_000_001, "line 1: the document is larger"),
+        ("a: 1\n---\nb: 2", "line 2: not YAML: but found another document"),
+    ],
+)
+def test_whatever_is_wrong_becomes_a_problem(text: str, problem: str) -> None:
+    """Reading never raises, and says where."""
+    found = [str(p) for p in yaml_source.read(text).problems]
+    assert [p for p in found if p.startswith(problem)], found

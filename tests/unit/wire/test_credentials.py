@@ -1,0 +1,67 @@
+"""Join tokens and credentials survive being copied, and nothing else passes for one."""
+
+import pytest
+
+from isochrone_wire.credentials import (
+    Credential,
+    JoinToken,
+    hashed,
+    parse_credential,
+    parse_join_token,
+    shown_fingerprint,
+)
+
+SECRET = bytes(range(32))
+FINGERPRINT = bytes(reversed(range(32)))
+
+
+@pytest.mark.parametrize("fingerprint", [b"", FINGERPRINT])
+def test_a_join_token_survives_being_copied(fingerprint: bytes) -> None:
+    """What is printed is read back the same, with a line end or blanks around it."""
+    token = JoinToken(id=2**63 - 1, secret=SECRET, fingerprint=fingerprint)
+    assert parse_join_token(f"  {token}\n") == token
+
+
+def test_a_credential_survives_being_copied() -> None:
+    """What is printed is read back the same."""
+    credential = Credential(id=1, secret=SECRET)
+    assert parse_credential(str(credential)) == credential
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "isochrone-key-",
+        "isochrone-key-AAAA",
+        "isochrone-key-ä",
+        "Bearer x",
+        str(JoinToken(id=1, secret=SECRET, fingerprint=b"")),
+    ],
+)
+def test_what_is_no_credential_is_refused_without_repeating_it(text: str) -> None:
+    """A secret that is mistyped must not turn up in an error message."""
+    with pytest.raises(ValueError, match=r"credential") as refused:
+        parse_credential(text)
+    assert len(text) < 20 or text not in str(refused.value)
+
+
+@pytest.mark.parametrize("cut", [1, 10, 40])
+def test_a_join_token_that_was_cut_is_refused(cut: int) -> None:
+    """Half a token is no token."""
+    whole = str(JoinToken(id=7, secret=SECRET, fingerprint=FINGERPRINT))
+    with pytest.raises(ValueError, match="join token"):
+        parse_join_token(whole[:-cut])
+
+
+def test_no_repr_shows_a_secret() -> None:
+    """Logs print values; a secret must not be in them."""
+    shown = repr(Credential(id=1, secret=SECRET)) + repr(JoinToken(id=1, secret=SECRET, fingerprint=FINGERPRINT))
+    assert repr(SECRET) not in shown
+    assert "secret" not in shown
+
+
+def test_hashes_and_fingerprints_are_the_usual_ones() -> None:
+    """SHA-256 as everybody computes it, and fingerprints as openssl prints them."""
+    assert hashed(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert shown_fingerprint(b"\x0a\xff") == "SHA256:0A:FF"

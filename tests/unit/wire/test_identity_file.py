@@ -1,0 +1,68 @@
+"""What joining leaves behind survives the disk, and is for its owner only."""
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isochrone_wire import identity_file
+from isochrone_wire.address import Address, parse_address
+from isochrone_wire.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open_channel
+from isochrone_wire.credentials import Credential
+from isochrone_wire.identity_file import Identity, heading_for
+from isochrone_wire.operations import Role
+
+CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))
+BASE = Identity(
+    address=Address("::1", 4600),
+    name="sg-1",
+    role=Role.VANTAGE,
+    region="ap",
+    credential=str(Credential(id=2**63 - 1, secret=bytes(range(32)))),
+)
+
+
+@pytest.mark.parametrize(
+    "trust", [PLAIN, SYSTEM, Trust(roots="PEM", server_name="x"), Trust(roots="PEM", client=CLIENT)]
+)
+@pytest.mark.parametrize("region", [None, "ap"])
+def test_a_passport_survives_the_disk(tmp_path: Path, trust: Trust, region: str | None) -> None:
+    """What is written is read back the same, by its owner alone, also where another lay before."""
+    file = tmp_path / "folder" / "identity.json"
+    identity_file.write(file, BASE)
+    kept = replace(BASE, trust=trust, region=region)
+    identity_file.write(file, kept)
+    assert identity_file.read(file) == kept
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_no_repr_shows_the_credential() -> None:
+    """Logs print values; a credential must not be in them."""
+    assert BASE.credential not in repr(BASE)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:1", "collector.example", "0.0.0.0:4600"])
+def test_plain_text_goes_nowhere_else(address: str) -> None:
+    """A channel in plain text to another machine is not even opened."""
+    with pytest.raises(ValueError, match="only spoken on loopback"):
+        open_channel(parse_address(address), PLAIN)
+
+
+def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
+    """The file that cannot be read is named."""
+    gone = ClientCertificate(certificate=tmp_path / "c.pem", key=tmp_path / "k.pem")
+    with pytest.raises(ValueError, match=r"k\.pem: No such file"):
+        open_channel(parse_address("127.0.0.1:1"), Trust(client=gone))
+
+
+def test_which_collector_is_meant() -> None:
+    """What was named holds for any address, what merely lies there for its own, and without both it is loopback."""
+    there, here = parse_address("elsewhere:1"), parse_address("127.0.0.1:4600")
+    assert heading_for(None, given=None, own=None) == (here, None)
+    assert heading_for(there, given=None, own=None) == (there, None)
+    assert heading_for(None, given=None, own=BASE) == (BASE.address, BASE)
+    assert heading_for(there, given=None, own=BASE) == (there, None)
+    assert heading_for(there, given=BASE, own=None) == (there, BASE)
+    assert heading_for(None, given=BASE, own=replace(BASE, name="x")) == (BASE.address, BASE)
