@@ -23,7 +23,7 @@ KILLS = 12
 WRITER = """
 import sys
 from pathlib import Path
-from isochrone_agent.spool import Spool
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 spool = Spool(Path(sys.argv[1]))
 number = int(sys.argv[2])
@@ -85,7 +85,7 @@ def _until_killed(path: Path, number: int, seconds: float) -> list[list[str]]:
 LEAVER = """
 import os, sys
 from pathlib import Path
-from isochrone_agent.spool import Spool
+from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 spool = Spool(Path(sys.argv[1]))
 for number in range(1, 10):
