@@ -106,7 +106,7 @@ def parse_size(text: str) -> int:
 def checked_collector(text: str | None, joined: Identity | None) -> Address:
     """The collector's address; without a identity only this machine may be spoken to. Raises `SettingsError`."""
     try:
-        address, _ = identity_file.heading_for(parse_address(text) if text else None, given=joined, own=None)
+        address, _ = identity_file.select_collector(parse_address(text) if text else None, named=joined, default=None)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent run --collector 127.0.0.1:4600 …") from error
     if joined is None and not address.is_loopback:

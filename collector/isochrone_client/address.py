@@ -36,7 +36,9 @@ def resolve_collector(
     given = _read(identity) if identity else None
     own = None if given else _own(environment)
     try:
-        address, who = identity_file.heading_for(parse_address(collector) if collector else None, given=given, own=own)
+        address, who = identity_file.select_collector(
+            parse_address(collector) if collector else None, named=given, default=own
+        )
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example --collector {DEFAULT_COLLECTOR}") from error
     if who is None and not address.is_loopback:

@@ -48,7 +48,7 @@ SYSTEM = Trust()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Presented:
+class PresentedCertificate:
     """A certificate as a collector presents it: PEM, the SHA-256 of its DER, and a name that it holds."""
 
     certificate: str
@@ -61,14 +61,14 @@ class Presented:
         return Trust(roots=self.certificate, server_name=self.name)
 
 
-def authorities(told: str) -> Trust:
+def read_authorities(source: str) -> Trust:
     """Trust in the authorities of a PEM file, or in the `system`'s. Raises `ValueError` when it cannot be read."""
-    if told == "system":
+    if source == "system":
         return SYSTEM
     try:
-        return Trust(roots=Path(told).read_text())
+        return Trust(roots=Path(source).read_text())
     except OSError as error:
-        raise ValueError(f"{told} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{source} cannot be read: {error.strerror}") from error
 
 
 def client_certificate(certificate: Path | None, key: Path | None) -> ClientCertificate | None:
@@ -101,41 +101,41 @@ def open_aio_channel(address: Address, trust: Trust, credential: str | None = No
     return grpc.aio.secure_channel(str(address), _credentials(trust, credential), options=_options(trust))
 
 
-def presented_certificate(address: Address) -> Presented:
+def presented_certificate(address: Address) -> PresentedCertificate:
     """What `address` presents, believed by nobody yet: only for comparing its fingerprint.
 
     Raises `ValueError` when no TLS is spoken there or the certificate is of no use, `OSError` when nobody answers.
     """
-    with _handshake(address, _believing(None)) as ciphered:
-        der = ciphered.getpeercert(binary_form=True)
+    with _handshake(address, _tls_context(None)) as tls_socket:
+        der = tls_socket.getpeercert(binary_form=True)
     if der is None:
         raise ValueError(f"{address} presents no certificate")
     certificate = ssl.DER_cert_to_PEM_cert(der)
     # Only a verified certificate is taken apart by the standard library, so it vouches for itself.
-    with _handshake(address, _believing(certificate)) as ciphered:
-        subject = ciphered.getpeercert() or {}
-    names = [str(name[1]) for name in subject.get("subjectAltName", ()) if len(name) > 1]
+    with _handshake(address, _tls_context(certificate)) as tls_socket:
+        fields = tls_socket.getpeercert() or {}
+    names = [str(name[1]) for name in fields.get("subjectAltName", ()) if len(name) > 1]
     if not names:
         raise ValueError(f"the certificate of {address} holds no name; it needs a subject alternative name")
     # Any name that the wildcard covers will do.
     name = names[0].replace("*", "collector")
-    return Presented(certificate=certificate, fingerprint=hashlib.sha256(der).digest(), name=name)
+    return PresentedCertificate(certificate=certificate, fingerprint=hashlib.sha256(der).digest(), name=name)
 
 
 @contextmanager
 def _handshake(address: Address, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
-    with socket.create_connection((address.host, address.port), HANDSHAKE_SECONDS) as plain:
+    with socket.create_connection((address.host, address.port), HANDSHAKE_SECONDS) as tcp_socket:
         try:
-            ciphered = context.wrap_socket(plain)
+            tls_socket = context.wrap_socket(tcp_socket)
         except ssl.SSLCertVerificationError as error:
             raise ValueError(f"the certificate of {address} is of no use: {error.verify_message}") from error
         except ssl.SSLError as error:
             raise ValueError(f"{address} does not speak TLS: {error.reason or error}") from error
-        with ciphered:
-            yield ciphered
+        with tls_socket:
+            yield tls_socket
 
 
-def _believing(certificate: str | None) -> ssl.SSLContext:
+def _tls_context(certificate: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.set_alpn_protocols(["h2"])
@@ -179,5 +179,5 @@ def _system_roots() -> bytes | None:
 
 
 def _options(trust: Trust) -> list[tuple[str, int | str]]:
-    named = [("grpc.ssl_target_name_override", trust.server_name)] if trust.server_name else []
-    return [*CLIENT_OPTIONS, *named]
+    override = [("grpc.ssl_target_name_override", trust.server_name)] if trust.server_name else []
+    return [*CLIENT_OPTIONS, *override]

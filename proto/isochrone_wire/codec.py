@@ -115,25 +115,25 @@ class CodecError(ValueError):
 class _Converter:
     """How one field's values travel: `out` to the message, `back` from it. `optional` fields may be absent."""
 
-    out: Callable[[Any], Any]
-    back: Callable[[Any], Any]
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _ClassCodec:
     """How the values of one class travel: `read` takes all fields of `names` out of a value or a message at once. Only
     those of `outward` and `inward` change on their way, and those of `optional` may be absent from a message.
     """
 
     names: tuple[str, ...]
     read: Callable[[Any], tuple[Any, ...]]
-    outward: tuple[tuple[str, Callable[[Any], Any]], ...]
-    inward: tuple[tuple[str, Callable[[Any], Any]], ...]
+    encoders: tuple[tuple[str, Callable[[Any], Any]], ...]
+    decoders: tuple[tuple[str, Callable[[Any], Any]], ...]
     optional: tuple[str, ...]
 
 
-_FORMS: dict[type, _Form] = {}
+_CLASS_CODECS: dict[type, _ClassCodec] = {}
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _MESSAGE_OF
@@ -143,16 +143,16 @@ def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from
 
 def decode(cls: type[Value], message: Message) -> Value:
     """The value of class `cls` that `message` carries. Raises `CodecError`."""
-    form = _form(cls)
-    content = dict(zip(form.names, form.read(message), strict=True))
-    for name in form.optional:
+    class_codec = _class_codec(cls)
+    content = dict(zip(class_codec.names, class_codec.read(message), strict=True))
+    for name in class_codec.optional:
         if not message.HasField(name):
             content[name] = None
-    for name, back in form.inward:
+    for name, decode_field in class_codec.decoders:
         part = content[name]
         if part is not None:
             try:
-                content[name] = back(part)
+                content[name] = decode_field(part)
             except (LookupError, ValueError) as error:
                 raise CodecError(f"{message.DESCRIPTOR.name}.{name}: {error}") from error
     return cls(**content)
@@ -162,32 +162,34 @@ def _content(value: Any) -> dict[str, Any]:  # noqa: ANN401  # of any value clas
     """What the message of a value is made of, in which `None` is nothing. The messages within are dictionaries: of
     those protobuf makes all at once, where messages would each be made and then copied.
     """
-    form = _form(type(value))
-    content = dict(zip(form.names, form.read(value), strict=True))
-    for name, out in form.outward:
+    class_codec = _class_codec(type(value))
+    content = dict(zip(class_codec.names, class_codec.read(value), strict=True))
+    for name, encode_field in class_codec.encoders:
         part = content[name]
         if part is not None:
-            content[name] = out(part)
+            content[name] = encode_field(part)
     return content
 
 
-def _form(cls: Any) -> _Form:  # noqa: ANN401  # a value class; mypy has no name for those
-    found = _FORMS.get(cls)
+def _class_codec(cls: Any) -> _ClassCodec:  # noqa: ANN401  # a value class; mypy has no name for those
+    found = _CLASS_CODECS.get(cls)
     if found is None:
         hints = typing.get_type_hints(cls)
-        found = _FORMS[cls] = _form_of({field.name: _converter(hints[field.name]) for field in fields(cls)})
+        found = _CLASS_CODECS[cls] = _class_codec_of(
+            {field.name: _converter(hints[field.name]) for field in fields(cls)}
+        )
     return found
 
 
-def _form_of(converters: Mapping[str, _Converter]) -> _Form:
+def _class_codec_of(converters: Mapping[str, _Converter]) -> _ClassCodec:
     names = tuple(converters)
     # Of a single name attrgetter gives no tuple.
     read = attrgetter(*names) if len(names) > 1 else lambda owner: (getattr(owner, names[0]),)
-    return _Form(
+    return _ClassCodec(
         names=names,
         read=read,
-        outward=tuple((name, one.out) for name, one in converters.items() if one.out is not _same),
-        inward=tuple((name, one.back) for name, one in converters.items() if one.back is not _same),
+        encoders=tuple((name, one.encode) for name, one in converters.items() if one.encode is not _unchanged),
+        decoders=tuple((name, one.decode) for name, one in converters.items() if one.decode is not _unchanged),
         optional=tuple(name for name, one in converters.items() if one.optional),
     )
 
@@ -199,12 +201,12 @@ def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no n
         inner = _converter(arguments[0])
         # An absent enum is its zero, UNSPECIFIED, so only fields with presence are asked for it.
         if isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
-            return _Converter(inner.out, lambda number: inner.back(number) if number else None)
-        return _Converter(inner.out, inner.back, optional=True)
+            return _Converter(inner.encode, lambda number: inner.decode(number) if number else None)
+        return _Converter(inner.encode, inner.decode, optional=True)
     if origin is tuple:
         inner = _converter(arguments[0])
         return _Converter(
-            lambda parts: [inner.out(p) for p in parts], lambda parts: tuple(inner.back(p) for p in parts)
+            lambda parts: [inner.encode(p) for p in parts], lambda parts: tuple(inner.decode(p) for p in parts)
         )
     if origin is Mapping:
         return _Converter(dict, dict)
@@ -220,7 +222,7 @@ def _plain_converter(cls: type) -> _Converter:
         return _Converter(int, cls)
     if issubclass(cls, StrEnum):
         return _Converter(str, cls)
-    return _Converter(_same, _same)
+    return _Converter(_unchanged, _unchanged)
 
 
 def _enum_converter(cls: type[StrEnum], numbers: Any) -> _Converter:  # noqa: ANN401  # protobuf's enum wrapper is untyped
@@ -230,5 +232,5 @@ def _enum_converter(cls: type[StrEnum], numbers: Any) -> _Converter:  # noqa: AN
     return _Converter(number_of.__getitem__, member_of.__getitem__)
 
 
-def _same(part: Any) -> Any:  # noqa: ANN401  # whatever comes goes
+def _unchanged(part: Any) -> Any:  # noqa: ANN401  # whatever comes goes
     return part

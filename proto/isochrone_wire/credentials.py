@@ -59,12 +59,12 @@ def parse_join_token(text: str) -> JoinToken:
     return JoinToken(id=int.from_bytes(raw[:_ID_BYTES], "big"), secret=raw[_ID_BYTES:head], fingerprint=raw[head:])
 
 
-def hashed(secret: bytes) -> bytes:
+def hash_secret(secret: bytes) -> bytes:
     """What a collector keeps of a secret. Plain SHA-256: 256 random bits need no slow hash."""
     return hashlib.sha256(secret).digest()
 
 
-def shown_fingerprint(fingerprint: bytes) -> str:
+def format_fingerprint(fingerprint: bytes) -> str:
     """A fingerprint as people compare it: `SHA256:` and pairs of hex digits."""
     return "SHA256:" + fingerprint.hex(":").upper()
 

@@ -15,7 +15,7 @@ import grpc
 from isochrone_wire import codec
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import JoinToken, parse_join_token, shown_fingerprint
+from isochrone_wire.credentials import JoinToken, format_fingerprint, parse_join_token
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Joined
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -52,24 +52,24 @@ def join(
         token = parse_join_token(token_text)
     except ValueError as error:
         raise EnrolmentError(str(error), hint="copy the whole token, and nothing but the token") from None
-    trust = replace(_compared(address, token), client=client)
+    trust = replace(_verified_trust(address, token), client=client)
     try:
         with open_channel(address, trust) as channel:
-            joined = _ask(channel, address, str(token), version)
+            joined = _request_credential(channel, address, str(token), version)
     except ValueError as error:
         raise EnrolmentError(str(error)) from error
-    lasting = replace(authorities, client=client) if authorities and trust.tls else trust
+    lasting_trust = replace(authorities, client=client) if authorities and trust.tls else trust
     return Identity(
         address=address,
         name=joined.name,
         role=joined.role,
         region=joined.region,
-        trust=lasting,
+        trust=lasting_trust,
         credential=joined.credential,
     )
 
 
-def _compared(address: Address, token: JoinToken) -> Trust:
+def _verified_trust(address: Address, token: JoinToken) -> Trust:
     if not token.fingerprint:
         if address.is_loopback:
             return PLAIN
@@ -85,16 +85,16 @@ def _compared(address: Address, token: JoinToken) -> Trust:
         reason = error.strerror or str(error)
         raise EnrolmentError(f"no collector answers at {address}: {reason}", unreachable=True) from error
     if not hmac.compare_digest(presented.fingerprint, token.fingerprint):
-        there, told = shown_fingerprint(presented.fingerprint), shown_fingerprint(token.fingerprint)
+        actual, expected = format_fingerprint(presented.fingerprint), format_fingerprint(token.fingerprint)
         raise EnrolmentError(
-            f"{address} is not the collector that made the token: it presents {there}, and the token says {told}; "
+            f"{address} is not the collector that made the token: it presents {actual}, and the token says {expected}; "
             "nothing has been sent",
             hint=f"is the address right, and nobody between? Then its certificate has changed, and {_ANOTHER_TOKEN}",
         )
     return presented.pinned
 
 
-def _ask(channel: grpc.Channel, address: Address, token: str, version: str) -> Joined:
+def _request_credential(channel: grpc.Channel, address: Address, token: str, version: str) -> Joined:
     request = fleet_pb2.JoinRequest(token=token, version=version)
     stub = fleet_pb2_grpc.FleetStub(channel)
     for attempt in range(_ATTEMPTS):
@@ -103,14 +103,14 @@ def _ask(channel: grpc.Channel, address: Address, token: str, version: str) -> J
         except grpc.RpcError as error:
             # Every error of a call is also the call, which knows its status; the stubs cannot say so.
             call: Any = error
-            crowded = call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            if not crowded or attempt == _ATTEMPTS - 1:
-                raise _translated(call, address) from error
+            rate_limited = call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            if not rate_limited or attempt == _ATTEMPTS - 1:
+                raise _enrolment_error(call, address) from error
         time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311  # jitter, not a secret
     raise AssertionError("the last attempt returns or raises")
 
 
-def _translated(call: Any, address: Address) -> EnrolmentError:  # noqa: ANN401  # see _ask
+def _enrolment_error(call: Any, address: Address) -> EnrolmentError:  # noqa: ANN401  # see _request_credential
     status, details = call.code(), call.details() or call.code().name.lower()
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return EnrolmentError(f"no collector answers at {address}: {details}", unreachable=True)

@@ -40,4 +40,4 @@ def fail(check: str, sentence: str, hint: str) -> CheckResult:
 
 def worst(results: Iterable[CheckResult]) -> Verdict:
     """The gravest verdict of all."""
-    return max((finding.verdict for finding in results), key=list(Verdict).index, default=Verdict.OK)
+    return max((result.verdict for result in results), key=list(Verdict).index, default=Verdict.OK)

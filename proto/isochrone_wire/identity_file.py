@@ -86,32 +86,34 @@ def read(path: Path) -> Identity:
 def write(path: Path, identity: Identity) -> None:
     """Put the identity into a file for its owner only, in one step; the folder is made. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(to_text(identity))
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def heading_for(
-    said: Address | None, *, given: Identity | None, own: Identity | None
+def select_collector(
+    address: Address | None, *, named: Identity | None, default: Identity | None
 ) -> tuple[Address, Identity | None]:
-    """Which collector is meant and as whom: `said` is an address somebody wrote, `given` a identity they named, `own`
-    one that lies where theirs would. A identity that was named holds for any address, through a tunnel, say; one that
-    was not holds for its own. Without either it is plain text on loopback.
+    """Return the address of the collector to use, and the identity to use there.
+
+    `address` is the address on the command line, `named` the identity file given there, and `default` the identity in
+    the default place. A `named` identity applies to every address, for example through a tunnel; the `default` identity
+    applies to its own address only. With none of them the address is the default port on loopback, in plain text.
     """
-    who = given or (own if own is not None and said in (None, own.address) else None)
-    return said or (who.address if who else Address("127.0.0.1", DEFAULT_PORT)), who
+    identity = named or (default if default is not None and address in (None, default.address) else None)
+    return address or (identity.address if identity else Address("127.0.0.1", DEFAULT_PORT)), identity
 
 
 def _client(document: dict[str, Any]) -> ClientCertificate | None:
-    told = document.get("client_certificate"), document.get("client_key")
-    if told == (None, None):
+    paths = document.get("client_certificate"), document.get("client_key")
+    if paths == (None, None):
         return None
-    if None in told:
+    if None in paths:
         raise ValueError("client_certificate and client_key go together")
-    return ClientCertificate(certificate=Path(str(told[0])), key=Path(str(told[1])))
+    return ClientCertificate(certificate=Path(str(paths[0])), key=Path(str(paths[1])))

@@ -21,8 +21,8 @@ def rfc3339(at: int) -> str:
 def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
     """Dicts, lists, strings and numbers; a sample also tells its derived durations, and flags go by name."""
     if is_dataclass(value):
-        plain = {field.name: _named(field.name, getattr(value, field.name)) for field in fields(value)}
-        return plain | {name: getattr(value, name) for name in _DERIVED} if isinstance(value, Sample) else plain
+        encoded = {field.name: _field_value(field.name, getattr(value, field.name)) for field in fields(value)}
+        return encoded | {name: getattr(value, name) for name in _DERIVED} if isinstance(value, Sample) else encoded
     if isinstance(value, Quality):
         return list(value.labels)
     if isinstance(value, Enum):
@@ -34,5 +34,5 @@ def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, 
     return value
 
 
-def _named(name: str, value: Any) -> Any:  # noqa: ANN401  # a field of any type
+def _field_value(name: str, value: Any) -> Any:  # noqa: ANN401  # a field of any type
     return rfc3339(value) if name.endswith("_at") and isinstance(value, int) else to_json_value(value)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Families:
+class _CallbackCollector:
     """What the registry asks at every scrape."""
 
     collect: "Callable[[], Iterable[Metric]]"
@@ -45,7 +45,7 @@ def serve_metrics(listen: Address, collect: "Callable[[], Iterable[Metric]]") ->
 
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Families(collect))
+    registry.register(_CallbackCollector(collect))
     server, thread = start_http_server(listen.port, addr=listen.host, registry=registry)
     try:
         yield Address(listen.host, server.server_port)

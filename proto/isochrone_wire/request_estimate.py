@@ -13,7 +13,7 @@ _BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class RequestEstimate:
     """The tokens of one request and its answer."""
 
     prompt_tokens: int
@@ -29,15 +29,15 @@ class Exchange:
         return price.cost_usd(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
 
-def tokens_of_prompt(prompt: str) -> int:
+def estimate_prompt_tokens(prompt: str) -> int:
     """The tokens that a prompt is taken to have."""
     return -(-len(prompt.encode()) // _BYTES_PER_TOKEN)
 
 
-def most_of_request(target: Target) -> Exchange:
+def estimate_request(target: Target) -> RequestEstimate:
     """The most that one request of `target` is taken to come to."""
     workload = target.workload
     thinking = thinking_tokens(target.dialect, workload.reasoning_effort)
-    return Exchange(
-        prompt_tokens=tokens_of_prompt(workload.prompt), output_tokens=workload.max_output_tokens + thinking
+    return RequestEstimate(
+        prompt_tokens=estimate_prompt_tokens(workload.prompt), output_tokens=workload.max_output_tokens + thinking
     )

@@ -40,7 +40,7 @@ from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import Credential, hashed
+from isochrone_wire.credentials import Credential, hash_secret
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
 GOAL_MS = 1000.0
@@ -218,7 +218,7 @@ def _credentials(conninfo: str, agents: int) -> dict[str, str]:
         for number, (name, role, region) in enumerate(everybody, 1):
             credential = Credential(id=number, secret=secrets.token_bytes(32))
             made[name] = str(credential)
-            connection.execute(INSERT, (number, name, role, region, hashed(credential.secret)))
+            connection.execute(INSERT, (number, name, role, region, hash_secret(credential.secret)))
     return made
 
 

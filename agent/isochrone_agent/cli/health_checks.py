@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from isochrone_wire.credentials import shown_fingerprint
+from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.health_check import CheckResult, fail, ok, warn
 
 _MIB = 1 << 20
@@ -39,12 +39,12 @@ def judge_secret(mode: int, *, where: str) -> CheckResult:
 
 def judge_certificate(presented: bytes, pinned: bytes | None) -> CheckResult:
     """Whether the collector shows the certificate that joining has pinned; both are SHA-256 of DER."""
-    shown = shown_fingerprint(presented)
+    shown = format_fingerprint(presented)
     if pinned is None:
         return ok("certificate", f"{shown}, believed because the system's authorities vouch for it")
     if presented != pinned:
         hint = "if it was replaced on purpose, join again; if not, somebody stands between"
-        return fail("certificate", f"the collector shows {shown}, not {shown_fingerprint(pinned)}", hint)
+        return fail("certificate", f"the collector shows {shown}, not {format_fingerprint(pinned)}", hint)
     return ok("certificate", f"{shown}, as when this agent joined")
 
 

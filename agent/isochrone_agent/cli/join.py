@@ -11,7 +11,7 @@ from isochrone_agent.errors import JoinFailed, NobodyThere, SettingsError
 from isochrone_agent.settings import default_data_dir
 from isochrone_wire import __version__, enrolment, identity_file
 from isochrone_wire.address import Address, parse_address
-from isochrone_wire.channel import ClientCertificate, Trust, authorities, client_certificate
+from isochrone_wire.channel import ClientCertificate, Trust, client_certificate, read_authorities
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
@@ -77,7 +77,7 @@ def _told(
     address: str, ca: str | None, certificate: Path | None, key: Path | None
 ) -> tuple[Address, Trust | None, ClientCertificate | None]:
     try:
-        return parse_address(address), authorities(ca) if ca else None, client_certificate(certificate, key)
+        return parse_address(address), read_authorities(ca) if ca else None, client_certificate(certificate, key)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent join collector.example:4600 --token …") from error
 

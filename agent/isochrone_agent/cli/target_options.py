@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.providers import CATALOGUE, Provider
-from isochrone_wire.reasoning_effort import efforts
+from isochrone_wire.reasoning_effort import supported_efforts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def find_subject(
 
 def check_effort(subject: Subject, effort: str | None) -> None:
     """Raises `SettingsError` for a word of reasoning effort that the subject's API has no way to ask its model for."""
-    known = efforts(subject.dialect, subject.model)
+    known = supported_efforts(subject.dialect, subject.model)
     if effort is not None and known is not None and effort not in known:
         raise SettingsError(
             f"{subject.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(known)}"

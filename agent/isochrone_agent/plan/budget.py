@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource, day_of
-from isochrone_wire.request_estimate import most_of_request
+from isochrone_wire.request_estimate import estimate_request
 
 _REFUSED = range(400, 500)
 # Sums of floats are not exact; a millionth of a cent is.
@@ -50,7 +50,7 @@ NOTHING = Cost()
 def most_of_round(target: Target) -> Cost:
     """The most that one round of `target` costs, all its streams together. Without a price the money counts as none."""
     streams = target.workload.concurrency
-    most = most_of_request(target)
+    most = estimate_request(target)
     usd = most.cost_usd(target.price) if target.price else 0.0
     return Cost(usd=usd * streams, tokens=most.tokens * streams, requests=streams)
 
@@ -97,7 +97,7 @@ def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     prompt_tokens, output_tokens = sample.prompt_tokens, sample.output_tokens
     if _cost_nothing_more(sample, target):
         return prompt_tokens or 0, output_tokens or 0
-    most = most_of_request(target)
+    most = estimate_request(target)
     if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
         # What we saw is an estimate, and reasoning may be hidden behind it.
         output_tokens = max(output_tokens or 0, most.output_tokens)

@@ -10,7 +10,7 @@ from isochrone_client.commands import options
 from isochrone_client.errors import AccessError, AddressError, UnreachableError
 from isochrone_wire import __version__, enrolment, identity_file
 from isochrone_wire.address import Address, parse_address
-from isochrone_wire.channel import ClientCertificate, Trust, authorities, client_certificate
+from isochrone_wire.channel import ClientCertificate, Trust, client_certificate, read_authorities
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
@@ -74,7 +74,7 @@ def _told(
     address: str, ca: str | None, certificate: Path | None, key: Path | None
 ) -> tuple[Address, Trust | None, ClientCertificate | None]:
     try:
-        return parse_address(address), authorities(ca) if ca else None, client_certificate(certificate, key)
+        return parse_address(address), read_authorities(ca) if ca else None, client_certificate(certificate, key)
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example isochrone join {DEFAULT_COLLECTOR} --token …") from error
 

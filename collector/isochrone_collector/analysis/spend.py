@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from isochrone_wire.answers import SpendLine
 from isochrone_wire.model import DAY_US, Budget, Plan, Spend, Target, day_of
-from isochrone_wire.request_estimate import most_of_request
+from isochrone_wire.request_estimate import estimate_request
 from isochrone_wire.rounds import rounds_between
 
 
@@ -87,10 +87,10 @@ class _Ahead:
     def of(cls, targets: Iterable[Target], *, now_at: int) -> "_Ahead":
         until_at = day_of(now_at) + DAY_US
         requests = {target: _requests(target, now_at, until_at) for target in targets if not target.paused}
-        costs = [n * most_of_request(t).cost_usd(t.price) for t, n in requests.items() if t.price is not None]
+        costs = [n * estimate_request(t).cost_usd(t.price) for t, n in requests.items() if t.price is not None]
         return cls(
             requests=sum(requests.values()),
-            tokens=sum(n * most_of_request(target).tokens for target, n in requests.items()),
+            tokens=sum(n * estimate_request(target).tokens for target, n in requests.items()),
             usd=sum(costs) if costs else None,
         )
 

@@ -17,7 +17,7 @@ from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_wire.credentials import Credential, hashed, parse_credential
+from isochrone_wire.credentials import Credential, hash_secret, parse_credential
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import Role
 
@@ -96,7 +96,7 @@ class Authenticator:
     async def _bearer(self, metadata: Metadata | None) -> CredentialRow:
         said = _parsed(metadata)
         row = self._known.get(said.id) or await self._stranger(said.id)
-        if row is None or not hmac.compare_digest(row.secret_hash, hashed(said.secret)):
+        if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(said.secret)):
             raise NotAdmitted("this collector does not know the credential")
         if row.revoked_at is not None:
             raise NotAdmitted(f"the credential of {row.name!r} has been revoked")

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from isochrone_collector.errors import StartError
 from isochrone_collector.settings import Tls
-from isochrone_wire.credentials import shown_fingerprint
+from isochrone_wire.credentials import format_fingerprint
 
 SERVER_NAME = "isochrone-collector"
 _YEARS = 10
@@ -108,7 +108,7 @@ class Certificates:
                 # Half of a new pair, perhaps: the other half changes the files again.
                 _log.warning("certificate.unusable", reason=str(error))
             else:
-                _log.info("certificate.replaced", fingerprint=shown_fingerprint(self.current.fingerprint))
+                _log.info("certificate.replaced", fingerprint=format_fingerprint(self.current.fingerprint))
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """What gRPC asks at every handshake. `None` is "as before", and must be said: with a configuration at each of

@@ -15,7 +15,7 @@ from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMan
 from isochrone_collector.store import access, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_wire.credentials import SECRET_BYTES, Credential, JoinToken, hashed, parse_join_token
+from isochrone_wire.credentials import SECRET_BYTES, Credential, JoinToken, hash_secret, parse_join_token
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Access, AccessList, AccessState, Invitation, Joined, Role
 
@@ -71,7 +71,7 @@ class Enrolment:
                 name=name,
                 role=role,
                 region=region,
-                secret_hash=hashed(token.secret),
+                secret_hash=hash_secret(token.secret),
                 overlap_us=overlap_us,
                 created_at=now_at,
                 expires_at=now_at + expires_us,
@@ -102,7 +102,7 @@ class Enrolment:
                 connection,
                 row,
                 credential_id=credential.id,
-                secret_hash=hashed(credential.secret),
+                secret_hash=hash_secret(credential.secret),
                 created_at=now_at,
             )
         # Nobody has to be told: the gate looks up whom it has never seen.
@@ -145,7 +145,7 @@ class Enrolment:
                 credential_id=made.id,
                 name=name,
                 role=Role.OPERATOR,
-                secret_hash=hashed(made.secret),
+                secret_hash=hash_secret(made.secret),
                 created_at=now_at,
             )
         await self._changed()
@@ -202,7 +202,7 @@ def _check_names(name: str, role: str, region: str | None) -> None:
 
 
 def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> InvitationRow:
-    if row is None or not hmac.compare_digest(row.secret_hash, hashed(token.secret)):
+    if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
         raise NotAdmitted("this collector did not make the join token")
     if row.used_at is not None:
         raise NotAdmitted(f"the join token of {row.name!r} has been used already; a token is good once")
@@ -214,7 +214,7 @@ def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> Invita
 
 
 def _is_operators(row: CredentialRow, kept: Credential, now_at: int) -> bool:
-    known = hmac.compare_digest(row.secret_hash, hashed(kept.secret))
+    known = hmac.compare_digest(row.secret_hash, hash_secret(kept.secret))
     return known and row.role == Role.OPERATOR and row.is_good(now_at)
 
 

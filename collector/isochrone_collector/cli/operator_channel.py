@@ -67,7 +67,7 @@ def _whither(
 ) -> tuple[Address, Identity | None]:
     said = parse_address(collector) if collector else None
     given = _read(identity) if identity else None
-    return identity_file.heading_for(said, given=given, own=_own(environment))
+    return identity_file.select_collector(said, named=given, default=_own(environment))
 
 
 def _own(environment: Mapping[str, str]) -> Identity | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from isochrone_collector import durations
 from isochrone_wire.model import DAY_US, Budget, Plan, Route, Slo, Target
 from isochrone_wire.operations import PlanChange
-from isochrone_wire.request_estimate import most_of_request
+from isochrone_wire.request_estimate import estimate_request
 
 PER_DAY = "per day: "
 """How the lines of `PlanChange.altered` begin that forecast a day instead of telling what was altered."""
@@ -96,7 +96,7 @@ def _requests(target: Target) -> int:
 
 
 def _usd(targets: Iterable[Target]) -> float | None:
-    costs = [_requests(t) * most_of_request(t).cost_usd(t.price) for t in targets if t.price is not None]
+    costs = [_requests(t) * estimate_request(t).cost_usd(t.price) for t in targets if t.price is not None]
     return sum(costs) if costs else None
 
 
@@ -220,7 +220,7 @@ def _days(plan: Plan) -> Iterator[_Day]:
         yield _Day(
             provider=provider,
             requests_per_day=sum(_requests(target) for target in targets),
-            tokens_per_day=sum(_requests(target) * most_of_request(target).tokens for target in targets),
+            tokens_per_day=sum(_requests(target) * estimate_request(target).tokens for target in targets),
             usd_per_day=_usd(targets),
         )
 

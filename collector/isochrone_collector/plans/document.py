@@ -28,7 +28,7 @@ from isochrone_collector.plans.schema import (
 from isochrone_collector.plans.yaml_source import Path, Problem, YamlText
 from isochrone_wire.model import Budget, Plan, Price, Route, Target, Workload, target_id
 from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
-from isochrone_wire.reasoning_effort import COMMON, efforts
+from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
 
 _NESTED: Mapping[str | int, type[Shape]] = {**planshapes.NESTED, "slo": SloShape, "objective": ObjectiveShape}
 # Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.
@@ -139,12 +139,12 @@ class _Reader:
         has words of its own, one that is almost in common use is a slip.
         """
         effort = target.workload.reasoning_effort
-        known = efforts(target.dialect, target.model)
-        if self.stored or effort is None or effort in (known or COMMON):
+        known = supported_efforts(target.dialect, target.model)
+        if self.stored or effort is None or effort in (known or COMMON_EFFORTS):
             return
         if known is not None:
             self.report(path, unknown(f"effort of {target.model} in dialect {target.dialect}", effort, known))
-        elif slip := nearest(effort, COMMON, cutoff=_SLIP):
+        elif slip := nearest(effort, COMMON_EFFORTS, cutoff=_SLIP):
             self.report(path, f"unknown reasoning_effort {effort!r}; did you mean {slip!r}?")
 
     def refuse_twins(self, targets: Mapping[int, Target]) -> None:

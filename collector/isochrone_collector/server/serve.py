@@ -23,7 +23,7 @@ from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
-from isochrone_wire.credentials import shown_fingerprint
+from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.metrics_endpoint import serve_metrics
 
 _log = structlog.get_logger()
@@ -159,7 +159,7 @@ def _families(parts: Parts) -> Iterator[Metric]:
 def _known_by(certificates: Certificates | None, operator: OperatorFile) -> dict[str, str]:
     if certificates is None:
         return {}
-    return {"fingerprint": shown_fingerprint(certificates.current.fingerprint), "operator": str(operator.path)}
+    return {"fingerprint": format_fingerprint(certificates.current.fingerprint), "operator": str(operator.path)}
 
 
 async def _again_and_again(pause_s: float, work: Callable[[], Awaitable[None]]) -> None:

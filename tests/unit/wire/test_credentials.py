@@ -5,10 +5,10 @@ import pytest
 from isochrone_wire.credentials import (
     Credential,
     JoinToken,
-    hashed,
+    format_fingerprint,
+    hash_secret,
     parse_credential,
     parse_join_token,
-    shown_fingerprint,
 )
 
 SECRET = bytes(range(32))
@@ -63,5 +63,5 @@ def test_no_repr_shows_a_secret() -> None:
 
 def test_hashes_and_fingerprints_are_the_usual_ones() -> None:
     """SHA-256 as everybody computes it, and fingerprints as openssl prints them."""
-    assert hashed(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert shown_fingerprint(b"\x0a\xff") == "SHA256:0A:FF"
+    assert hash_secret(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert format_fingerprint(b"\x0a\xff") == "SHA256:0A:FF"

@@ -10,7 +10,7 @@ from isochrone_wire import identity_file
 from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import PLAIN, SYSTEM, ClientCertificate, Trust, open_channel
 from isochrone_wire.credentials import Credential
-from isochrone_wire.identity_file import Identity, heading_for
+from isochrone_wire.identity_file import Identity, select_collector
 from isochrone_wire.operations import Role
 
 CLIENT = ClientCertificate(certificate=Path("/c.pem"), key=Path("/k.pem"))
@@ -60,9 +60,9 @@ def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
 def test_which_collector_is_meant() -> None:
     """What was named holds for any address, what merely lies there for its own, and without both it is loopback."""
     there, here = parse_address("elsewhere:1"), parse_address("127.0.0.1:4600")
-    assert heading_for(None, given=None, own=None) == (here, None)
-    assert heading_for(there, given=None, own=None) == (there, None)
-    assert heading_for(None, given=None, own=BASE) == (BASE.address, BASE)
-    assert heading_for(there, given=None, own=BASE) == (there, None)
-    assert heading_for(there, given=BASE, own=None) == (there, BASE)
-    assert heading_for(None, given=BASE, own=replace(BASE, name="x")) == (BASE.address, BASE)
+    assert select_collector(None, named=None, default=None) == (here, None)
+    assert select_collector(there, named=None, default=None) == (there, None)
+    assert select_collector(None, named=None, default=BASE) == (BASE.address, BASE)
+    assert select_collector(there, named=None, default=BASE) == (there, None)
+    assert select_collector(there, named=BASE, default=None) == (there, BASE)
+    assert select_collector(None, named=BASE, default=replace(BASE, name="x")) == (BASE.address, BASE)

@@ -8,20 +8,22 @@ from isochrone_agent.plan.budget import most_of_round
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
 from isochrone_collector.plans import diff as planchange
 from isochrone_wire.model import DAY_US, Plan, Price, Target, Workload
-from isochrone_wire.reasoning_effort import efforts
-from isochrone_wire.request_estimate import most_of_request, tokens_of_prompt
+from isochrone_wire.reasoning_effort import supported_efforts
+from isochrone_wire.request_estimate import estimate_prompt_tokens, estimate_request
 
 WORKLOAD = Workload(prompt="Hi, you!", max_output_tokens=100)
 TARGET = Target(
     id=7, name="p/m", provider="p", model="claude-opus-4-5", base_url="http://h", workload=WORKLOAD, every_us=DAY_US
 )
-EFFORTS = [(dialect, effort) for dialect in DIALECTS for effort in (None, *(efforts(dialect, "m-1") or ("high",)))]
+EFFORTS = [
+    (dialect, effort) for dialect in DIALECTS for effort in (None, *(supported_efforts(dialect, "m-1") or ("high",)))
+]
 
 
 @pytest.mark.parametrize(("prompt", "tokens"), [("", 0), ("x", 1), ("xxxx", 1), ("xxxxx", 2), ("语" * 4, 3)])
 def test_a_token_for_four_bytes(prompt: str, tokens: int) -> None:
     """Bytes are counted, not signs, and a part of a token is a whole one."""
-    assert tokens_of_prompt(prompt) == tokens
+    assert estimate_prompt_tokens(prompt) == tokens
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_a_token_for_four_bytes(prompt: str, tokens: int) -> None:
 def test_an_effort_adds_what_it_lets_a_request_add(dialect: str, effort: str | None, output: int) -> None:
     """Anthropic's answers may be longer by their thinking; elsewhere the limit is for both."""
     target = replace(TARGET, dialect=dialect, workload=replace(WORKLOAD, reasoning_effort=effort))
-    most = most_of_request(target)
+    most = estimate_request(target)
     assert (most.prompt_tokens, most.output_tokens, most.tokens) == (2, output, output + 2)
 
 
@@ -56,4 +58,4 @@ def test_both_sides_and_the_request_agree(dialect: str, effort: str | None) -> N
     assert planchange.usd_per_day(Plan(version=1, baseline="us", targets=(target,))) == pytest.approx(most.usd)
     body = DIALECTS[dialect].request(target, nonce="0" * 12, key=None, quirks=NO_QUIRKS).body
     limits = [limit for limit in (100, 1_124, 4_196, 16_484, 32_868) if f": {limit}" in body.decode()]
-    assert limits == [most_of_request(target).output_tokens]
+    assert limits == [estimate_request(target).output_tokens]

@@ -15,7 +15,7 @@ from isochrone_agent.probe.dialects.base import (
 from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, Signal, Usage
 from isochrone_agent.probe.dialects.sse import Event
 from isochrone_wire.model import Target
-from isochrone_wire.reasoning_effort import COHERE_SWITCH
+from isochrone_wire.reasoning_effort import COHERE_THINKING
 
 _DONE = b"[DONE]"
 _FAILED = ("ERROR", "ERROR_TOXIC", "ERROR_LIMIT", "TIMEOUT")
@@ -39,7 +39,7 @@ class Cohere:
         if workload.temperature is not None:
             body["temperature"] = workload.temperature
         if workload.reasoning_effort is not None:
-            body["thinking"] = {"type": COHERE_SWITCH.get(workload.reasoning_effort, workload.reasoning_effort)}
+            body["thinking"] = {"type": COHERE_THINKING.get(workload.reasoning_effort, workload.reasoning_effort)}
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return Request(url=f"{target.base_url.rstrip('/')}/chat", headers=headers, body=json.dumps(body).encode())
 

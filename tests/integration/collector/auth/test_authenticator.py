@@ -10,7 +10,7 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import NotAdmitted
 from isochrone_collector.store import access
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_wire.credentials import Credential, hashed
+from isochrone_wire.credentials import Credential, hash_secret
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Role
 
@@ -51,7 +51,7 @@ async def granted(database: Database) -> None:
             credential_id=OURS.id,
             name="ops",
             role=Role.OPERATOR,
-            secret_hash=hashed(OURS.secret),
+            secret_hash=hash_secret(OURS.secret),
             created_at=NOW_AT,
         )
 

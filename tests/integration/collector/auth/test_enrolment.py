@@ -18,7 +18,7 @@ from fix_simulator import certificate_for
 from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import ClientCertificate, Trust, presented_certificate
-from isochrone_wire.credentials import Credential, parse_credential, parse_join_token, shown_fingerprint
+from isochrone_wire.credentials import Credential, format_fingerprint, parse_credential, parse_join_token
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import SECOND_US, Batch, Vantage
@@ -312,7 +312,7 @@ def test_another_certificate_than_the_tokens_is_told_and_nothing_sent(
         enrolment.join(parse_address(other.address), token, version="test")
     for collector in (guarded, other):
         fingerprint = presented_certificate(parse_address(collector.address)).fingerprint
-        assert shown_fingerprint(fingerprint) in str(caught.value)
+        assert format_fingerprint(fingerprint) in str(caught.value)
     assert "request" not in other.log()
     assert [one.state for one in guarded.call.access() if one.name == "us-6"] == [AccessState.INVITED]
 

@@ -9,7 +9,7 @@ from fix_collector import Caller, Collector, StartCollector
 from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import shown_fingerprint
+from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.model import Batch, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -31,7 +31,7 @@ def test_on_an_address_that_others_reach_tls_is_spoken_untold(exposed: Collector
     """
     address = Address("127.0.0.1", exposed.port)
     shown = presented_certificate(address)
-    assert shown_fingerprint(shown.fingerprint) in exposed.log()
+    assert format_fingerprint(shown.fingerprint) in exposed.log()
     assert identity_file.read(exposed.data_dir / "operator.json").address == address
     who = enrolment.join(address, exposed.call.invite("us-1"), version="test")
     assert who.trust.roots == shown.certificate

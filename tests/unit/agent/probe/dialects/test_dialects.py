@@ -7,7 +7,7 @@ import pytest
 
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS, Quirks
 from isochrone_wire.model import Outcome, Quality, Target, Workload
-from isochrone_wire.reasoning_effort import efforts
+from isochrone_wire.reasoning_effort import supported_efforts
 from testdata.replay import arrivals, replay, whole
 from testdata.transcripts import EVERY, Transcript
 
@@ -162,7 +162,7 @@ def test_no_effort_is_left_out(dialect: str, model: str) -> None:
     """Each word there is asks for something of its own or for what its neighbours do; one that there is not goes out as
     it is, for the provider to refuse, and is never taken for none.
     """
-    known = efforts(dialect, model)
+    known = supported_efforts(dialect, model)
     for effort in (*(known or ()), "strenuous"):
         assert thinking(request(dialect, model=model, reasoning_effort=effort)[2])
     assert "strenuous" in json.dumps(thinking(request(dialect, model=model, reasoning_effort="strenuous")[2]))
