@@ -29,7 +29,7 @@ class Offset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class TimestampExchange:
     """Four wall instants in microseconds since the epoch; the collector's are 0 from one that does not tell them."""
 
     sent_at: int
@@ -48,13 +48,13 @@ class Exchange:
 
 
 @dataclass(slots=True)
-class Synchrony:
+class OffsetEstimator:
     """What the last exchanges say together. `lead_us` is the wall clock minus the monotonic one, now."""
 
     _lead_us: int | None = None
     _recent: deque[Offset] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
-    def note(self, exchange: Exchange, *, lead_us: int) -> None:
+    def add(self, exchange: TimestampExchange, *, lead_us: int) -> None:
         """Take an exchange into account that ended now."""
         if self._stepped(lead_us):
             self._recent.clear()

@@ -6,7 +6,7 @@ from pathlib import Path
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
-class Watched:
+class FileWatch:
     """Some files, and whether they have changed since somebody looked. A file that is not there may come."""
 
     def __init__(self, paths: Iterable[Path]) -> None:

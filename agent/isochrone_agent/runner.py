@@ -14,10 +14,10 @@ import structlog
 
 from isochrone_agent.delivery.push_metrics import PushMetrics
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
-from isochrone_agent.delivery.uplink import Collector, Uplink
+from isochrone_agent.delivery.uplink import CollectorClient, Uplink
 from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
-from isochrone_agent.file_watch import Watched
+from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Keyring, load_keyring
 from isochrone_agent.plan.follower import PlanFollower
 from isochrone_agent.plan.round_runner import Rounds
@@ -43,16 +43,18 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     keyring = load_keyring(settings.credentials)
     tls = tls_context(settings.ca_file)
     async with (
-        _opened_spool(settings) as keeper,
+        _opened_spool(settings) as spool,
         ReconnectingChannel(settings) as line,
         contextlib.AsyncExitStack() as doors,
     ):
         meter = PushMetrics(line.channel)
-        collector = Collector(channel=meter.channel if settings.metrics else line.channel, vantage=settings.vantage)
+        collector = CollectorClient(
+            channel=meter.channel if settings.metrics else line.channel, vantage=settings.vantage
+        )
         prober = Prober(vantage=settings.vantage.name, tls=tls, dialling=settings.dialling)
-        rounds = Rounds(prober, keeper, keyring, concurrency=settings.concurrency)
-        plans = PlanFollower(collector, keeper, keyring, rounds)
-        uplink = Uplink(collector, keeper, on_plan_version=plans.follow, conditions=partial(_conditions, rounds, plans))
+        rounds = Rounds(prober, spool, keyring, concurrency=settings.concurrency)
+        plans = PlanFollower(collector, spool, keyring, rounds)
+        uplink = Uplink(collector, spool, on_plan_version=plans.follow, conditions=partial(_conditions, rounds, plans))
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
         doors.enter_context(_scraped(settings, meter, rounds))
         try:
@@ -61,7 +63,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             log.info("agent.stopping", in_flight=rounds.in_flight)
             await rounds.finish(GRACE_SECONDS)
             await prober.aclose()
-            log.info("agent.stopped", spooled=(await keeper.depth()).waiting)
+            log.info("agent.stopped", spooled=(await spool.stats()).waiting)
 
 
 def _opened_spool(settings: Settings) -> AsyncSpool:
@@ -101,7 +103,7 @@ def _scraped(settings: Settings, meter: PushMetrics, rounds: Rounds) -> Iterator
 
 async def _watch(settings: Settings, line: ReconnectingChannel, keyring: Keyring) -> None:
     """Take up the identity and the credentials file when they change; the next push looks at a refused plan again."""
-    keys = Watched([settings.credentials] if settings.credentials else [])
+    keys = FileWatch([settings.credentials] if settings.credentials else [])
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         line.refresh()

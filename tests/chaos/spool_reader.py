@@ -10,7 +10,7 @@ from pathlib import Path
 from chaos.journal import Key
 from isochrone_agent.errors import SpoolDamaged
 from isochrone_agent.spool import database
-from isochrone_agent.spool.stats import read_depth
+from isochrone_agent.spool.stats import read_stats
 from isochrone_wire.accounting import Account
 from isochrone_wire.v1 import sample_pb2
 
@@ -36,14 +36,14 @@ def in_quarantine(data_dir: Path) -> set[Key]:
 def account(data_dir: Path) -> Account:
     """Where the agent says that its samples are."""
     with _copy(data_dir) as db:
-        return read_depth(db).account
+        return read_stats(db).account
 
 
-def depth(data_dir: Path) -> int:
+def waiting_count(data_dir: Path) -> int:
     """How many samples wait, in a spool that an agent has open."""
     try:
         with closing(database.connect_read_only(data_dir / FILE)) as db:
-            return read_depth(db).waiting
+            return read_stats(db).waiting
     except sqlite3.Error:
         return 0
 

@@ -75,7 +75,9 @@ async def _drained(subjects: Sequence[Subject]) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(1.0)
-        if all(subject.program.runs and spool_reader.depth(subject.data_dir) < NEARLY_EMPTY for subject in subjects):
+        if all(
+            subject.program.runs and spool_reader.waiting_count(subject.data_dir) < NEARLY_EMPTY for subject in subjects
+        ):
             return
 
 

@@ -80,7 +80,7 @@ def _samples(spool: Path) -> Iterator[CheckResult]:
     if not spool.exists():
         return
     try:
-        yield health_checks.judge_spool(verify_spool(spool), waiting=inspect_spool(spool).depth.waiting)
+        yield health_checks.judge_spool(verify_spool(spool), waiting=inspect_spool(spool).stats.waiting)
     except AgentError as error:
         yield fail("samples", str(error), error.hint)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import grpc.aio
 
-from isochrone_agent.delivery.reconnecting_channel import open_once
-from isochrone_agent.delivery.uplink import Collector
+from isochrone_agent.delivery.reconnecting_channel import open_collector_channel
+from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.errors import AgentError
 from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_agent.settings import Settings
@@ -85,10 +85,10 @@ def spend_on_disk(settings: Settings, day_at: int) -> tuple[Spend, ...]:
 
 async def check_collector(settings: Settings) -> tuple[CheckResult, Plan | None]:
     """Whether the collector answers, and the plan it has."""
-    async with open_once(settings) as channel:
+    async with open_collector_channel(settings) as channel:
         try:
             async with asyncio.timeout(_REACH_SECONDS):
-                plan = await Collector(channel=channel, vantage=settings.vantage).fetch_plan(None)
+                plan = await CollectorClient(channel=channel, vantage=settings.vantage).fetch_plan(None)
         except (grpc.aio.AioRpcError, TimeoutError) as error:
             why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer in 5 s"
             hint = "look at the address, the way there, and whether `isochrone-collector serve` runs"

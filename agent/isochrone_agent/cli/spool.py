@@ -118,7 +118,7 @@ def _document(found: Inspection) -> dict[str, Any]:
         "epoch": found.epoch,
         "next_seq": found.next_seq,
         "unsealed": found.unsealed,
-        "depth": to_json_value(found.depth),
+        "depth": to_json_value(found.stats),
         "holds": found.holds,
         "sealed": to_json_value(found.sealed),
         "quarantine": quarantine,
@@ -127,19 +127,19 @@ def _document(found: Inspection) -> dict[str, Any]:
 
 
 def _lines(found: Inspection) -> list[tuple[str, str]]:
-    depth = found.depth
-    oldest = f", the oldest since {rfc3339(depth.oldest_at)}" if depth.oldest_at else ""
+    stats = found.stats
+    oldest = f", the oldest since {rfc3339(stats.oldest_at)}" if stats.oldest_at else ""
     return [
         ("spool", f"{found.path}, {found.bytes / 1e6:.1f} MB"),
-        ("waiting", f"{depth.waiting} samples, {found.unsealed} of them unsealed{oldest}"),
+        ("waiting", f"{stats.waiting} samples, {found.unsealed} of them unsealed{oldest}"),
         ("epoch", f"{found.epoch}, next batch {found.next_seq}"),
         *[
             ("sealed", f"{s.samples} samples in {s.batches} batches ({s.first_seq} to {s.last_seq}) of epoch {s.epoch}")
             for s in found.sealed
         ],
-        ("finished", f"{depth.finished}, of which the collector has {depth.stored}"),
-        *[("dropped", f"{samples} {reason}") for reason, samples in depth.dropped.items()],
+        ("finished", f"{stats.finished}, of which the collector has {stats.stored}"),
+        *[("dropped", f"{samples} {reason}") for reason, samples in stats.dropped.items()],
         *[("quarantine", f"{one.id} {rfc3339(one.recorded_at)} {one.reason}") for one in found.quarantine],
         *[("damaged", str(path)) for path in found.damaged_files],
-        ("account", "holds" if found.holds else f"does not hold: {depth.account.missing} samples are missing"),
+        ("account", "holds" if found.holds else f"does not hold: {stats.account.missing} samples are missing"),
     ]

@@ -11,7 +11,7 @@ import grpc.aio
 import structlog
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.file_watch import Watched
+from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.settings import Settings, read_passport
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, open_aio_channel
@@ -28,7 +28,7 @@ class ReconnectingChannel:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._current = _open(settings.collector, settings.identity)
-        self._watched = Watched(_files(settings, settings.identity))
+        self._watch = FileWatch(_files(settings, settings.identity))
         self._closing: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -56,7 +56,7 @@ class ReconnectingChannel:
         """Build the channel anew if the identity or its client certificate has changed; one that is of no use is told
         in the log, and the line stays as it is.
         """
-        if not self._watched.changed():
+        if not self._watch.changed():
             return
         try:
             joined = read_passport(self._settings.identity_path)
@@ -70,7 +70,7 @@ class ReconnectingChannel:
             log.error("identity.ignored", hint="it is gone, or another vantage's: stop this agent and start it again")
             return
         before, self._current = self._current, _open(self._address(joined), joined)
-        self._watched = Watched(_files(self._settings, joined))
+        self._watch = FileWatch(_files(self._settings, joined))
         task = asyncio.get_running_loop().create_task(before.close(_GRACE_SECONDS))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -83,7 +83,7 @@ class ReconnectingChannel:
         return self._settings.collector if said else joined.address
 
 
-def open_once(settings: Settings) -> grpc.aio.Channel:
+def open_collector_channel(settings: Settings) -> grpc.aio.Channel:
     """A channel for a question or two. Raises `SettingsError`."""
     return _open(settings.collector, settings.identity)
 

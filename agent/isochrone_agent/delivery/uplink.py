@@ -16,7 +16,7 @@ import grpc.aio
 import structlog
 
 from isochrone_agent.clock import read_clocks
-from isochrone_agent.clock_offset import Exchange
+from isochrone_agent.clock_offset import TimestampExchange
 from isochrone_agent.delivery.verdict import Backoff, Reaction, bounded_delay_us, draw, react, stated_delay_us
 from isochrone_agent.delivery.vitals import HEARTBEAT_US, Conditions, LoopLag, gather_vitals
 from isochrone_agent.errors import CollectorRefused, SpoolError
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collector:
+class CollectorClient:
     """The collector as an agent sees it: two calls over one channel."""
 
     channel: grpc.aio.Channel
@@ -72,14 +72,14 @@ class Uplink:
 
     def __init__(
         self,
-        collector: Collector,
-        keeper: AsyncSpool,
+        collector: CollectorClient,
+        spool: AsyncSpool,
         *,
         on_plan_version: Callable[[int], Awaitable[int]],
         conditions: Callable[[], Conditions] = Conditions,
     ) -> None:
         self._collector = collector
-        self._keeper = keeper
+        self._spool = spool
         self._on_plan_version = on_plan_version
         self._conditions = conditions
         self._lag = LoopLag()
@@ -106,7 +106,7 @@ class Uplink:
         """Deliver what is there, once, and give up at the first failure; the spool keeps the rest."""
         if self.refusal is not None:
             return
-        while (batch := await self._keeper.lease()) is not None:
+        while (batch := await self._spool.lease()) is not None:
             if await self._push(batch) is not Reaction.STORED:
                 return
 
@@ -120,7 +120,7 @@ class Uplink:
             await asyncio.sleep(max(self._heartbeat_due - time.monotonic(), 0))
         elif (batch := await self._next_batch()) is not None:
             self._begin(calls, batch)
-        elif await self._keeper.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
+        elif await self._spool.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
             # A moment's patience turns many small commits into one.
             await asyncio.sleep(LINGER_SECONDS)
 
@@ -135,7 +135,7 @@ class Uplink:
         seal = self._healthy and time.monotonic() >= self._seal_due
         if seal:
             self._seal_due = time.monotonic() + LINGER_SECONDS
-        return await self._keeper.lease(seal=seal)
+        return await self._spool.lease(seal=seal)
 
     def _begin(self, calls: asyncio.TaskGroup, batch: SealedBatch | None) -> None:
         self._in_flight += 1
@@ -149,7 +149,7 @@ class Uplink:
             await _spool_failed(error)
         finally:
             # Of one that is delivered nothing is left to release.
-            self._keeper.release(batch)
+            self._spool.release(batch)
             self._in_flight -= 1
             self._landed.set()
 
@@ -167,20 +167,20 @@ class Uplink:
         return Reaction.STORED
 
     async def _exchange(self, batch: SealedBatch | None) -> Receipt:
-        vitals = await gather_vitals(self._keeper, self._conditions, loop_lag_us=self._lag.take_us())
-        epoch, seq = (batch.epoch, batch.seq) if batch else (self._keeper.epoch, 0)
+        vitals = await gather_vitals(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
+        epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
         before = read_clocks()
         head = Batch(vantage=self._collector.vantage, epoch=epoch, seq=seq, vitals=vitals, sent_at=before.wall_at)
         receipt = await self._collector.push(head, batch.content if batch else b"")
         after = read_clocks()
         if not after.stepped_since(before):
-            exchange = Exchange(
+            exchange = TimestampExchange(
                 sent_at=before.wall_at,
                 received_at=receipt.received_at,
                 server_at=receipt.server_at,
                 returned_at=after.wall_at,
             )
-            self._keeper.synchrony.note(exchange, lead_us=after.lead_us)
+            self._spool.offset_estimator.add(exchange, lead_us=after.lead_us)
         return receipt
 
     async def _stored(self, batch: SealedBatch | None, receipt: Receipt, rejected: Counter[str]) -> None:
@@ -192,7 +192,7 @@ class Uplink:
         if receipt.delay_us:
             self._wait(bounded_delay_us(receipt.delay_us))
         if batch is not None:
-            await self._keeper.acknowledge(batch, rejected=rejected)
+            await self._spool.acknowledge(batch, rejected=rejected)
             log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
             for rejection in receipt.rejections:
                 log.warning("sample.rejected", seq=batch.seq, index=rejection.index, reason=rejection.reason)
@@ -218,7 +218,7 @@ class Uplink:
         return reaction
 
     async def _split(self, batch: SealedBatch, reason: str) -> None:
-        await self._keeper.split(batch, reason)
+        await self._spool.split(batch, reason)
         if batch.samples == 1:
             log.error("sample.quarantined", seq=batch.seq, reason=reason)
         else:

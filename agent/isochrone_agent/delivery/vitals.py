@@ -45,25 +45,25 @@ class LoopLag:
         return worst_us
 
 
-async def gather_vitals(keeper: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Vitals:
+async def gather_vitals(spool: AsyncSpool, conditions: Callable[[], Conditions], *, loop_lag_us: int) -> Vitals:
     """Everything at one instant, as far as there is one. Raises `SpoolError`."""
-    depth = await keeper.depth()
+    stats = await spool.stats()
     at = now_at()
-    spend = await keeper.spend(day_of(at))
-    clock = keeper.synchrony.estimate(lead_us=read_clocks().lead_us)
+    spend = await spool.spend(day_of(at))
+    clock = spool.offset_estimator.estimate(lead_us=read_clocks().lead_us)
     now = conditions()
     refused_version, refused_reason = now.refused_plan or (None, None)
     return Vitals(
         agent_version=__version__,
         plan_version=now.plan_version,
-        spool_depth=depth.waiting,
-        spool_oldest_at=depth.oldest_at,
-        dropped=depth.dropped,
+        spool_depth=stats.waiting,
+        spool_oldest_at=stats.oldest_at,
+        dropped=stats.dropped,
         next_heartbeat_us=HEARTBEAT_US,
         # The collector's ledger of this epoch knows nothing of what was stored under an earlier one.
-        finished=depth.finished - depth.earlier,
-        stored=depth.stored - depth.earlier,
-        quarantined=depth.quarantined,
+        finished=stats.finished - stats.earlier,
+        stored=stats.stored - stats.earlier,
+        quarantined=stats.quarantined,
         rounds_missed=now.rounds_missed,
         clock_offset_us=clock.offset_us if clock else None,
         clock_uncertainty_us=clock.uncertainty_us if clock else None,
@@ -71,5 +71,5 @@ async def gather_vitals(keeper: AsyncSpool, conditions: Callable[[], Conditions]
         refused_plan_version=refused_version,
         refused_plan_reason=refused_reason,
         spend=spend,
-        epoch=keeper.epoch,
+        epoch=spool.epoch,
     )

@@ -6,7 +6,7 @@ import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
 
-from isochrone_agent.delivery.uplink import Collector
+from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.errors import PlanRefused, SpoolError
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.limits import passed_limits
@@ -30,9 +30,9 @@ class PlanFollower:
     `refused` is the version refused last and why, until a plan is taken up after it.
     """
 
-    def __init__(self, collector: Collector, keeper: AsyncSpool, keyring: Keyring, rounds: Rounds) -> None:
+    def __init__(self, collector: CollectorClient, spool: AsyncSpool, keyring: Keyring, rounds: Rounds) -> None:
         self._collector = collector
-        self._keeper = keeper
+        self._spool = spool
         self._keyring = keyring
         self._rounds = rounds
         self.refused: tuple[int, str] | None = None
@@ -54,7 +54,7 @@ class PlanFollower:
 
     async def _consider_kept(self) -> None:
         try:
-            kept = await self._keeper.last_plan()
+            kept = await self._spool.last_plan()
         except (SpoolError, CodecError, DecodeError) as error:
             # The next plan that is fetched takes its place.
             log.error("plan.unreadable", reason=str(error))  # noqa: TRY400  # no traceback
@@ -111,7 +111,7 @@ class PlanFollower:
 
     async def _keep(self, plan: Plan) -> None:
         try:
-            await self._keeper.keep_plan(plan)
+            await self._spool.keep_plan(plan)
         except SpoolError as error:
             # It runs all the same; only a start without a collector would miss it.
             log.error("plan.not_kept", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback

@@ -59,14 +59,14 @@ class Rounds:
     def __init__(
         self,
         prober: Prober,
-        keeper: AsyncSpool,
+        spool: AsyncSpool,
         keyring: Keyring,
         *,
         concurrency: int,
         clock: Callable[[], int] = now_at,
     ) -> None:
         self._prober = prober
-        self._keeper = keeper
+        self._spool = spool
         self._keyring = keyring
         self._clock = clock
         self._slots = Slots(concurrency)
@@ -134,7 +134,7 @@ class Rounds:
 
     async def _remember_spend(self) -> None:
         try:
-            self._ledger.recall(await self._keeper.spend(day_of(self._clock())))
+            self._ledger.recall(await self._spool.spend(day_of(self._clock())))
         except SpoolError as error:
             if self._forgotten != str(error):
                 log.error("budget.forgotten", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
@@ -159,7 +159,7 @@ class Rounds:
 
     async def _record(self, sample: Sample, spends: Sequence[Spend]) -> None:
         try:
-            await self._keeper.record(sample, spends)
+            await self._spool.record(sample, spends)
         except SpoolError as error:
             self.lost += 1
             log.error("sample.lost", reason=str(error), hint=error.hint, lost=self.lost)  # noqa: TRY400  # no traceback
@@ -244,7 +244,7 @@ class Rounds:
         if reservation is None:
             return None
         try:
-            await self._keeper.reserve(reservation)
+            await self._spool.reserve(reservation)
         except SpoolError as error:
             return f"what this round may cost cannot be written down: {error}"
         self._reserved[due.target.id, due.round_at] = reservation

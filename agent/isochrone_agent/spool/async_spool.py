@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
 from isochrone_agent.clock import read_clocks
-from isochrone_agent.clock_offset import Synchrony
+from isochrone_agent.clock_offset import OffsetEstimator
 from isochrone_agent.errors import SpoolError
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain, Spool
@@ -22,8 +22,8 @@ Result = TypeVar("Result")
 
 
 class AsyncSpool:
-    """An opened spool; use `async with`. `synchrony` is what is known of the collector's clock, which every sample
-    that is recorded is told. Raises as `Spool`.
+    """An opened spool; use `async with`. Every recorded sample gets the clock offset that `offset_estimator` estimates.
+    Raises as `Spool`.
     """
 
     def __init__(self, path: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, drain: Drain = Drain.NEWEST) -> None:
@@ -34,7 +34,7 @@ class AsyncSpool:
             self._thread.shutdown()
             raise
         self._more = asyncio.Event()
-        self.synchrony = Synchrony()
+        self.offset_estimator = OffsetEstimator()
 
     @property
     def epoch(self) -> int:
@@ -50,7 +50,7 @@ class AsyncSpool:
 
     async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
         """As `Spool.record`, with what is known of the collector's clock; wakes whoever waits for more."""
-        await self._call(self._spool.record, self._synchronised(sample), spends)
+        await self._call(self._spool.record, self._with_clock_offset(sample), spends)
         self.wake()
 
     async def reserve(self, spend: Spend) -> None:
@@ -94,9 +94,9 @@ class AsyncSpool:
         await self._call(self._spool.split, batch, reason)
         self.wake()
 
-    async def depth(self) -> SpoolStats:
-        """As `Spool.depth`."""
-        return await self._call(self._spool.depth)
+    async def stats(self) -> SpoolStats:
+        """As `Spool.stats`."""
+        return await self._call(self._spool.stats)
 
     async def keep_plan(self, plan: Plan) -> None:
         """As `Spool.keep_plan`."""
@@ -106,8 +106,8 @@ class AsyncSpool:
         """As `Spool.last_plan`."""
         return await self._call(self._spool.last_plan)
 
-    def _synchronised(self, sample: Sample) -> Sample:
-        known = self.synchrony.estimate(lead_us=read_clocks().lead_us)
+    def _with_clock_offset(self, sample: Sample) -> Sample:
+        known = self.offset_estimator.estimate(lead_us=read_clocks().lead_us)
         if known is None:
             return replace(sample, quality=sample.quality | Quality.CLOCK_UNSYNCED)
         return replace(sample, clock_offset_us=known.offset_us, clock_uncertainty_us=known.uncertainty_us)

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.spool import database
 from isochrone_agent.spool.database import FORMAT
-from isochrone_agent.spool.stats import SpoolStats, read_depth
+from isochrone_agent.spool.stats import SpoolStats, read_stats
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Sample
@@ -60,7 +60,7 @@ class Inspection:
     epoch: int
     next_seq: int
     unsealed: int
-    depth: SpoolStats
+    stats: SpoolStats
     holds: bool
     sealed: tuple[EpochShare, ...]
     quarantine: tuple[Quarantined, ...]
@@ -119,7 +119,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
-    depth = read_depth(db)
+    stats = read_stats(db)
     epoch, next_seq = db.execute("select epoch, next_seq from spool").fetchone()
     shares = db.execute("select epoch, count(*), sum(samples), min(seq), max(seq) from sealed group by epoch")
     lying = db.execute("select id, recorded_at, reason, body from quarantine order by id")
@@ -129,8 +129,8 @@ def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
         epoch=epoch,
         next_seq=next_seq,
         unsealed=database.value(db, "select count(*) from waiting"),
-        depth=depth,
-        holds=depth.account.holds,
+        stats=stats,
+        holds=stats.account.holds,
         sealed=tuple(
             EpochShare(epoch=row[0], batches=row[1], samples=row[2], first_seq=row[3], last_seq=row[4])
             for row in shares.fetchall()
@@ -163,7 +163,7 @@ def _check_file(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _check_account(db: sqlite3.Connection) -> Iterator[str]:
-    account = read_depth(db).account
+    account = read_stats(db).account
     if not account.holds:
         yield f"the account does not hold: {account.missing} samples are missing in {account}"
 

@@ -36,7 +36,7 @@ from isochrone_agent.spool import database, eviction, recovery, spending
 from isochrone_agent.spool.database import MAX_BATCH_BYTES, MAX_BATCH_SAMPLES, PAGE_BYTES, SealedBatch, Transaction
 from isochrone_agent.spool.disk_reserve import DiskReserve
 from isochrone_agent.spool.lock_file import LockFile
-from isochrone_agent.spool.stats import SpoolStats, read_depth, with_unwritten
+from isochrone_agent.spool.stats import SpoolStats, read_stats, with_unwritten
 from isochrone_wire import codec
 from isochrone_wire.accounting import Account
 from isochrone_wire.model import Plan, Sample, Spend
@@ -193,13 +193,13 @@ class Spool:
 
         return self._change(change)
 
-    def depth(self) -> SpoolStats:
+    def stats(self) -> SpoolStats:
         """What lies here, sealed or not, and the counters."""
-        return with_unwritten(read_depth(self._db), self._unwritten)
+        return with_unwritten(read_stats(self._db), self._unwritten)
 
     def account(self) -> Account:
         """Where every sample is that was ever given to this spool. Holds at every instant."""
-        return self.depth().account
+        return self.stats().account
 
     def spend(self, day_at: int) -> tuple[Spend, ...]:
         """What the day (UTC) that began at `day_at` has cost so far, by provider."""

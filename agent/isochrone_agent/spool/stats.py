@@ -30,7 +30,7 @@ class SpoolStats:
         return Account(finished=self.finished, stored=self.stored, spooled=spooled, dropped=self.dropped)
 
 
-def read_depth(db: sqlite3.Connection) -> SpoolStats:
+def read_stats(db: sqlite3.Connection) -> SpoolStats:
     """What the file says of itself, at one instant. Raises `sqlite3.Error`."""
     db.execute("begin")
     try:
@@ -52,7 +52,7 @@ def read_depth(db: sqlite3.Connection) -> SpoolStats:
     )
 
 
-def with_unwritten(depth: SpoolStats, unwritten: Counter[str]) -> SpoolStats:
+def with_unwritten(stats: SpoolStats, unwritten: Counter[str]) -> SpoolStats:
     """The same with the samples that are lost and could not even be counted on disk."""
-    dropped = Counter(depth.dropped) + unwritten
-    return replace(depth, finished=depth.finished + unwritten.total(), dropped=dict(dropped)) if unwritten else depth
+    dropped = Counter(stats.dropped) + unwritten
+    return replace(stats, finished=stats.finished + unwritten.total(), dropped=dict(dropped)) if unwritten else stats

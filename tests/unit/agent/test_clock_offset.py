@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.clock_offset import Exchange, Offset, Synchrony
+from isochrone_agent.clock_offset import Offset, OffsetEstimator, TimestampExchange
 
 roads = st.integers(min_value=0, max_value=2_000_000)
 NOON = 1_795_000_000_000_000
 
 
-def exchange(true_offset_us: int, *, there_us: int, back_us: int, held_us: int = 0) -> Exchange:
+def exchange(true_offset_us: int, *, there_us: int, back_us: int, held_us: int = 0) -> TimestampExchange:
     received_at = NOON + there_us + true_offset_us
-    return Exchange(
+    return TimestampExchange(
         sent_at=NOON,
         received_at=received_at,
         server_at=received_at + held_us,
@@ -35,31 +35,31 @@ def test_a_collector_ahead_is_a_positive_offset() -> None:
 
 def test_the_best_of_the_last_eight_counts() -> None:
     """The fastest exchange is believed until it is eight exchanges old."""
-    synchrony = Synchrony()
-    synchrony.note(exchange(7, there_us=10, back_us=10), lead_us=0)
+    estimator = OffsetEstimator()
+    estimator.add(exchange(7, there_us=10, back_us=10), lead_us=0)
     for _ in range(7):
-        synchrony.note(exchange(9, there_us=500, back_us=500), lead_us=0)
-    assert synchrony.estimate(lead_us=0) == Offset(offset_us=7, uncertainty_us=10)
-    synchrony.note(exchange(9, there_us=500, back_us=500), lead_us=0)
-    assert synchrony.estimate(lead_us=0) == Offset(offset_us=9, uncertainty_us=500)
+        estimator.add(exchange(9, there_us=500, back_us=500), lead_us=0)
+    assert estimator.estimate(lead_us=0) == Offset(offset_us=7, uncertainty_us=10)
+    estimator.add(exchange(9, there_us=500, back_us=500), lead_us=0)
+    assert estimator.estimate(lead_us=0) == Offset(offset_us=9, uncertainty_us=500)
 
 
 def test_a_stepped_wall_clock_forgets() -> None:
     """After a step of ours nothing is known until the next exchange, and nothing of before it counts again."""
-    synchrony = Synchrony()
-    synchrony.note(exchange(7, there_us=10, back_us=10), lead_us=0)
-    assert synchrony.estimate(lead_us=900) is not None
-    assert synchrony.estimate(lead_us=3_600_000_000) is None
-    synchrony.note(exchange(-3_600_000_000, there_us=50, back_us=50), lead_us=3_600_000_000)
-    assert synchrony.estimate(lead_us=3_600_000_000) == Offset(offset_us=-3_600_000_000, uncertainty_us=50)
+    estimator = OffsetEstimator()
+    estimator.add(exchange(7, there_us=10, back_us=10), lead_us=0)
+    assert estimator.estimate(lead_us=900) is not None
+    assert estimator.estimate(lead_us=3_600_000_000) is None
+    estimator.add(exchange(-3_600_000_000, there_us=50, back_us=50), lead_us=3_600_000_000)
+    assert estimator.estimate(lead_us=3_600_000_000) == Offset(offset_us=-3_600_000_000, uncertainty_us=50)
 
 
 def test_what_says_nothing_is_not_believed() -> None:
     """Without the collector's instants, or with time running backwards, there is no estimate."""
-    silent = Exchange(sent_at=NOON, received_at=0, server_at=NOON, returned_at=NOON + 9)
-    backwards = Exchange(sent_at=NOON, received_at=NOON + 5, server_at=NOON + 4, returned_at=NOON + 9)
-    impossible = Exchange(sent_at=NOON, received_at=NOON, server_at=NOON + 50, returned_at=NOON + 9)
-    synchrony = Synchrony()
+    silent = TimestampExchange(sent_at=NOON, received_at=0, server_at=NOON, returned_at=NOON + 9)
+    backwards = TimestampExchange(sent_at=NOON, received_at=NOON + 5, server_at=NOON + 4, returned_at=NOON + 9)
+    impossible = TimestampExchange(sent_at=NOON, received_at=NOON, server_at=NOON + 50, returned_at=NOON + 9)
+    estimator = OffsetEstimator()
     for one in (silent, backwards, impossible):
-        synchrony.note(one, lead_us=0)
-    assert synchrony.estimate(lead_us=0) is None
+        estimator.add(one, lead_us=0)
+    assert estimator.estimate(lead_us=0) is None

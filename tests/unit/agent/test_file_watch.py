@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from isochrone_agent.file_watch import Watched
+from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Credential, Keyring
 
 
 def test_changes_are_noticed_once(tmp_path: Path) -> None:
     """Coming, being written, being replaced and going are each told once."""
     file, other = tmp_path / "a", tmp_path / "b"
-    watched = Watched([file])
+    watched = FileWatch([file])
     assert not watched.changed()
 
     def replace_it() -> None:

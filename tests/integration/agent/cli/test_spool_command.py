@@ -40,9 +40,9 @@ def test_inspect_tells_what_lies_there(open_spool: Spool, tmp_path: Path) -> Non
     assert text.exit_code == 0
     assert "not this one" in text.stdout
     assert "account       holds" in text.stdout
-    depth = open_spool.depth()
+    stats = open_spool.stats()
     assert document["schema"] == "isochrone.spool/1"
-    assert (document["depth"]["waiting"], document["unsealed"], document["holds"]) == (depth.waiting, 2, True)
+    assert (document["depth"]["waiting"], document["unsealed"], document["holds"]) == (stats.waiting, 2, True)
     assert document["sealed"][0]["epoch"] == document["epoch"] == open_spool.epoch
 
 
@@ -70,7 +70,7 @@ def test_quarantine_can_be_looked_at_and_retried(open_spool: Spool, tmp_path: Pa
     open_spool.close()
     assert "1 samples will be delivered again" in spool(tmp_path, "quarantine", "retry").output
     again = Spool(tmp_path / "spool.sqlite3")
-    assert (again.depth().quarantined, again.depth().waiting, again.account().holds) == (0, 5, True)
+    assert (again.stats().quarantined, again.stats().waiting, again.account().holds) == (0, 5, True)
 
 
 def test_no_spool_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from isochrone_agent.delivery import uplink as uplink_module
 from isochrone_agent.delivery import verdict
-from isochrone_agent.delivery.uplink import Collector, Uplink
+from isochrone_agent.delivery.uplink import CollectorClient, Uplink
 from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.accounting import account_of
@@ -47,19 +47,22 @@ async def delivering(
     folder: Path, collector: Misbehaving, *, backlog: int = 0, batch: int = 5, conditions: Conditions = NO_CONDITIONS
 ) -> AsyncIterator[tuple[AsyncSpool, Uplink]]:
     """An uplink at work, with `backlog` samples sealed in batches of `batch`."""
-    async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as keeper:
+    async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as spool:
         for number in range(backlog):
-            await keeper.record(sample(number))
+            await spool.record(sample(number))
             if number % batch == batch - 1:
-                keeper._spool._seal_waiting()
+                spool._spool._seal_waiting()
         uplink = Uplink(
-            Collector(channel=channel, vantage=VANTAGE), keeper, on_plan_version=follow, conditions=lambda: conditions
+            CollectorClient(channel=channel, vantage=VANTAGE),
+            spool,
+            on_plan_version=follow,
+            conditions=lambda: conditions,
         )
         # A new spool's backoff begins where the test's begins.
         uplink._backoff = verdict.Backoff(ceiling_us=verdict.FIRST_WAIT_US)
         task = asyncio.create_task(uplink.run())
         try:
-            yield keeper, uplink
+            yield spool, uplink
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -71,9 +74,9 @@ async def until(condition: Callable[[], bool], seconds: float = 15) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until_empty(keeper: AsyncSpool, seconds: float = 15) -> None:
+async def until_empty(spool: AsyncSpool, seconds: float = 15) -> None:
     async with asyncio.timeout(seconds):
-        while (await keeper.depth()).waiting:
+        while (await spool.stats()).waiting:
             await asyncio.sleep(0.02)
 
 
@@ -103,11 +106,11 @@ async def test_what_fails_is_tried_again(tmp_path: Path, place: str, code: grpc.
     """Cut before the commit or between commit and reply: in the end everything is stored, once, and unaltered."""
     fault = times(4, code)
     collector = Misbehaving(before=fault if place == "before" else behave, after=fault if place == "after" else behave)
-    async with delivering(tmp_path, collector, backlog=30) as (keeper, _):
-        await until_empty(keeper)
-        depth = await keeper.depth()
+    async with delivering(tmp_path, collector, backlog=30) as (spool, _):
+        await until_empty(spool)
+        stats = await spool.stats()
     assert collector.stored == list(range(30))
-    assert (collector.altered, depth.stored, depth.account.holds) == (0, 30, True)
+    assert (collector.altered, stats.stored, stats.account.holds) == (0, 30, True)
 
 
 async def test_a_batch_that_is_refused_is_halved(tmp_path: Path) -> None:
@@ -118,11 +121,11 @@ async def test_a_batch_that_is_refused_is_halved(tmp_path: Path) -> None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "more than I can take")
 
     collector = Misbehaving(before=at_most_three)
-    async with delivering(tmp_path, collector, backlog=40, batch=20) as (keeper, _):
-        await until_empty(keeper)
-        depth = await keeper.depth()
+    async with delivering(tmp_path, collector, backlog=40, batch=20) as (spool, _):
+        await until_empty(spool)
+        stats = await spool.stats()
     assert collector.stored == [number for number in range(40) if number != 17]
-    assert (depth.quarantined, depth.account.holds) == (1, True)
+    assert (stats.quarantined, stats.account.holds) == (1, True)
 
 
 async def test_a_message_too_large_for_the_road_is_halved(tmp_path: Path) -> None:
@@ -130,8 +133,8 @@ async def test_a_message_too_large_for_the_road_is_halved(tmp_path: Path) -> Non
     collector = Misbehaving(
         before=times(2, grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)")
     )
-    async with delivering(tmp_path, collector, backlog=20, batch=20) as (keeper, _):
-        await until_empty(keeper)
+    async with delivering(tmp_path, collector, backlog=20, batch=20) as (spool, _):
+        await until_empty(spool)
     assert collector.stored == list(range(20))
     assert len(collector.batches) > 1
 
@@ -139,9 +142,9 @@ async def test_a_message_too_large_for_the_road_is_halved(tmp_path: Path) -> Non
 async def test_a_long_road_is_filled(tmp_path: Path) -> None:
     """With 0.2 s to the answer four calls are in flight, so that 40 batches take far less than 40 times as long."""
     collector = Misbehaving(delay_seconds=0.2)
-    async with delivering(tmp_path, collector, backlog=200) as (keeper, _):
+    async with delivering(tmp_path, collector, backlog=200) as (spool, _):
         begun = time.monotonic()
-        await until_empty(keeper, 30)
+        await until_empty(spool, 30)
         took = time.monotonic() - begun
     assert collector.stored == list(range(200))
     assert (collector.most_in_flight, took < 40 * 0.2 * 0.75) == (4, True)
@@ -188,13 +191,13 @@ async def test_a_refused_agent_measures_on(tmp_path: Path, code: str) -> None:
             await context.abort(grpc.StatusCode[code], "revoked")
 
     collector = Misbehaving(before=gate)
-    async with delivering(tmp_path, collector, backlog=5) as (keeper, uplink):
+    async with delivering(tmp_path, collector, backlog=5) as (spool, uplink):
         await until(lambda: uplink.refusal is not None)
         await until(lambda: len(collector.pushes) >= 3)
         assert not any(push.samples for push in collector.pushes)
-        await keeper.record(sample(5))
+        await spool.record(sample(5))
         closed[0] = False
-        await until_empty(keeper)
+        await until_empty(spool)
         assert uplink.refusal is None
     assert collector.stored == list(range(6))
 
@@ -209,10 +212,10 @@ async def test_counts_that_do_not_add_up_are_no_receipt(tmp_path: Path) -> None:
             response.stored, response.duplicate = 1, 0
 
     collector = Misbehaving(after=miscount)
-    async with delivering(tmp_path, collector, backlog=5) as (keeper, uplink):
+    async with delivering(tmp_path, collector, backlog=5) as (spool, uplink):
         await until(lambda: uplink.refusal is not None)
-        assert (await keeper.depth()).waiting == 5
-        await until_empty(keeper)
+        assert (await spool.stats()).waiting == 5
+        await until_empty(spool)
     assert (collector.stored, collector.altered) == (list(range(5)), 0)
 
 
@@ -226,19 +229,19 @@ async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
             response.rejections.add(index=0, reason="unknown_target: 12")
 
     collector = Misbehaving(after=reject_first)
-    async with delivering(tmp_path, collector, backlog=10) as (keeper, _):
-        await until_empty(keeper)
-        depth = await keeper.depth()
-    assert (dict(depth.dropped), depth.stored, depth.account.holds) == ({"unknown_target": 2}, 8, True)
+    async with delivering(tmp_path, collector, backlog=10) as (spool, _):
+        await until_empty(spool)
+        stats = await spool.stats()
+    assert (dict(stats.dropped), stats.stored, stats.account.holds) == ({"unknown_target": 2}, 8, True)
 
 
 async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
     """While a backlog drains slowly, a sample recorded now is stored before most of it."""
     collector = Misbehaving(delay_seconds=0.05)
-    async with delivering(tmp_path, collector, backlog=300) as (keeper, _):
+    async with delivering(tmp_path, collector, backlog=300) as (spool, _):
         await until(lambda: bool(collector.order))
-        await keeper.record(sample(999))
-        await until_empty(keeper, 30)
+        await spool.record(sample(999))
+        await until_empty(spool, 30)
     assert collector.order.index(999) < 150
 
 
@@ -249,22 +252,22 @@ async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
 
     collector = Misbehaving(before=away)
-    async with delivering(tmp_path, collector) as (keeper, _):
+    async with delivering(tmp_path, collector) as (spool, _):
         for number in range(100):
-            await keeper.record(sample(number))
+            await spool.record(sample(number))
             await asyncio.sleep(0.005)
-        sealed = keeper._spool._db.execute("select count(*) from sealed").fetchone()[0]
+        sealed = spool._spool._db.execute("select count(*) from sealed").fetchone()[0]
     assert sealed <= 2
 
 
 async def test_samples_carry_what_is_known_of_the_clock(tmp_path: Path) -> None:
     """Before the first exchange a sample is flagged; after it, it has the collector's offset, within what it says."""
     collector = Misbehaving(ahead_us=3_000_000)
-    async with delivering(tmp_path, collector) as (keeper, _):
-        await keeper.record(sample(0))
-        await until(lambda: bool(keeper.synchrony._recent))
-        await keeper.record(sample(1))
-        await until_empty(keeper)
+    async with delivering(tmp_path, collector) as (spool, _):
+        await spool.record(sample(0))
+        await until(lambda: bool(spool.offset_estimator._recent))
+        await spool.record(sample(1))
+        await until_empty(spool)
     stored = {one.round_at: one for push in collector.pushes for one in push.samples}
     assert Quality(stored[0].quality) is Quality.CLOCK_UNSYNCED
     known = stored[1]
@@ -276,12 +279,12 @@ async def test_vitals_tell_everything(tmp_path: Path) -> None:
     """Account, heartbeat promise, clock, spend, missed rounds and the refused plan are in the newest push."""
     collector = Misbehaving()
     conditions = Conditions(plan_version=7, rounds_missed=4, refused_plan=(8, "no such dialect"))
-    async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (keeper, _):
-        await until_empty(keeper)
+    async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (spool, _):
+        await until_empty(spool)
         now_at = time.time_ns() // 1000
         spent = Spend(provider="deep", day_at=now_at - now_at % DAY_US, requests=1)
-        await keeper.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), [spent])
-        await until_empty(keeper)
+        await spool.record(Sample(target_id=1, round_at=now_at, outcome=Outcome.OK, dispatched_at=now_at), [spent])
+        await until_empty(spool)
     vitals = decode(Vitals, collector.pushes[-1].vitals)
     assert (vitals.plan_version, vitals.rounds_missed) == (7, 4)
     assert (vitals.refused_plan_version, vitals.refused_plan_reason) == (8, "no such dialect")
@@ -294,14 +297,14 @@ async def test_vitals_tell_everything(tmp_path: Path) -> None:
 async def test_what_is_left_is_delivered_at_the_end(tmp_path: Path) -> None:
     """Stopped in the middle of a call, the last push takes along what that call carried."""
     collector = Misbehaving(delay_seconds=0.2)
-    async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
-        uplink = Uplink(Collector(channel=channel, vantage=VANTAGE), keeper, on_plan_version=follow)
+    async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as spool:
+        uplink = Uplink(CollectorClient(channel=channel, vantage=VANTAGE), spool, on_plan_version=follow)
         task = asyncio.create_task(uplink.run())
         await until(lambda: uplink._healthy)
-        await keeper.record(sample(1))
+        await spool.record(sample(1))
         await until(lambda: any(push.samples for push in collector.pushes))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await uplink.drain()
-        assert (await keeper.depth()).waiting == 0
+        assert (await spool.stats()).waiting == 0
     assert collector.stored == [1]

@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from isochrone_agent.delivery.uplink import Collector
+from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.plan.follower import PlanFollower
 from isochrone_agent.plan.round_runner import Rounds
@@ -43,7 +43,7 @@ class Office(fleet_pb2_grpc.FleetServicer):
 class Agent:
     """What follows plans."""
 
-    keeper: AsyncSpool
+    spool: AsyncSpool
     rounds: Rounds
     follower: PlanFollower
     office: Office = field(repr=False)
@@ -62,13 +62,13 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with (
-        AsyncSpool(tmp_path / "spool.sqlite3") as keeper,
+        AsyncSpool(tmp_path / "spool.sqlite3") as spool,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         keyring = Keyring({"k": KEY})
-        rounds = Rounds(Prober(vantage="v", tls=ssl.create_default_context()), keeper, keyring, concurrency=1)
-        collector = Collector(channel=channel, vantage=Vantage(name="v", region="r"))
-        yield Agent(keeper, rounds, PlanFollower(collector, keeper, keyring, rounds), office)
+        rounds = Rounds(Prober(vantage="v", tls=ssl.create_default_context()), spool, keyring, concurrency=1)
+        collector = CollectorClient(channel=channel, vantage=Vantage(name="v", region="r"))
+        yield Agent(spool, rounds, PlanFollower(collector, spool, keyring, rounds), office)
     await server.stop(0)
 
 
@@ -76,7 +76,7 @@ async def test_a_good_plan_is_taken_up_and_kept(agent: Agent) -> None:
     """A plan runs as soon as a push names its version, and lies in the spool for the next start."""
     agent.hand_out(GOOD)
     assert await agent.follower.follow(1) == 1
-    assert await agent.keeper.last_plan() == GOOD
+    assert await agent.spool.last_plan() == GOOD
     assert agent.follower.refused is None
     assert await agent.follower.follow(1) == 1
     assert agent.office.asked == 1
@@ -95,7 +95,7 @@ async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: Agent, bad: 
     assert agent.follower.refused is not None
     assert agent.follower.refused[0] == 2
     assert reason in agent.follower.refused[1]
-    assert await agent.keeper.last_plan() == GOOD
+    assert await agent.spool.last_plan() == GOOD
     agent.hand_out(replace(GOOD, version=3))
     assert await agent.follower.follow(3) == 3
     assert agent.follower.refused is None
@@ -125,8 +125,8 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: Agent, nam
     assert await agent.follower.follow(2) == 1
     assert agent.follower.refused is not None
     assert f"p/m has {named}" in agent.follower.refused[1]
-    assert await agent.keeper.last_plan() == GOOD
-    await agent.keeper.keep_plan(absurd)
+    assert await agent.spool.last_plan() == GOOD
+    await agent.spool.keep_plan(absurd)
     await agent.follower._consider_kept()
     assert agent.rounds.plan_version == 1
 
@@ -139,7 +139,7 @@ async def test_a_plan_that_the_agent_fails_over_is_refused(agent: Agent, monkeyp
     agent.hand_out(replace(GOOD, version=2))
     assert await agent.follower.follow(2) == 1
     assert agent.follower.refused == (2, "the agent failed over the plan: ZeroDivisionError")
-    assert await agent.keeper.last_plan() == GOOD
+    assert await agent.spool.last_plan() == GOOD
 
 
 async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:
@@ -156,17 +156,17 @@ async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:
 
 async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> None:
     """A plan that cannot be read from the spool is passed over, and the next one takes its place."""
-    await agent.keeper.keep_plan(GOOD)
-    agent.keeper._spool._db.execute("update plan set body = x'ffffffff'")
+    await agent.spool.keep_plan(GOOD)
+    agent.spool._spool._db.execute("update plan set body = x'ffffffff'")
     agent.hand_out(replace(GOOD, version=5))
     await agent.follower.obtain()
     assert agent.rounds.plan_version == 5
-    assert await agent.keeper.last_plan() == replace(GOOD, version=5)
+    assert await agent.spool.last_plan() == replace(GOOD, version=5)
 
 
 async def test_a_kept_plan_is_looked_at_again(agent: Agent) -> None:
     """A kept plan that would now send a key elsewhere is refused at the start, like one that was just fetched."""
-    await agent.keeper.keep_plan(FOREIGN)
+    await agent.spool.keep_plan(FOREIGN)
     agent.hand_out(replace(GOOD, version=3))
     await agent.follower._consider_kept()
     assert agent.rounds.plan_version == 0

@@ -63,21 +63,21 @@ class Notebook(AsyncSpool):
 class Machine:
     """Rounds over a spool in a folder; what they recorded can be read while they run."""
 
-    def __init__(self, keeper: Notebook, *, keyring: Keyring, concurrency: int) -> None:
+    def __init__(self, spool: Notebook, *, keyring: Keyring, concurrency: int) -> None:
         prober = Prober(vantage="sg-1", tls=ssl.create_default_context())
-        self.rounds = Rounds(prober, keeper, keyring, concurrency=concurrency)
-        self.keeper = keeper
+        self.rounds = Rounds(prober, spool, keyring, concurrency=concurrency)
+        self.spool = spool
 
     def samples(self) -> list[Sample]:
         """Everything recorded since the last call."""
-        found, self.keeper.samples = self.keeper.samples, []
+        found, self.spool.samples = self.spool.samples, []
         return found
 
 
 @asynccontextmanager
 async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: int = 8) -> AsyncIterator[Machine]:
-    async with Notebook(folder / "spool.sqlite3") as keeper:
-        made = Machine(keeper, keyring=keyring or Keyring(), concurrency=concurrency)
+    async with Notebook(folder / "spool.sqlite3") as spool:
+        made = Machine(spool, keyring=keyring or Keyring(), concurrency=concurrency)
         running = asyncio.create_task(made.rounds.run())
         try:
             yield made
@@ -193,14 +193,14 @@ async def test_a_budget_ends_the_day(fault_simulator: Simulator, tmp_path: Path)
     again = await run(tmp_path, plan, 0.7)
     assert set(outcomes(again)) == {Outcome.SKIPPED_BUDGET}
     assert "requests_per_day of sim is 2: 2 used" in (again[0].error or "")
-    async with AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
-        [spent] = await keeper.spend(day_of(now_at()))
+    async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
+        [spent] = await spool.spend(day_of(now_at()))
     assert (spent.provider, spent.requests) == ("sim", 2)
 
 
 async def spent_today(folder: Path) -> list[Spend]:
-    async with AsyncSpool(folder / "spool.sqlite3") as keeper:
-        return list(await keeper.spend(day_of(now_at())))
+    async with AsyncSpool(folder / "spool.sqlite3") as spool:
+        return list(await spool.spend(day_of(now_at())))
 
 
 async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: Simulator, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: S
             made.rounds.take_up(plan_of(of, budgets=bound))
             while not made.rounds._prober.under_way:
                 await asyncio.sleep(0.01)
-            reserved = [(s.requests, s.tokens) for s in await made.keeper.spend(day_of(now_at()))]
+            reserved = [(s.requests, s.tokens) for s in await made.spool.spend(day_of(now_at()))]
             assert reserved == ([(1, most_of_round(of).tokens)] if bound else [])
             await made.rounds.finish(5)
             sent = [s for s in made.samples() if not s.outcome.skipped]
@@ -233,12 +233,12 @@ async def test_no_kill_passes_a_budget(fault_simulator: Simulator, tmp_path: Pat
     for _ in range(4):
         async with machine(tmp_path) as made:
             made.rounds.take_up(plan)
-            while not (made.rounds._prober.under_way or made.keeper.samples):
+            while not (made.rounds._prober.under_way or made.spool.samples):
                 await asyncio.sleep(0.01)
             sent += len(made.rounds._prober.under_way)
             for task in made.rounds._tasks:
                 task.cancel()
-            made.keeper.record = lost  # type: ignore[method-assign]  # as if the machine were gone
+            made.spool.record = lost  # type: ignore[method-assign]  # as if the machine were gone
     assert sent == 2
     assert [s.requests for s in await spent_today(tmp_path)] == [2]
 

@@ -81,17 +81,17 @@ async def test_headers_beyond_measure_do_no_harm(tmp_path: Path, name: str, valu
     head = STREAM_HEAD.replace(b"connection", f"{name}: {value}\r\nconnection".encode())
     sample = await probe(saying(head + ANSWER))
     assert sample.outcome is Outcome.OK
-    async with AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
-        await keeper.record(sample)
-        assert (await keeper.depth()).waiting == 1
+    async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
+        await spool.record(sample)
+        assert (await spool.stats()).waiting == 1
 
 
 async def test_what_cannot_be_stored_is_not_kept(tmp_path: Path) -> None:
     """Half a code point and a NUL in the provider's words become question marks, and the sample can be kept."""
     sample = await probe(saying(stream_of({"error": {"message": "half \ud800 and nul \x00"}})))
     assert sample.error == "error inside the stream: half ? and nul ?"
-    async with AsyncSpool(tmp_path / "spool.sqlite3") as keeper:
-        await keeper.record(sample)
+    async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
+        await spool.record(sample)
 
 
 @pytest.mark.parametrize("fate", ["hangs", "cut", "reset"])

@@ -108,7 +108,7 @@ def test_a_header_gone_costs_nothing(tmp_path: Path, template: tuple[bytes, int]
     account = spool.account()
     assert (account.finished, account.stored, account.spooled, account.dropped) == (1500, 80, 1420, {})
     assert spool.epoch != epoch
-    assert spool.depth().earlier == 80
+    assert spool.stats().earlier == 80
     assert spool.last_plan() == Plan(version=3, baseline="a")
     assert len(list(tmp_path.glob("spool.sqlite3.damaged-*"))) == 1
 
@@ -193,7 +193,7 @@ def test_a_copy_that_cannot_be_made_is_not_needed(tmp_path: Path, *, is_writable
     spool.record(sample(3))
     lost = 1 if is_writable else 3
     assert (spool.account().dropped, spool.account().holds) == ({"spool_damaged": lost}, True)
-    assert spool.depth().waiting == 4 - lost
+    assert spool.stats().waiting == 4 - lost
     assert len(list(tmp_path.glob("spool.sqlite3.damaged-*"))) >= 1
 
 

@@ -103,13 +103,13 @@ def test_sealed_batches_keep_their_number_over_a_restart(tmp_path: Path) -> None
     second = Spool(tmp_path / "spool.sqlite3")
     assert second.epoch != first.epoch
     assert leased(second) == sealed
-    assert (second.depth().stored, second.depth().earlier) == (1, 1)
+    assert (second.stats().stored, second.stats().earlier) == (1, 1)
     second.acknowledge(sealed)
     second.record(sample(2))
     new = leased(second)
     second.acknowledge(new)
     assert (new.epoch, new.seq) == (second.epoch, 1)
-    assert (second.depth().stored, second.depth().earlier) == (3, 2)
+    assert (second.stats().stored, second.stats().earlier) == (3, 2)
 
 
 def test_what_is_leased_is_not_leased_again(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_batch_that_is_refused_is_halved_down_to_the_sample_to_blame(tmp_path:
             spool.acknowledge(batch)
         assert spool.account().holds
     assert (sorted(delivered), len(set(tried))) == ([0, 1, 2, 4], len(tried))
-    assert (spool.depth().waiting, spool.depth().quarantined) == (0, 1)
+    assert (spool.stats().waiting, spool.stats().quarantined) == (0, 1)
 
 
 def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
@@ -222,11 +222,11 @@ def test_the_quarantine_makes_room_first(tmp_path: Path) -> None:
         spool.record(sample(number, error=os.urandom(900).hex()))
     while (batch := spool.lease()) is not None:
         spool.split(batch, "INVALID_ARGUMENT")
-    assert spool.depth().quarantined > 0
+    assert spool.stats().quarantined > 0
     for number in range(40, 100):
         spool.record(sample(number, error=os.urandom(900).hex()))
     dropped = spool.account().dropped
-    assert (dropped["quarantine_full"], dropped["quarantine_full"] + spool.depth().quarantined) == (40, 40)
+    assert (dropped["quarantine_full"], dropped["quarantine_full"] + spool.stats().quarantined) == (40, 40)
     assert spool._used_pages() * database.PAGE_BYTES <= 200_000
     assert spool.account().holds
 
