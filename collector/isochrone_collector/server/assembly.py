@@ -12,11 +12,10 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.push_counters import PushCounters
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.jobs import alert_delivery, drift_detection, recount, retention, rollup
+from isochrone_collector.jobs import alert_delivery, drift_detection, retention, rollup
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.jobs.leader import Housekeeping
-from isochrone_collector.jobs.recount import Recount
 from isochrone_collector.jobs.retention import Retention
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.jobs.webhook import Webhook
@@ -109,7 +108,6 @@ def _housekeeping(database: Database, ingest: Ingest, keep: Keep) -> Housekeepin
     housekeeping = Housekeeping(database=database, clock=now_at)
     housekeeping.add("partitions", _PARTITIONS_US, make_partitions)
     housekeeping.add("rollup", rollup.EVERY_US, Rollup(database=database, clock=now_at).run)
-    housekeeping.add("recount", recount.EVERY_US, Recount(database=database, clock=now_at).run)
     kept = Retention(database=database, clock=now_at, keep=keep)
     housekeeping.add("retention", retention.EVERY_US, kept.run)
     return housekeeping

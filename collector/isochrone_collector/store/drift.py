@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
-from isochrone_collector.store import ledger
-from isochrone_collector.store.ledger import DeliveredRow
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
@@ -56,6 +54,14 @@ class MediansRow:
     def limited(self, metric: Metric) -> Flags:
         """Which of them are timeouts' limits."""
         return self.ttft_limited > 0 if metric is Metric.TTFT else np.zeros(len(self.rounds), np.bool_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredRow:
+    """A region to which rounds were delivered, and the oldest of them."""
+
+    region: str
+    oldest_round_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +115,10 @@ async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) 
 
 async def late(connection: Connection, *, received_at: int, usual_us: int, rounds: Window) -> list[DeliveredRow]:
     """Regions with deliveries since `received_at` of rounds of a window that were older than usual by then, in
-    microseconds; a region may be there twice.
+    microseconds.
     """
     told = {"received_at": Instant(received_at), "usual_us": usual_us, "from_at": Instant(rounds.from_at)}
-    known = await fetch(connection, query("late_deliveries"), DeliveredRow, **told)
-    return known + await ledger.deliveries(connection, received_at=received_at, rounds=rounds)
+    return await fetch(connection, query("late_deliveries"), DeliveredRow, **told)
 
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:

@@ -19,7 +19,6 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from isochrone_collector.analysis import histogram
-from isochrone_collector.store import ledger
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
@@ -62,8 +61,7 @@ async def touched(connection: Connection, received: Window, *, before_at: int) -
     as far as they reach back before an instant.
     """
     span = {"received_from_at": Instant(received.from_at), "received_until_at": Instant(received.until_at)}
-    known = await fetch(connection, query("touched_hours"), Window, **span, before_at=Instant(before_at))
-    return known + await ledger.hours(connection, received_at=received.from_at, before_at=before_at)
+    return await fetch(connection, query("touched_hours"), Window, **span, before_at=Instant(before_at))
 
 
 async def summarise_hour(database: Database, hour_at: int) -> int:

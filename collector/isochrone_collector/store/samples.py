@@ -90,7 +90,7 @@ async def of_batches(connection: Connection, scope: Scope, batches: Sequence[Arr
 
 
 def _with_rounds(arrival: Arrival) -> Arrival:
-    """A batch of before the ledger told of rounds may hold any round that had a partition."""
+    """Give a batch without rounds in the ledger (all its samples are late) every round that had a partition."""
     if arrival.oldest_round_at is not None and arrival.newest_round_at is not None:
         return arrival
     oldest_at = arrival.received_at - (DAYS_BACK + 1) * DAY_US

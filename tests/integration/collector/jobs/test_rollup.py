@@ -186,22 +186,6 @@ async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monk
     assert made == expected
 
 
-async def test_batches_without_rounds_are_not_overlooked(local: InProcessCollector, database_url: str) -> None:
-    """Late samples that a collector of the version before stored, which leaves no rounds in the ledger, are found."""
-    await local.begin(DAY_AT + HOUR_US)
-    await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(5)])
-    await local.turn_to(DAY_AT + 2 * HOUR_US + GRACE_US)
-    await local.rollup.run()
-    await local.push(US, [local.sample(DAY_AT + 10 * MINUTE_US + k) for k in range(7)])
-    await local.push(US, [local.sample(DAY_AT + HOUR_US), local.sample(DAY_AT + 2 * HOUR_US)])
-    with psycopg.connect(database_url) as connection:
-        connection.execute("UPDATE ingest_batch SET oldest_round_at = NULL, newest_round_at = NULL")
-    await local.turn_to(DAY_AT + 2 * HOUR_US + GRACE_US + LATE_EVERY_US)
-    await local.rollup.run()
-    assert (await local.count(hour(0)), await local.count(hour(1))) == (12, 1)
-    assert await local.ttft(hour(2)) is None
-
-
 async def test_the_later_of_two_leaders_has_the_last_word(
     local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

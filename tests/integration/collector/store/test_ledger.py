@@ -8,7 +8,6 @@ import pytest
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.jobs.recount import Recount
 from isochrone_collector.store import drift, vantages
 from isochrone_collector.store.rows import VantageStateRow
 from isochrone_wire.accounting import Account
@@ -18,7 +17,6 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
 US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
 BEFORE, AFTER = 5, 9
 HOUR_US = 60 * MINUTE_US
-_FORGET_ROUNDS = "UPDATE ingest_batch SET oldest_round_at = NULL, newest_round_at = NULL"
 
 
 async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageStateRow:
@@ -120,79 +118,17 @@ async def test_vantages_pushing_together_do_not_mix(local: InProcessCollector) -
     ) == (8, 80)
 
 
-def store_beside(database_url: str, epoch: int, seq: int, n: int) -> None:
-    """What a collector of the version before leaves of a batch: no rounds, and nothing added to the account."""
-    with psycopg.connect(database_url) as connection:
-        connection.execute(
-            "INSERT INTO ingest_batch (vantage_id, epoch, seq, samples, stored, late, received_at)"
-            " SELECT id, %s, %s, %s, %s, 0, last_seen_at FROM vantage",
-            (epoch, seq, n, n),
-        )
-
-
-async def test_what_an_earlier_version_stored_counts(local: InProcessCollector, database_url: str) -> None:
-    """Batches that a collector of the version before stored are in the account once it is counted anew, also those of
-    before the first time; other accounts stay as they are.
-    """
-    await local.begin(DAY_AT)
-    recount = Recount(database=local.database, clock=local.clock)
-    await deliver(local, AFTER, 1, 4, epoch=AFTER)
-    store_beside(database_url, AFTER, 2, 7)
-    store_beside(database_url, BEFORE, 1, 3)
-    local.clock.at += DAY_US
-    await recount.run()
-    assert (await state_of(local, US)).ledgered == 11
-    await deliver(local, AFTER, 3, 5, epoch=AFTER)
-    store_beside(database_url, AFTER, 4, 2)
-    await recount.run()
-    assert (await state_of(local, US)).ledgered == 18
-    await recount.run()
-    assert (await state_of(local, US)).ledgered == 18
-
-
-async def test_late_rounds_of_an_earlier_version_are_known(local: InProcessCollector, database_url: str) -> None:
-    """Whoever asks which regions old rounds were delivered to is told of batches too whose rounds are not recorded."""
+async def test_regions_with_late_rounds_are_known(local: InProcessCollector) -> None:
+    """The ledger yields the regions to which late rounds were delivered, each with its oldest round."""
     await local.begin(DAY_AT)
     rounds = Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT - HOUR_US)
     await local.push(US, [local.sample(DAY_AT - hours * HOUR_US) for hours in (0, 3, 2, 40)])
     await local.push(SG, [local.sample(DAY_AT)])
-    for forget in ("UPDATE ingest_batch SET received_at = received_at", _FORGET_ROUNDS):
-        with psycopg.connect(database_url) as connection:
-            connection.execute(forget)
-        async with local.database.connection() as connected:
-            (told,) = await drift.late(connected, received_at=DAY_AT, usual_us=HOUR_US, rounds=rounds)
-            assert await drift.late(connected, received_at=DAY_AT + 1, usual_us=HOUR_US, rounds=rounds) == []
-        assert told.region == "us"
-        assert told.oldest_round_at == DAY_AT - (3 if forget == _FORGET_ROUNDS else 40) * HOUR_US
-
-
-async def test_counting_anew_forgets_nothing(local: InProcessCollector, database_url: str) -> None:
-    """Where the ledger has forgotten the beginning of an epoch, counting anew takes nothing from its account."""
-    await local.begin(DAY_AT)
-    await deliver(local, AFTER, 1, 4, epoch=AFTER)
-    await deliver(local, AFTER, 2, 5, epoch=AFTER)
-    store_beside(database_url, AFTER, 3, 1)
-    with psycopg.connect(database_url) as connection:
-        connection.execute("DELETE FROM ingest_batch WHERE seq = 1")
-    await Recount(database=local.database, clock=local.clock).run()
-    assert (await state_of(local, US)).ledgered == 9
-
-
-async def test_counting_anew_waits_for_who_is_adding(local: InProcessCollector, database_url: str) -> None:
-    """A batch that is being committed while its account is counted is in the account once."""
-    await local.begin(DAY_AT)
-    await deliver(local, AFTER, 1, 4, epoch=AFTER)
-    store_beside(database_url, AFTER, 2, 7)
-    async with local.database.transaction() as connection:
-        await connection.execute("UPDATE vantage SET ledgered = ledgered + 3")
-        counting = asyncio.create_task(Recount(database=local.database, clock=local.clock).run())
-        await asyncio.wait([counting], timeout=0.2)
-        await connection.execute(
-            "INSERT INTO ingest_batch (vantage_id, epoch, seq, samples, stored, late, received_at, oldest_round_at)"
-            " SELECT id, epoch, 3, 3, 3, 0, last_seen_at, last_seen_at FROM vantage"
-        )
-    await counting
-    assert (await state_of(local, US)).ledgered == 14
+    async with local.database.connection() as connected:
+        (late,) = await drift.late(connected, received_at=DAY_AT, usual_us=HOUR_US, rounds=rounds)
+        assert await drift.late(connected, received_at=DAY_AT + 1, usual_us=HOUR_US, rounds=rounds) == []
+    assert late.region == "us"
+    assert late.oldest_round_at == DAY_AT - 40 * HOUR_US
 
 
 @pytest.mark.parametrize("rounds", [(), (0, 5, 2)])
