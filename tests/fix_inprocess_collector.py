@@ -12,7 +12,7 @@ from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import partitions, summaries
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import Distributions
 from isochrone_wire import codec
 from isochrone_wire.answers import Metric, Window

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from isochrone_collector.store import summaries
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.readers import Scope, measure
+from isochrone_collector.store.probe_queries import Scope, measure
 from isochrone_collector.store.summaries import Series
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import SECOND_US

@@ -27,7 +27,7 @@ from bench.query_dataset import BASELINE, Size, Stock, say, stock
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import DifferentialList, Selection, Window
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US

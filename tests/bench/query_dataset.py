@@ -18,12 +18,12 @@ import psycopg
 from bench.synthetic_month import EVERY_US, PUSHED_AFTER_US, Month, Portion, Site
 from isochrone_collector.jobs import rollup
 from isochrone_collector.plans.service import Plans
-from isochrone_collector.store import job_progress, partitions, rollups, vantages
+from isochrone_collector.store import job_state, partitions, rollups, vantages
 from isochrone_collector.store.batches import COPY_HEADER, COPY_TRAILER
 from isochrone_collector.store.postgres import instants, schema
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Window
@@ -163,10 +163,10 @@ async def _summarise(database: Database, days: Window, target_ids: tuple[int, ..
     # While the server reads one, another is packed.
     await asyncio.gather(*(lane() for _ in range(LANES)))
     async with database.transaction() as connection:
-        await job_progress.advance(connection, Resolution.HOUR.chore, until_at)
-        await job_progress.advance(connection, Resolution.DAY.chore, days.until_at)
+        await job_state.advance(connection, Resolution.HOUR.job, until_at)
+        await job_state.advance(connection, Resolution.DAY.job, days.until_at)
         # Everything that came was known when it was summarised.
-        await job_progress.advance(connection, rollup.LATE, now_at)
+        await job_state.advance(connection, rollup.LATE, now_at)
     say(f"{len(due)} days and hours summarised in {time.monotonic() - begun:.0f} s")
 
 

@@ -25,7 +25,7 @@ from isochrone_collector.store import drift
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store.drift import WATCHED, MediansRow, SeriesKey
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 

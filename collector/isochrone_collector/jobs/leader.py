@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import structlog
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable
-from isochrone_collector.store import leader_lock
+from isochrone_collector.store import job_state
 from isochrone_collector.store.postgres.pool import Connection, Database
 
 _log = structlog.get_logger()
@@ -62,7 +62,7 @@ class Housekeeping:
 
     async def _seek(self) -> None:
         async with self._database.session() as connection:
-            while not await leader_lock.take(connection):
+            while not await job_state.take_leader_lock(connection):
                 await asyncio.sleep(_ASK_S)
             await self._lead(connection)
 
@@ -97,7 +97,7 @@ async def _watch(connection: Connection) -> None:
     while True:
         try:
             async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
-                await leader_lock.confirm(connection)
+                await job_state.confirm_leader(connection)
         except TimeoutError as error:
             raise DatabaseUnavailable("the database does not answer the leader") from error
         await asyncio.sleep(_CONFIRM_S)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from isochrone_collector.settings import Keep
-from isochrone_collector.store import job_progress, partitions, retention
+from isochrone_collector.store import job_state, partitions, retention
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.model import DAY_US, MINUTE_US, day_of
@@ -53,7 +53,7 @@ class Retention:
     async def _summarised_until(self) -> int:
         """Until when days are summarised; before everything when none is."""
         async with self._database.connection() as connection:
-            return (await job_progress.read(connection)).get(Resolution.DAY.chore, 0)
+            return (await job_state.progress(connection)).get(Resolution.DAY.job, 0)
 
     async def _forget(self, resolution: Resolution, before_at: int) -> None:
         async def forget(database: Database, before_at: int) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from isochrone_collector.store import job_progress, partitions, rollups
+from isochrone_collector.store import job_state, partitions, rollups
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Window
@@ -46,8 +46,8 @@ class Rollup:
         """Make every summary that is due, and anew those that late samples belong to. Raises `DatabaseUnavailable`."""
         at = self._clock()
         done = await self._begun(at)
-        hours_until = done[Resolution.HOUR.chore]
-        days_until = await self._days(done[Resolution.DAY.chore], day_of(hours_until))
+        hours_until = done[Resolution.HOUR.job]
+        days_until = await self._days(done[Resolution.DAY.job], day_of(hours_until))
         until_at = _floor(at - GRACE_US, HOUR_US)
         while hours_until < until_at:
             hours_until = await self._next_hours(hours_until, until_at)
@@ -58,13 +58,13 @@ class Rollup:
     async def _begun(self, at: int) -> dict[str, int]:
         """How far everything is done; the first time from the oldest day with samples on."""
         async with self._database.transaction() as connection:
-            done = await job_progress.read(connection)
+            done = await job_state.progress(connection)
             if LATE not in done:
                 first_at = await self._oldest_day(connection, at)
                 # What comes from now on is late for hours that are summarised by then.
-                done = {LATE: at, Resolution.HOUR.chore: first_at, Resolution.DAY.chore: first_at}
+                done = {LATE: at, Resolution.HOUR.job: first_at, Resolution.DAY.job: first_at}
                 for name, until_at in done.items():
-                    await job_progress.advance(connection, name, until_at)
+                    await job_state.advance(connection, name, until_at)
                 _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
         return done
 
@@ -81,7 +81,7 @@ class Rollup:
         else:
             await rollups.summarise_hour(self._database, done_until)
             done_until += HOUR_US
-        await self._record(Resolution.HOUR.chore, done_until)
+        await self._record(Resolution.HOUR.job, done_until)
         if done_until % DAY_US == 0 or done_until == until_at:
             left = (until_at - done_until) // HOUR_US
             _log.info("summary.made", resolution="hour", until_at=done_until, left=left)
@@ -91,7 +91,7 @@ class Rollup:
         """Summarise the days until an instant; until when they are done then."""
         for day_at in range(done_until, until_at, DAY_US):
             series = await rollups.summarise_day(self._database, day_at)
-            await self._record(Resolution.DAY.chore, day_at + DAY_US)
+            await self._record(Resolution.DAY.job, day_at + DAY_US)
             _log.info("summary.made", resolution="day", until_at=day_at + DAY_US, series=series)
         return max(done_until, until_at)
 
@@ -118,7 +118,7 @@ class Rollup:
 
     async def _record(self, name: str, done_until: int) -> None:
         async with self._database.connection() as connection:
-            await job_progress.advance(connection, name, done_until)
+            await job_state.advance(connection, name, done_until)
 
 
 def _hours_of(spans: Iterable[Window], within: Window) -> list[int]:

@@ -9,7 +9,7 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import plans as plan_table
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow
 from isochrone_wire.answers import Metric, Selection, TargetList, Window
 from isochrone_wire.model import DAY_US

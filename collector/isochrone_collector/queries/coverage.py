@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from isochrone_collector.analysis.coverage import PlanSpan, planned_rounds, seen_part
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
-from isochrone_collector.store import readers, vantages
+from isochrone_collector.store import probe_queries, vantages
 from isochrone_collector.store.rows import RecordedRow, VantageRow
 from isochrone_wire.answers import Coverage, CoverageList, Selection
 
@@ -14,7 +14,7 @@ async def coverage(desk: QueryContext, selection: Selection) -> CoverageList:
     async with desk.database.connection() as connection:
         question = await look_up(connection, selection)
         everyone = await vantages.vantages(connection)
-        rows = await readers.recorded(connection, question.scope)
+        rows = await probe_queries.recorded(connection, question.scope)
         spans = await desk.plans.spans(connection, selection.window)
     regions = question.scope.regions
     present = [vantage for vantage in everyone if regions is None or vantage.region in regions]

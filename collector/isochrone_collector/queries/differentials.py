@@ -16,9 +16,9 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries import participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, look_up, metric_of
 from isochrone_collector.queries.participation import Control
-from isochrone_collector.store import changes, phases, readers, vantages
+from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.postgres.pool import Connection
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import VantageRow
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Part, Selection
 
@@ -95,11 +95,11 @@ async def _found(desk: QueryContext, connection: Connection, asked: _Asked, *, e
     with_control = {*targets, asked.control[0]} if asked.control else targets
     every = Scope(window=window, target_ids=tuple(with_control), regions=regions)
     return _Found(
-        probes=await readers.probes(connection, every, asked.metric),
+        probes=await probe_queries.probes(connection, every, asked.metric),
         vantages=await vantages.vantages(connection),
         spans=await desk.plans.spans(connection, window),
-        changes=await changes.newest_changes(connection, scope, asked.metric),
-        phases=await phases.phases(connection, scope) if explain else None,
+        changes=await drift.newest_changes(connection, scope, asked.metric),
+        phases=await probe_queries.phases(connection, scope) if explain else None,
     )
 
 

@@ -11,7 +11,7 @@ from isochrone_collector.analysis.ranking.region_cost import region_costs as cos
 from isochrone_collector.queries import participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up, metric_of
 from isochrone_collector.queries.participation import Control
-from isochrone_collector.store import changes, readers, vantages
+from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.rows import VantageRow
 from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.insights import RegionCost, RegionCostList
@@ -39,10 +39,12 @@ async def region_costs(desk: QueryContext, selection: Selection, *, metric: str)
         target_ids = {*question.targets, *([control[0]] if control else [])}
         found = _Found(
             question=question,
-            probes=await readers.probes(connection, replace(question.scope, target_ids=tuple(target_ids)), measure),
+            probes=await probe_queries.probes(
+                connection, replace(question.scope, target_ids=tuple(target_ids)), measure
+            ),
             vantages=await vantages.vantages(connection),
             spans=await desk.plans.spans(connection, selection.window),
-            changes=await changes.newest_changes(connection, question.scope, measure),
+            changes=await drift.newest_changes(connection, question.scope, measure),
             control=control,
             now_at=desk.clock(),
         )

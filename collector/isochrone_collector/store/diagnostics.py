@@ -57,7 +57,7 @@ def _days(connection: psycopg.Connection) -> frozenset[int]:
 
 def _summarised_until(connection: psycopg.Connection) -> int | None:
     done: dict[str, datetime] = dict(connection.execute(query("progress")).fetchall())
-    until = done.get(Resolution.HOUR.chore)
+    until = done.get(Resolution.HOUR.job)
     return None if until is None else (until - _EPOCH) // timedelta(microseconds=1)
 
 

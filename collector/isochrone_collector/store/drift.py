@@ -12,7 +12,8 @@ from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
+from isochrone_collector.store.rows import YesRow
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import SECOND_US
 
@@ -99,8 +100,12 @@ class _KnownRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _YesRow:
-    yes: bool
+class _NewestChangeRow:
+    """The newest change of one target as seen from one region."""
+
+    target_id: int
+    region: str
+    changed_at: int
 
 
 async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) -> list[MediansRow]:
@@ -109,7 +114,7 @@ async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) 
     """
     rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS, "rest_s": _REST_US / SECOND_US, "resting_us": resting_us}
     async with connection.transaction():
-        await execute(connection, query("gather_rounds"))
+        await execute(connection, query("prepare_round_scan"))
         return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters(), **rests)
 
 
@@ -140,7 +145,7 @@ async def record(
         "from_at": Instant(change.changed_at - tolerance_us),
         "until_at": Instant(change.changed_at + tolerance_us),
     }
-    [row] = await fetch(connection, query("change_is_known"), _YesRow, **series, **near)
+    [row] = await fetch(connection, query("change_is_known"), YesRow, **series, **near)
     return not row.yes and await execute(
         connection,
         query("insert_change"),
@@ -163,3 +168,9 @@ async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
 async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
     """How many rounds there are to seek changes in."""
     return await fetch(connection, query("rounds_watched"), WatchedRow, **scope.parameters())
+
+
+async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
+    """Target and region → the newest change of the metric within the scope, where there is any."""
+    rows = await fetch(connection, query("newest_changes"), _NewestChangeRow, **scope.parameters(), metric=metric.value)
+    return {(row.target_id, row.region): row.changed_at for row in rows}

@@ -10,7 +10,7 @@ from psycopg import sql
 from isochrone_collector.analysis.distribution import Distribution, Endings, Values
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.readers import Scope, measure, within_reach
+from isochrone_collector.store.probe_queries import Scope, measure, within_reach
 from isochrone_wire.answers import Metric
 
 _LIMITED = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E)

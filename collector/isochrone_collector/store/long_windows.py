@@ -14,7 +14,7 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import leaderboards, partitions, summaries
 from isochrone_collector.store.leaderboards import METRICS, Seen
 from isochrone_collector.store.postgres.pool import Connection
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US

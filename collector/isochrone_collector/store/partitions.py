@@ -20,7 +20,7 @@ from functools import partial
 from psycopg import sql
 
 from isochrone_collector.errors import DatabaseUnavailable, StartError
-from isochrone_collector.store import job_progress
+from isochrone_collector.store import job_state
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import NameRow, YesRow
@@ -103,7 +103,7 @@ async def days(connection: Connection) -> list[int]:
 
 async def retired_until(connection: Connection) -> int:
     """Until when days were retired, in microseconds since the Unix epoch; 0 when none was."""
-    return (await job_progress.read(connection)).get(RETIRED, 0)
+    return (await job_state.progress(connection)).get(RETIRED, 0)
 
 
 def day_named(partition: str) -> int | None:
@@ -156,7 +156,7 @@ async def _drop(connection: Connection, *, day_at: int) -> None:
     await execute(connection, query("take_lock"), key=_LOCK_KEY)
     await execute(connection, query("detach_partition").format(partition=partition))
     await execute(connection, query("drop_partition").format(partition=partition))
-    await job_progress.advance(connection, RETIRED, max(day_at + DAY_US, await retired_until(connection)))
+    await job_state.advance(connection, RETIRED, max(day_at + DAY_US, await retired_until(connection)))
 
 
 def _identifier(day_at: int) -> sql.Identifier:

@@ -22,7 +22,7 @@ from isochrone_collector.analysis import histogram
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.readers import Scope, measure
+from isochrone_collector.store.probe_queries import Scope, measure
 from isochrone_collector.store.rows import IdRow, YesRow
 from isochrone_collector.store.summaries import (
     HOUR_US,
@@ -73,7 +73,7 @@ async def summarise_hour(database: Database, hour_at: int) -> int:
     for target_ids in await _portions(database):
         async with database.transaction() as connection:
             await execute(connection, query("take_lock"), key=_LOCK_KEY)
-            await execute(connection, query("compile_nothing"))
+            await execute(connection, query("disable_jit"))
             records = await _values(connection, Scope(window=window, target_ids=target_ids))
             rows = await asyncio.to_thread(_packed, records)
             endings = [_ending(record) for record in records]
@@ -92,7 +92,7 @@ async def summarise_day(database: Database, day_at: int) -> int:
         scope = Scope(window=hours.window, target_ids=target_ids)
         async with database.transaction() as connection:
             await execute(connection, query("take_lock"), key=_LOCK_KEY)
-            await execute(connection, query("compile_nothing"))
+            await execute(connection, query("disable_jit"))
             rows = await joined(connection, scope, hours, _METRICS)
             endings = added(await counted(connection, scope, hours)).values()
             await _write(connection, Resolution.DAY, day_at, rows, list(endings))

@@ -14,7 +14,7 @@ from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US

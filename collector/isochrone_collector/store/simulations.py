@@ -10,7 +10,7 @@ from isochrone_collector.analysis.simulation.shared_rounds import Asked
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

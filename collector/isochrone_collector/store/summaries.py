@@ -14,11 +14,11 @@ import numpy as np
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.histogram import Histograms, Integers, Joined
-from isochrone_collector.store import job_progress, vantages
+from isochrone_collector.store import job_state, vantages
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, SECOND_US
 
@@ -43,7 +43,7 @@ class Resolution(StrEnum):
         return HOUR_US if self is Resolution.HOUR else DAY_US
 
     @property
-    def chore(self) -> str:
+    def job(self) -> str:
         """The name under which it is recorded how far they are made."""
         return f"summary.{self}"
 
@@ -124,9 +124,9 @@ async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
     """The summaries that make up a window, as far as it is summarised: days where whole days are, else hours. Nothing
     when not one whole hour is.
     """
-    done = await job_progress.read(connection)
-    until_at = min(window.until_at, done.get(Resolution.HOUR.chore, 0))
-    return divide(Window(from_at=window.from_at, until_at=until_at), days_until=done.get(Resolution.DAY.chore, 0))
+    done = await job_state.progress(connection)
+    until_at = min(window.until_at, done.get(Resolution.HOUR.job, 0))
+    return divide(Window(from_at=window.from_at, until_at=until_at), days_until=done.get(Resolution.DAY.job, 0))
 
 
 def divide(window: Window, *, days_until: int) -> tuple[Piece, ...]:

@@ -142,7 +142,7 @@ class Database:
         await connection.execute(query("make_commits_durable"))
         if self._statement_timeout_us is not None:
             milliseconds = max(1, self._statement_timeout_us // _US_PER_MS)
-            await execute(connection, query("answer_questions"), timeout=f"{milliseconds}ms")
+            await execute(connection, query("limit_read_queries"), timeout=f"{milliseconds}ms")
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:

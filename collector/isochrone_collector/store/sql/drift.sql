@@ -1,16 +1,5 @@
 -- Lasting changes: what they are sought in, and where they are kept.
 
--- How a transaction is set up that gathers many rounds: no plan is compiled first, what is sorted is sorted in memory,
--- and pages are read in their order and not in that of targets, each of which has rows in all of them. Of a day that is
--- filling up the server believes that it has few rows, and would read each page once for every target.
--- name: gather_rounds
-SELECT
-    set_config('jit', 'off', true),
-    set_config('enable_indexscan', 'off', true),
-    CASE
-        WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', true)
-    END
-
 -- The round medians in which changes are sought, by target and region. A probe that was cut off by a timeout took its
 -- limit at least; rounds in which half of the probes or more were cut off are marked. A round in which a metric has no
 -- value is NaN there. In the middle of reading, after one row in so many by chance, the server rests, so that whoever
@@ -107,6 +96,16 @@ SELECT
     count(DISTINCT round_at) FILTER (WHERE outcome = 'ok' AND tokens_per_second IS NOT NULL) AS tokens_per_second
 FROM sample
 WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+    AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+GROUP BY target_id, region
+
+-- When a metric last changed lastingly within the window, by target and region.
+-- name: newest_changes
+SELECT target_id, region, max(changed_at) AS changed_at
+FROM drift_event
+WHERE changed_at >= %(from_at)s AND changed_at < %(until_at)s
+    AND metric = %(metric)s
     AND target_id = ANY(%(target_ids)s::bigint[])
     AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
 GROUP BY target_id, region

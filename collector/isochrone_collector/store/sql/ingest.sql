@@ -1,10 +1,5 @@
 -- What ingest sends.
 
--- Acknowledged means on disk, also where the server's default says otherwise.
--- name: make_commits_durable
-SELECT set_config('synchronous_commit', 'on', false)
-WHERE current_setting('synchronous_commit') = 'off'
-
 -- Claim batches in the ledger; those that were claimed before do not come back. Instants are sent as they are kept (b).
 -- name: claim_batches
 INSERT INTO ingest_batch (

@@ -1,26 +1,5 @@
 -- Summaries: what is left of samples, by the hour and by the day.
 
--- How far each chore has come that is done once for all collectors.
--- name: progress
-SELECT name, done_until
-FROM chore
-
--- A chore has come further.
--- name: advance
-UPDATE chore
-SET done_until = %(done_until)s
-WHERE name = %(name)s
-
--- A chore was done for the first time.
--- name: begin
-INSERT INTO chore (name, done_until)
-VALUES (%(name)s, %(done_until)s)
-ON CONFLICT DO NOTHING
-
--- Compiling a statement of many aggregates would take longer than most of them do.
--- name: compile_nothing
-SELECT set_config('jit', 'off', true)
-
 -- Every target that may have samples.
 -- name: target_ids
 SELECT id

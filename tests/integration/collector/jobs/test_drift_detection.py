@@ -19,7 +19,7 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import drift
 from isochrone_collector.store.drift import MediansRow, SeriesKey
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import DriftList
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Vantage

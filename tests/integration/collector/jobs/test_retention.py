@@ -15,7 +15,7 @@ from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing, St
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention
 from isochrone_collector.settings import Keep
-from isochrone_collector.store import job_progress, partitions, rollups
+from isochrone_collector.store import job_state, partitions, rollups
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import Resolution
@@ -89,7 +89,7 @@ async def test_no_hour_goes_before_its_day(local: InProcessCollector, database_u
     await rollups.summarise_day(local.database, DAY_AT)
     async with local.database.connection() as connection:
         for resolution in Resolution:
-            await job_progress.advance(connection, resolution.chore, DAY_AT + DAY_US)
+            await job_state.advance(connection, resolution.job, DAY_AT + DAY_US)
     await retention_of(local, replace(KEEP, days_us=None)).run()
     assert (count(database_url, "outcome_summary"), count(database_url, "sample")) == (1, 0)
     assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 2

@@ -12,7 +12,7 @@ import pytest
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
-from isochrone_collector.store import job_progress, partitions, rollups, summaries
+from isochrone_collector.store import job_state, partitions, rollups, summaries
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Metric, Window
@@ -154,9 +154,9 @@ async def test_first_start_summarises_everything(local: InProcessCollector) -> N
     await local.rollup.run()
     assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + 20 * DAY_US)) == 96
     async with local.database.connection() as connection:
-        done = await job_progress.read(connection)
-    assert done[Resolution.HOUR.chore] == DAY_AT + 20 * DAY_US
-    assert done[Resolution.DAY.chore] == DAY_AT + 20 * DAY_US
+        done = await job_state.progress(connection)
+    assert done[Resolution.HOUR.job] == DAY_AT + 20 * DAY_US
+    assert done[Resolution.DAY.job] == DAY_AT + 20 * DAY_US
 
 
 async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monk
     monkeypatch.setattr(rollups, "summarise_day", told("day"))
     async with local.database.connection() as connection:
         for name, hours in (("summary.late", 72), ("summary.day", 0), ("summary.hour", 24)):
-            await job_progress.advance(connection, name, DAY_AT + hours * HOUR_US)
+            await job_state.advance(connection, name, DAY_AT + hours * HOUR_US)
     await local.turn_to(DAY_AT + 3 * DAY_US + GRACE_US)
     await local.rollup.run()
     days = [DAY_AT + day * DAY_US for day in range(3)]

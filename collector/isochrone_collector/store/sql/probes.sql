@@ -1,15 +1,5 @@
 -- What readers' questions select. SQL selects, pairs and bounds; Python estimates.
 
--- How a connection is set up that only answers questions: none takes longer than somebody is willing to wait, no plan is
--- compiled first, which takes longer than it saves, and what is sorted is sorted in memory, at half the time.
--- name: answer_questions
-SELECT
-    set_config('statement_timeout', %(timeout)s, false),
-    set_config('jit', 'off', false),
-    CASE
-        WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', false)
-    END
-
 -- Every probe with its value of one metric, as the bytes of a few numbers, all of a target's end to end: half as many as
 -- those of arrays, and sooner gathered. What is small shares a number: the place of the region in the list, the kind of
 -- the outcome, and whether the value is a limit.
@@ -82,3 +72,23 @@ JOIN (
     ) AS by_outcome
     GROUP BY vantage_id, target_id
 ) AS outcomes USING (vantage_id, target_id)
+
+-- Every probe with a first token, as columns of numbers per target and region.
+-- name: phases
+SELECT
+    target_id,
+    region,
+    array_agg(round_at) AS round_at,
+    array_agg(coalesce(dns_us, 'NaN'::double precision)) AS dns,
+    array_agg(coalesce(tcp_us, 'NaN'::double precision)) AS tcp,
+    array_agg(coalesce(tls_us, 'NaN'::double precision)) AS tls,
+    array_agg(coalesce(rtt_us, 'NaN'::double precision)) AS rtt,
+    array_agg(ttft_us::double precision) AS ttft,
+    array_agg(coalesce(provider_us, 'NaN'::double precision)) AS provider
+FROM sample
+WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+    AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+    AND outcome IN ('ok', 'timed_out', 'stalled', 'truncated')
+    AND ttft_us IS NOT NULL
+GROUP BY target_id, region

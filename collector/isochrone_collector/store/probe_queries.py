@@ -1,13 +1,14 @@
 """What the readers' questions select. SQL selects, pairs and bounds; Python estimates."""
 
 from collections.abc import AsyncIterator, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
 from psycopg import sql
 
-from isochrone_collector.analysis.probes import Kind, Probes
+from isochrone_collector.analysis.differential.decomposition import Phases
+from isochrone_collector.analysis.probes import Integers, Kind, Probes, Reals
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres import columns
@@ -171,3 +172,39 @@ def _probes(rows: Sequence[_TargetRow], regions: tuple[str, ...]) -> Probes:
 async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
     """Which rounds each vantage recorded of each target; the regions of the scope are not looked at."""
     return await fetch(connection, query("recorded"), RecordedRow, **scope.parameters())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _PhasesRow:
+    """Columns of one target as seen from one region, in microseconds."""
+
+    target_id: int
+    region: str
+    round_at: Integers
+    dns: Reals
+    tcp: Reals
+    tls: Reals
+    rtt: Reals
+    ttft: Reals
+    provider: Reals
+
+
+async def phases(connection: Connection, scope: Scope) -> Phases:
+    """The phases of every probe of a scope that has a first token."""
+    rows = await columns.fetch(connection, query("phases"), _PhasesRow, **scope.parameters())
+    regions = tuple(sorted({row.region for row in rows}))
+    sizes = [len(row.round_at) for row in rows]
+    return Phases(
+        regions=regions,
+        target_id=np.repeat(np.array([row.target_id for row in rows], np.int64), sizes),
+        region=np.repeat(np.array([regions.index(row.region) for row in rows], np.int64), sizes),
+        round_at=np.concatenate([np.empty(0, np.int64), *(row.round_at for row in rows)]),
+        **{name: _column(rows, name) for name in _PHASE_COLUMNS},
+    )
+
+
+_PHASE_COLUMNS = [field.name for field in fields(_PhasesRow) if field.type is Reals]
+
+
+def _column(rows: Sequence[_PhasesRow], name: str) -> Reals:
+    return np.concatenate([np.empty(0), *(getattr(row, name) for row in rows)])

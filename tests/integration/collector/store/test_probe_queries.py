@@ -12,10 +12,10 @@ from psycopg import sql
 from isochrone_collector.analysis.distribution import Endings, Values
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.store import drift, leaderboards, partitions, readers
+from isochrone_collector.store import drift, leaderboards, partitions, probe_queries
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_collector.store.readers import Scope
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import COLUMNS, Origin, sample_row
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, MINUTE_US, Outcome, Sample
@@ -95,7 +95,7 @@ async def test_what_a_probe_is_worth(
 ) -> None:
     """Value, limit and network of each metric are those of the glossary, whatever became of the probe."""
     await put(connection, (US, [sample]))
-    [found] = shown(await readers.probes(connection, scope(), metric))
+    [found] = shown(await probe_queries.probes(connection, scope(), metric))
     assert found == pytest.approx(("us-east-2", *expected), nan_ok=True)
 
 
@@ -103,7 +103,7 @@ async def test_every_outcome_is_of_one_kind(connection: Connection) -> None:
     """What is neither a success, throttled nor never sent is a failure."""
     samples = [replace(OK, outcome=outcome) for outcome in Outcome]
     await put(connection, (US, samples))
-    kinds = [row[1] for row in shown(await readers.probes(connection, scope(), Metric.TTFT))]
+    kinds = [row[1] for row in shown(await probe_queries.probes(connection, scope(), Metric.TTFT))]
     special = {"ok": Kind.OK, "throttled": Kind.THROTTLED}
     skipped = {outcome: Kind.SKIPPED for outcome in Outcome if outcome.startswith("skipped_")}
     assert sorted(kinds) == sorted((special | skipped).get(outcome, Kind.FAILED) for outcome in Outcome)
@@ -113,18 +113,18 @@ async def test_a_scope_is_kept(connection: Connection) -> None:
     """Only the rounds, targets and regions asked for are read, and a region named twice has its probes once."""
     rounds = [replace(FULL, round_at=NOW_AT - minutes * MINUTE_US) for minutes in (0, 30, 24 * 60, 24 * 60 + 1)]
     await put(connection, (US, rounds), (SG, [FULL, replace(FULL, target_id=4)]))
-    both = await readers.probes(connection, scope(), Metric.TTFT)
+    both = await probe_queries.probes(connection, scope(), Metric.TTFT)
     assert sorted(both.round_at.tolist()) == sorted([*(one.round_at for one in rounds[:3]), NOW_AT])
     assert set(both.vantage_id.tolist()) == {7, 8}
     assert both.target_id.tolist() == [3] * 4
-    alone = await readers.probes(connection, scope(regions=("ap-southeast-1",) * 2), Metric.TTFT)
+    alone = await probe_queries.probes(connection, scope(regions=("ap-southeast-1",) * 2), Metric.TTFT)
     assert (alone.regions, len(alone)) == (("ap-southeast-1",), 1)
 
 
 @pytest.mark.parametrize("regions", [(), ("us-east-2",), None])
 async def test_nothing_there_is_no_rows(connection: Connection, regions: tuple[str, ...] | None) -> None:
     """An empty table, or no region at all, is an empty answer of the right types."""
-    found = await readers.probes(connection, scope(regions=regions), Metric.TTFT)
+    found = await probe_queries.probes(connection, scope(regions=regions), Metric.TTFT)
     assert len(found) == 0
     assert [found.value.dtype, found.round_at.dtype, found.kind.dtype] == ["float64", "int64", "int8"]
 
@@ -133,7 +133,7 @@ async def test_names_cannot_leave_their_quotes(connection: Connection) -> None:
     """A region's name is data, whatever it holds."""
     region = "us'; DROP TABLE sample; -- \\' {from_at} %s \" é"
     await put(connection, (replace(US, region=region), [FULL]))
-    found = await readers.probes(connection, scope(regions=(region, "a{b}")), Metric.TTFT)
+    found = await probe_queries.probes(connection, scope(regions=(region, "a{b}")), Metric.TTFT)
     assert shown(found) == [(region, Kind.OK, 4_000, False, 21)]
 
 
@@ -143,12 +143,12 @@ async def test_days_are_put_together(connection: Connection, monkeypatch: pytest
     await put(connection, (US, rounds), (SG, rounds))
     month = scope(window=Window(from_at=NOW_AT - 30 * DAY_US, until_at=NOW_AT + 1))
     for portion in (1, 15, 1_000):
-        monkeypatch.setattr(readers, "_PORTION", portion)
-        found = await readers.probes(connection, month, Metric.TTFT)
+        monkeypatch.setattr(probe_queries, "_PORTION", portion)
+        found = await probe_queries.probes(connection, month, Metric.TTFT)
         assert sorted(found.round_at.tolist()) == sorted(2 * [one.round_at for one in rounds])
-    monkeypatch.setattr(readers, "MAX_PROBES", 2 * len(rounds) - 1)
+    monkeypatch.setattr(probe_queries, "MAX_PROBES", 2 * len(rounds) - 1)
     with pytest.raises(BadRequest, match="shorter window, fewer targets"):
-        await readers.probes(connection, month, Metric.TTFT)
+        await probe_queries.probes(connection, month, Metric.TTFT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -195,7 +195,7 @@ async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch
     await put(connection, (US, rounds), (SG, rounds[:5]))
     month = scope(window=Window(from_at=NOW_AT - 30 * DAY_US, until_at=NOW_AT + 1))
     for portion in (1, 1_000):
-        monkeypatch.setattr(readers, "_PORTION", portion)
+        monkeypatch.setattr(probe_queries, "_PORTION", portion)
         found = {seen.region: seen for seen in await leaderboards.standings(connection, month)}
         us = found["us-east-2"]
         ttft = us.values[Metric.TTFT]
@@ -204,7 +204,7 @@ async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch
         assert ttft.limits.tolist() == [60_000]
         assert (us.endings, us.newest_at) == (Endings(ok=30, failed=1), NOW_AT)
         assert found["ap-southeast-1"].endings == Endings(ok=5)
-    monkeypatch.setattr(readers, "MAX_PROBES", 35)
+    monkeypatch.setattr(probe_queries, "MAX_PROBES", 35)
     with pytest.raises(BadRequest, match="shorter window, fewer targets"):
         await leaderboards.standings(connection, month)
 

@@ -1,0 +1,50 @@
+"""State of the periodic jobs that collectors share: the leader lock, and how far each job has come.
+
+The leader lock is an advisory lock of a database session. It ends with its connection, so it needs no lease and no
+clock: a collector that was killed, or whose keepalives go unanswered, no longer holds it.
+"""
+
+from dataclasses import dataclass
+
+from isochrone_collector.errors import DatabaseUnavailable
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch, translated
+from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.rows import YesRow
+
+_LEADER_LOCK_KEY = 4_600_004
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProgressRow:
+    """One job, done for everything before an instant."""
+
+    name: str
+    done_until: int
+
+
+async def take_leader_lock(connection: Connection) -> bool:
+    """Try to take the leader lock for the lifetime of this connection. Raises `DatabaseUnavailable`."""
+    await execute(connection, query("set_leader_keepalives"))
+    (taken,) = await fetch(connection, query("try_leader_lock"), YesRow, key=_LEADER_LOCK_KEY)
+    return taken.yes
+
+
+async def confirm_leader(connection: Connection) -> None:
+    """Check that the connection is alive and its server is still the primary. Raises `DatabaseUnavailable`."""
+    with translated():
+        (writable,) = await fetch(connection, query("is_primary"), YesRow)
+    if not writable.yes:
+        raise DatabaseUnavailable("the database server was demoted")
+
+
+async def progress(connection: Connection) -> dict[str, int]:
+    """Return how far each job is done, in microseconds since the Unix epoch; jobs that never ran are missing."""
+    return {row.name: row.done_until for row in await fetch(connection, query("progress"), _ProgressRow)}
+
+
+async def advance(connection: Connection, name: str, done_until: int) -> None:
+    """Record that a job is done until an instant."""
+    parameters = {"name": name, "done_until": Instant(done_until)}
+    if not await execute(connection, query("advance"), **parameters):
+        await execute(connection, query("begin"), **parameters)
