@@ -1,7 +1,7 @@
-"""Which samples were told already, when a stream of them is taken up again. Pure.
+"""Deduplication of samples when a stream of them is resumed. Pure.
 
-A collector that is asked to go on from an instant repeats what is of that instant or later, because it cannot know what
-of that arrived. So what arrived since is remembered, by its hash, and left out when it comes again.
+A collector that resumes a stream at an instant sends every sample of that instant or later, because it does not know
+which of them arrived. The client therefore keeps a hash of each sample it received since and drops the repeats.
 """
 
 from collections import Counter
@@ -11,34 +11,34 @@ from isochrone_wire.answers import StoredSample
 
 
 class Deduplication:
-    """What was told, back to the instant from which the stream would be taken up again; `instant` gives a sample's, in
-    microseconds since the epoch.
+    """The samples received, back to the instant at which the stream would resume; `instant` returns the instant of a
+    sample in microseconds since the epoch.
     """
 
     def __init__(self, instant: Callable[[StoredSample], int]) -> None:
         self._instant = instant
-        self._told: list[tuple[int, int]] = []
+        self._received: list[tuple[int, int]] = []
         self._expected: Counter[int] = Counter()
 
-    def note(self, samples: Iterable[StoredSample]) -> None:
-        """These have been told."""
-        self._told += [(self._instant(row), _identity(row)) for row in samples]
+    def record(self, samples: Iterable[StoredSample]) -> None:
+        """Record received samples."""
+        self._received += [(self._instant(row), _identity(row)) for row in samples]
 
-    def expect_again(self) -> None:
-        """The stream is about to be taken up again: everything remembered may come once more."""
-        self._expected = Counter(identity for _, identity in self._told)
+    def expect_repeats(self) -> None:
+        """Expect each recorded sample once more: the stream is about to be resumed."""
+        self._expected = Counter(identity for _, identity in self._received)
 
-    def untold(self, samples: Iterable[StoredSample]) -> tuple[StoredSample, ...]:
-        """Those that have not been told; they are noted."""
-        fresh = tuple(row for row in samples if not self._comes_again(row))
-        self.note(fresh)
-        return fresh
+    def drop_repeats(self, samples: Iterable[StoredSample]) -> tuple[StoredSample, ...]:
+        """Return and record the samples that are not expected repeats."""
+        new = tuple(row for row in samples if not self._is_repeat(row))
+        self.record(new)
+        return new
 
     def forget_before(self, at: int) -> None:
-        """Nothing of an instant before `at` will come again."""
-        self._told = [told for told in self._told if told[0] >= at]
+        """Forget samples from before the instant `at`: they will not be sent again."""
+        self._received = [received for received in self._received if received[0] >= at]
 
-    def _comes_again(self, row: StoredSample) -> bool:
+    def _is_repeat(self, row: StoredSample) -> bool:
         identity = _identity(row)
         if not self._expected[identity]:
             return False
@@ -47,5 +47,5 @@ class Deduplication:
 
 
 def _identity(row: StoredSample) -> int:
-    # Without the target's name, which changes when a plan gives it to another target.
+    # Without the target's name: a new plan can give that name to another target.
     return hash((row.vantage, row.received_at, row.sample))

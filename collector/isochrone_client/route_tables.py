@@ -5,7 +5,7 @@ from isochrone_client.errors import RefusedError
 from isochrone_wire.routes import RouteTable
 
 
-def gathered(client: ObservatoryClient, regions: tuple[str, ...], route: str) -> tuple[RouteTable, ...]:
+def collect_tables(client: ObservatoryClient, regions: tuple[str, ...], route: str) -> tuple[RouteTable, ...]:
     """The tables in force of these regions, or of all that have some, of one route or of all.
 
     Nothing at all when there is no table anywhere yet. Raises `ClientError`, and `RefusedError` for a region or route

@@ -10,17 +10,17 @@ import click
 from isochrone_client.errors import ClientError
 from isochrone_client.formats import printable
 from isochrone_client.render import renderer
-from isochrone_client.render.page import Look, Page, Row
+from isochrone_client.render.page import Page, RenderOptions, Row
 
 PIPED_WIDTH = 100
 
 
-def look() -> Look:
+def look() -> RenderOptions:
     """What stdout may be sent: colours and the window's width on a terminal, 100 plain columns anywhere else."""
     if not sys.stdout.isatty():
-        return Look(width=PIPED_WIDTH)
+        return RenderOptions(width=PIPED_WIDTH)
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return Look(width=shutil.get_terminal_size().columns, colour=not plain)
+    return RenderOptions(width=shutil.get_terminal_size().columns, colour=not plain)
 
 
 def write(page: Page[Row], output: str) -> None:

@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isochrone_client.cli import COMMANDS, cli
-from isochrone_client.demo.scenario import SUGGESTIONS, TROUBLE
+from isochrone_client.demo.scenario import EPISODE, SUGGESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36
@@ -198,21 +198,21 @@ def left(running: Show, route: str) -> set[str]:
     result = ask(running, "routes", "history", "--route", route, "--window", "10m", "--output", "json")
     rows = json.loads(result.stdout)["rows"]
     switches = [row for row in rows if row["change"] in ("soft", "fast", "hard")]
-    return {row["client_region"] for row in switches if row["sentence"].startswith(f"{TROUBLE.provider}/")}
+    return {row["client_region"] for row in switches if row["sentence"].startswith(f"{EPISODE.provider}/")}
 
 
 def test_a_route_moves_where_its_provider_got_slower_and_nowhere_else(running: Show) -> None:
     """The demo tells when the route `chat` leaves its first choice in the one region where that is slow; the tables of
     the other regions keep it.
     """
-    running.wait_for(rf"the route chat moves in ({TROUBLE.region}): {TROUBLE.provider}/", 170)
-    assert left(running, "chat") == {TROUBLE.region}
+    running.wait_for(rf"the route chat switches in ({EPISODE.region}): {EPISODE.provider}/", 170)
+    assert left(running, "chat") == {EPISODE.region}
     result = ask(running, "routes", "--route", "chat", "--output", "json")
     assert result.exit_code == 0, result.output
     tables = {table["client_region"]: table["entries"] for table in json.loads(result.stdout)["rows"]}
     for region, entries in tables.items():
-        kept = entries[0]["provider"] == TROUBLE.provider
-        assert kept == (region != TROUBLE.region), (region, entries)
+        kept = entries[0]["provider"] == EPISODE.provider
+        assert kept == (region != EPISODE.region), (region, entries)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _url_with_tables(process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        told = re.search(r"over HTTP at (http://\S+)", log.read_text())
+        told = re.search(r"HTTP API at (http://\S+)", log.read_text())
         if told and _tables(told[1]) == 9:
             return told[1]
         time.sleep(0.5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from isochrone_client.demo.runner import play
+from isochrone_client.demo.runner import run_demo
 
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -37,4 +37,4 @@ def demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
     Example:
       isochrone demo --for 60s
     """
-    play(seconds=seconds, folder=folder, keep=keep)
+    run_demo(seconds=seconds, folder=folder, keep=keep)

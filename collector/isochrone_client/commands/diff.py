@@ -86,7 +86,7 @@ def diff(
         _tell(answer, metric=Metric(metric), now_at=now, output=output)
         differentials.require_decision(answer, answer.differentials, baseline=reference, only=None)
         return
-    rows = differentials.arranged(answer, sort=sort, only=only)
+    rows = differentials.select_rows(answer, sort=sort, only=only)
     terminal.write(differentials.page(answer, rows, metric=Metric(metric), now_at=now), output)
     differentials.require_decision(answer, rows, baseline=reference, only=only)
 

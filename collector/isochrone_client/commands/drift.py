@@ -31,5 +31,5 @@ def drift(
     drift_pages.require_watched(answer)
     if not answer.events:
         click.echo(
-            f"no lasting change between {between(answer.window)}; {drift_pages.watched_in_words(answer)}", err=True
+            f"no lasting change between {between(answer.window)}; {drift_pages.watched_summary(answer)}", err=True
         )

@@ -10,11 +10,11 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.errors import InsufficientError
-from isochrone_client.export.output_file import STDOUT, opened
+from isochrone_client.export.output_file import STDOUT, open_output
 from isochrone_client.formats import between
-from isochrone_client.report.content import Wish, gathered
-from isochrone_client.report.html import document
-from isochrone_client.report.markdown import manuscript
+from isochrone_client.report.content import ReportRequest, build_report
+from isochrone_client.report.html import render_html
+from isochrone_client.report.markdown import render_markdown
 from isochrone_client.report.sections import Report
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
@@ -60,18 +60,18 @@ def report(
     """
     now = now_at()
     selection = Selection(window=parse_window(window, now_at=now), regions=regions, targets=targets)
-    wish = Wish(selection=selection, metric=Metric(metric), baseline=baseline, now_at=now)
+    request = ReportRequest(selection=selection, metric=Metric(metric), baseline=baseline, now_at=now)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        made = gathered(client, wish, collector=str(collector), tell=terminal.progress)
+        made = build_report(client, request, collector=str(collector), progress=terminal.progress)
     if html is not None:
-        _write(html, document(made))
+        _write(html, render_html(made))
     if markdown is not None or html is None:
-        _write(markdown or STDOUT, manuscript(made))
+        _write(markdown or STDOUT, render_markdown(made))
     _require_rows(made)
 
 
 def _write(path: Path, text: str) -> None:
-    with opened(path, force=True) as file:
+    with open_output(path, force=True) as file:
         file.write(text.encode())
     if path != STDOUT:
         terminal.remark(f"written: {path}")

@@ -13,7 +13,7 @@ from isochrone_client.commands.routes_history import history
 from isochrone_client.commands.routes_watch import watch
 from isochrone_client.pages import route_changes
 from isochrone_client.pages import routes as route_pages
-from isochrone_client.route_tables import gathered
+from isochrone_client.route_tables import collect_tables
 
 _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output json")
 
@@ -40,7 +40,7 @@ def routes(
         _require_no_options(context)
         return
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        tables = gathered(client, regions, route)
+        tables = collect_tables(client, regions, route)
     now = now_at()
     if output == "json":
         terminal.write(route_changes.page(tables, now_at=now), output)

@@ -10,7 +10,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.export.output_file import STDOUT, opened
+from isochrone_client.export.output_file import STDOUT, open_output
 from isochrone_client.gateways import FORMATS, renderer
 from isochrone_client.pages.freshness import is_usable
 from isochrone_client.pages.routes import require_usable
@@ -67,7 +67,7 @@ def _beside(out: Path, part: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    with opened(path, force=True) as file:
+    with open_output(path, force=True) as file:
         file.write(text.encode())
     if path != STDOUT:
         terminal.remark(f"written: {path}")

@@ -30,4 +30,4 @@ def history(
         answer = client.list_route_events(selection, route=route)
     terminal.write(route_changes.events_page(answer, now_at=now), output)
     if not answer.events:
-        click.echo(route_changes.none_in_words(answer.window), err=True)
+        click.echo(route_changes.empty_message(answer.window), err=True)

@@ -9,7 +9,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import route_changes
 from isochrone_client.render.page import Page
-from isochrone_client.table_stream import Watching
+from isochrone_client.table_stream import TableStream
 from isochrone_wire.routes import ChangeKind, RouteTable
 
 _EXAMPLES = (
@@ -41,14 +41,14 @@ def watch(
     another database it begins anew, and says so. Ctrl-C is the ordinary end.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        watching = Watching(client, client_region=region, route=route, after=after, tell=terminal.remark)
+        watching = TableStream(client, client_region=region, route=route, after=after, report=terminal.remark)
         try:
             _tell(watching, output, moves=moves)
         except KeyboardInterrupt:
             return
 
 
-def _tell(watching: Watching, output: str, *, moves: bool) -> None:
+def _tell(watching: TableStream, output: str, *, moves: bool) -> None:
     say = terminal.begin
     for table in watching.tables():
         if moves and table.change is ChangeKind.EVIDENCE:

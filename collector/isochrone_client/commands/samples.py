@@ -10,7 +10,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.commands.samples_export import export
 from isochrone_client.pages import samples as sample_pages
-from isochrone_client.sample_stream import Following
+from isochrone_client.sample_stream import SampleStream
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
@@ -77,7 +77,7 @@ def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, outp
     """Write what is there and then what comes; an interrupt is the ordinary end."""
     say = terminal.begin
     try:
-        for portion in Following(client, selection, tell=terminal.remark).samples(limit=limit):
+        for portion in SampleStream(client, selection, report=terminal.remark).samples(limit=limit):
             say(sample_pages.page(portion, window=selection.window, now_at=now_at()), output)
             say = terminal.go_on
     except KeyboardInterrupt:

@@ -11,8 +11,8 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.export.output_file import STDOUT, opened
-from isochrone_client.export.pager import harvested
+from isochrone_client.export.output_file import STDOUT, open_output
+from isochrone_client.export.pager import fetch_pages
 from isochrone_client.export.writers import FORMATS
 from isochrone_client.formats import minute
 from isochrone_client.pages import samples as sample_pages
@@ -66,7 +66,7 @@ def export(
         raise click.UsageError("parquet does not go to standard output; name a file with --out")
     selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        portions = harvested(client, selection, tell=terminal.remark)
+        portions = fetch_pages(client, selection, report=terminal.remark)
         first = next(portions, ())
         sample_pages.require_samples(first, window=selection.window)
         rows = _write(chain([first], portions), selection.window, kind=chosen, out=out, force=force)
@@ -76,7 +76,7 @@ def export(
 def _write(portions: Portions, window: Window, *, kind: str, out: Path, force: bool) -> int:
     """Write all portions; how many samples that were."""
     rows, told_at = 0, now_at()
-    with opened(out, force=force) as file:
+    with open_output(out, force=force) as file:
         writer = FORMATS[kind](file, window)
         for portion in portions:
             writer.write(portion)

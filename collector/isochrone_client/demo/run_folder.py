@@ -15,7 +15,7 @@ _MARK = ".isochrone-demo"
 
 
 @contextmanager
-def scratch_folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
+def run_folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
     """`folder`, or a new temporary one, for the length of the block; removed at the end unless `keep`.
 
     Raises `DemoError` for a folder that holds something else than a former demo, or in which a demo is running.

@@ -1,11 +1,16 @@
-"""The demo from top to bottom: a simulated world, a collector on an embedded database, agents in three regions, and
-after a while what they found, beside what the world knows to be true. After 75 seconds a provider gets slower from one
-region for three minutes, and the route that begins with it moves there and nowhere else.
+"""The demo from start to end: a simulated world, a collector on an embedded database, agents in three regions, and the
+results beside the ground truth of the world.
+
+75 seconds after the start a provider gets slower from one region for three minutes; the route that has it as its first
+choice switches in that region and in no other.
 """
 
 import importlib.util
+import shlex
+import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,63 +21,65 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.database import database_folder
-from isochrone_client.demo.moves import Moves
 from isochrone_client.demo.processes import Processes, run
-from isochrone_client.demo.program import called
-from isochrone_client.demo.run_folder import scratch_folder
+from isochrone_client.demo.run_folder import run_folder
 from isochrone_client.demo.scenario import (
     BASELINE,
+    EPISODE,
     HOST,
-    STANDS,
     SUGGESTIONS,
-    TROUBLE,
+    VANTAGES,
     World,
     plan_document,
     read_world,
 )
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import differentials, leaderboard, route_changes
-from isochrone_client.route_tables import gathered
+from isochrone_client.route_tables import collect_tables
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.routes import ChangeKind, RouteEvent
 
-_TELL_EVERY_SECONDS = 5
-_NEEDED = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml")
+_REPORT_EVERY_SECONDS = 5
+# Until then a route's first choice depends on which member had six samples first; its switches mean nothing.
+_SETTLED_US = 45 * SECOND_US
+_REPORTED_CHANGES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD, ChangeKind.FREEZE, ChangeKind.THAW})
+_REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml")
 
 
-def play(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
-    """Run the demo for so many seconds, or until Ctrl-C, and show what came out. Raises `ClientError`."""
+def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
+    """Run the demo for `seconds`, or until Ctrl-C, and print the results. Raises `ClientError`."""
     _require_extras()
     with (
-        scratch_folder(folder, keep=keep) as place,
-        database_folder(place) as data,
-        Processes(place / "logs") as processes,
+        run_folder(folder, keep=keep) as root,
+        database_folder(root) as data,
+        Processes(root / "logs") as processes,
     ):
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
-        _tell(f"a simulated world of {len(world.models)} models, seen from {len(STANDS)} regions")
+        _print(f"a simulated world of {len(world.models)} models, seen from {len(VANTAGES)} regions")
         collector = _start_collector(processes, data, world)
-        # After the collector, which may take its time: the trouble is to come so long after the first probe.
+        # After the collector, which may be slow to start: the slowdown is timed from the first probe.
         endpoints = _start_world(processes)
         started_at = now_at()
-        _start_agents(processes, place, endpoints, collector)
-        _suggest(collector)
+        _start_agents(processes, root, endpoints, collector)
+        _print_suggestions(collector)
         with ObservatoryClient(collector) as client:
-            _watch(processes, client, seconds, started_at)
-            processes.stop([stand.vantage for stand in STANDS])
-            _show(client, world, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
+            _run_until(processes, client, seconds, started_at)
+            processes.stop([vantage.name for vantage in VANTAGES])
+            _print_results(client, world, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
 
 
 def _require_extras() -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _REQUIRED_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         hint = "pip install 'isochrone[collector,embedded]'"
         raise DemoError("the demo runs a collector, which is not installed here", hint=hint)
 
 
 def _start_world(processes: Processes) -> dict[str, str]:
-    listening = [word for stand in STANDS for word in ("--listen", f"{stand.region}=127.0.0.1:0")]
-    trouble = map(str, (TROUBLE.added_ms, TROUBLE.after_seconds, TROUBLE.lasting_seconds))
-    episode = ("--episode", TROUBLE.provider, TROUBLE.region, *trouble)
+    listening = [word for vantage in VANTAGES for word in ("--listen", f"{vantage.region}=127.0.0.1:0")]
+    slowdown = map(str, (EPISODE.added_ms, EPISODE.after_seconds, EPISODE.lasting_seconds))
+    episode = ("--episode", EPISODE.provider, EPISODE.region, *slowdown)
     ready = processes.start_ready("simulator", "isochrone_sim", "serve", *listening, *episode)
     endpoints: dict[str, str] = ready["endpoints"]
     return endpoints
@@ -81,91 +88,129 @@ def _start_world(processes: Processes) -> dict[str, str]:
 def _start_collector(processes: Processes, folder: Path, world: World) -> str:
     data = ("--data-dir", str(folder))
     try:
-        # Where `isochrone` asks unless told otherwise, if nobody else is there.
+        # The default address of `isochrone`, if it is free.
         ready = processes.start_ready("collector", "isochrone_collector", "serve", "--listen", DEFAULT_COLLECTOR, *data)
     except DemoError:
-        anywhere = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", *data)
-        ready = processes.start_ready("collector", "isochrone_collector", "serve", *anywhere)
-    _tell(f"a collector at {ready['listen']} on an embedded PostgreSQL")
+        any_port = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", *data)
+        ready = processes.start_ready("collector", "isochrone_collector", "serve", *any_port)
+    _print(f"a collector at {ready['listen']} on an embedded PostgreSQL")
     if "http" in ready:
-        _tell(f"its tables and questions over HTTP at {ready['http']}")
+        _print(f"its HTTP API at {ready['http']}")
     plan = folder.with_name("plan.yaml")
     plan.write_text(plan_document(world))
     run("isochrone_collector", "apply", str(plan), "--collector", ready["listen"], "--yes")
     return str(ready["listen"])
 
 
-def _start_agents(processes: Processes, place: Path, endpoints: dict[str, str], collector: str) -> None:
-    for stand in STANDS:
-        port = endpoints[stand.region].rsplit(":", 1)[1].split("/")[0]
-        options = ["--vantage", stand.vantage, "--region", stand.region, "--collector", collector]
-        options += ["--data-dir", str(place / stand.vantage), "--concurrency", "16"]
+def _start_agents(processes: Processes, root: Path, endpoints: dict[str, str], collector: str) -> None:
+    for vantage in VANTAGES:
+        port = endpoints[vantage.region].rsplit(":", 1)[1].split("/")[0]
+        options = ["--vantage", vantage.name, "--region", vantage.region, "--collector", collector]
+        options += ["--data-dir", str(root / vantage.name), "--concurrency", "16"]
         options += ["--connect-to", f"{HOST}:80:127.0.0.1:{port}"]
-        processes.start(stand.vantage, "isochrone_agent", "run", *options)
-    _tell("agents in " + ", ".join(stand.region for stand in STANDS))
+        processes.start(vantage.name, "isochrone_agent", "run", *options)
+    _print("agents in " + ", ".join(vantage.region for vantage in VANTAGES))
 
 
-def _watch(processes: Processes, client: ObservatoryClient, seconds: float | None, started_at: int) -> None:
-    until = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s, or with Ctrl-C at once"
-    _tell(f"probing; {until}")
-    _tell(
-        f"{TROUBLE.after_seconds} s from now {TROUBLE.provider} takes {TROUBLE.added_ms} ms longer from "
-        f"{TROUBLE.region}, for {TROUBLE.lasting_seconds} s"
+def _run_until(processes: Processes, client: ObservatoryClient, seconds: float | None, started_at: int) -> None:
+    until = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
+    _print(f"probing; {until}")
+    _print(
+        f"in {EPISODE.after_seconds} s {EPISODE.provider} gets {EPISODE.added_ms} ms slower from "
+        f"{EPISODE.region}, for {EPISODE.lasting_seconds} s"
     )
-    moves = Moves(client, started_at=started_at)
+    changes = RouteChanges(client, started_at=started_at)
     try:
         while seconds is None or now_at() - started_at < seconds * SECOND_US:
-            left = _TELL_EVERY_SECONDS if seconds is None else seconds - (now_at() - started_at) / SECOND_US
-            time.sleep(max(0.0, min(_TELL_EVERY_SECONDS, left)))
+            left = _REPORT_EVERY_SECONDS if seconds is None else seconds - (now_at() - started_at) / SECOND_US
+            time.sleep(max(0.0, min(_REPORT_EVERY_SECONDS, left)))
             processes.check()
-            _tell(_progress(client, started_at))
-            for sentence in moves.news():
-                _tell(sentence)
+            _print(_progress(client, started_at))
+            for sentence in changes.new():
+                _print(sentence)
     except KeyboardInterrupt:
-        _tell("stopping")
+        _print("stopping")
+
+
+class RouteChanges:
+    """The switches of a demo's routes, each reported once, from 45 s after `started_at`
+    (microseconds since the epoch) on.
+    """
+
+    def __init__(self, client: ObservatoryClient, *, started_at: int) -> None:
+        self._client = client
+        self._since_at = started_at + _SETTLED_US
+        self._generation = 0
+
+    def new(self) -> Iterator[str]:
+        """Yield a sentence for each new switch, oldest first. Raises `ClientError`."""
+        window = Window(from_at=self._since_at, until_at=now_at() + SECOND_US)
+        if window.from_at >= window.until_at:
+            return
+        events = sorted(self._client.list_route_events(Selection(window=window)).events, key=_generation)
+        for event in events:
+            if event.generation > self._generation:
+                self._generation = event.generation
+                if event.change in _REPORTED_CHANGES:
+                    yield f"the route {event.route} switches in {event.client_region}: {event.sentence}"
+
+
+def _generation(event: RouteEvent) -> int:
+    return event.generation
 
 
 def _progress(client: ObservatoryClient, started_at: int) -> str:
     window = Window(from_at=started_at, until_at=now_at())
     coverage = client.get_coverage(Selection(window=window)).coverage
     recorded = sum(row.recorded for row in coverage)
-    fine = sum(row.outcomes.get("ok", 0) for row in coverage)
-    return (
-        f"{round((now_at() - started_at) / SECOND_US)} s: {recorded} samples stored, {recorded - fine} of them not ok"
-    )
+    ok = sum(row.outcomes.get("ok", 0) for row in coverage)
+    return f"{round((now_at() - started_at) / SECOND_US)} s: {recorded} samples stored, {recorded - ok} of them not ok"
 
 
-def _show(client: ObservatoryClient, world: World, selection: Selection) -> None:
+def _print_results(client: ObservatoryClient, world: World, selection: Selection) -> None:
     board = client.get_leaderboard(selection)
     answer = client.get_differentials(selection, baseline=BASELINE, metric=Metric.TTFT)
-    rows = differentials.arranged(answer, sort="shift", only=None)
+    rows = differentials.select_rows(answer, sort="shift", only=None)
     terminal.write(leaderboard.page(board), "table")
     click.echo()
     terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()), "table")
     click.echo()
-    terminal.write(route_changes.page(gathered(client, (), ""), now_at=now_at()), "table")
+    terminal.write(route_changes.page(collect_tables(client, (), ""), now_at=now_at()), "table")
     click.echo()
     terminal.write(ground_truth.page(ground_truth.compared(answer, world)), "table")
     if not rows:
-        raise ClientError("nothing was measured", hint=f"run it longer: {_called('isochrone demo --for 60s')}")
-    _tell("a demo without --for runs until Ctrl-C; while one does, ask it more:")
+        raise ClientError(
+            "nothing was measured", hint=f"run the demo for longer: {_command('isochrone demo --for 60s')}"
+        )
+    _print("a demo without --for runs until Ctrl-C; commands to try while it runs:")
     for line in SUGGESTIONS:
-        click.echo(f"    {_called(line)}", err=True)
+        click.echo(f"    {_command(line)}", err=True)
 
 
-def _suggest(collector: str) -> None:
-    """What to ask meanwhile, to be copied into another terminal."""
-    elsewhere = (
+def _print_suggestions(collector: str) -> None:
+    """Print commands to copy into another terminal."""
+    option = (
         "" if collector == DEFAULT_COLLECTOR and not default_identity_path().exists() else f" --collector {collector}"
     )
-    _tell("while it runs, ask it from another terminal:")
+    _print("commands to try in another terminal while it runs:")
     for line in SUGGESTIONS:
-        click.echo(f"    {_called(line)}{elsewhere}", err=True)
+        click.echo(f"    {_command(line)}{option}", err=True)
 
 
-def _called(line: str) -> str:
-    return called(line, python=Path(sys.executable), here=Path.cwd())
+def _command(line: str) -> str:
+    return command_line(line, python=Path(sys.executable), folder=Path.cwd())
 
 
-def _tell(sentence: str) -> None:
+def command_line(line: str, *, python: Path, folder: Path) -> str:
+    """A shell line that starts with `isochrone`, made to work in `folder` even if `isochrone` is not on the PATH but
+    only installed beside the interpreter `python`.
+    """
+    program = python.with_name("isochrone")
+    if shutil.which("isochrone") is not None or not program.exists():
+        return line
+    path = program.relative_to(folder) if program.is_relative_to(folder) else program
+    return f"{shlex.quote(str(path))}{line.removeprefix('isochrone')}"
+
+
+def _print(sentence: str) -> None:
     click.echo(f"· {sentence}", err=True)

@@ -22,22 +22,22 @@ MAX_OUTPUT_TOKENS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class Vantage:
     """One vantage of the demo."""
 
-    vantage: str
+    name: str
     region: str
 
 
-STANDS = (
-    Stand(vantage="ohio-1", region="us-east-2"),
-    Stand(vantage="singapore-1", region="ap-southeast-1"),
-    Stand(vantage="frankfurt-1", region="eu-central-1"),
+VANTAGES = (
+    Vantage(name="ohio-1", region="us-east-2"),
+    Vantage(name="singapore-1", region="ap-southeast-1"),
+    Vantage(name="frankfurt-1", region="eu-central-1"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pathway:
+class DemoRoute:
     """A route of the demo's plan: what it promises, in milliseconds, and its members, the first one when nothing is
     known.
     """
@@ -48,20 +48,20 @@ class Pathway:
     members: tuple[str, ...]
 
 
-PATHWAYS = (
-    Pathway(
+ROUTES = (
+    DemoRoute(
         name="voice-fast",
         slo_class="voice",
         ttft_p95_ms=300,
         members=("stepfun/step-3.5-flash", "deepseek/deepseek-v4-flash", "bytedance/doubao-seed-lite"),
     ),
-    Pathway(
+    DemoRoute(
         name="chat",
         slo_class="chat",
         ttft_p95_ms=1000,
         members=("tencent/hunyuan-turbos", "zhipu/glm-4-32b", "minimax/minimax-m2.5"),
     ),
-    Pathway(
+    DemoRoute(
         name="code",
         slo_class="code",
         ttft_p95_ms=500,
@@ -72,7 +72,7 @@ MIN_SUCCESS = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Episode:
     """A provider that gets slower from one region: by how many milliseconds, how many seconds after the start, and for
     how many.
     """
@@ -85,7 +85,7 @@ class Trouble:
 
 
 # Later than a demo of a minute ends, and with no part in any published difference.
-TROUBLE = Trouble(provider="tencent", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
+EPISODE = Episode(provider="tencent", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +158,11 @@ def routes(world: World) -> list[dict[str, Any]]:
     known = {f"{model.provider}/{model.name}" for model in world.models}
     return [
         {
-            "name": way.name,
-            "members": way.members,
-            "slo": {"class": way.slo_class, "ttft_p95_ms": way.ttft_p95_ms, "min_success": MIN_SUCCESS},
-            "static_order": way.members[:2],
+            "name": route.name,
+            "members": route.members,
+            "slo": {"class": route.slo_class, "ttft_p95_ms": route.ttft_p95_ms, "min_success": MIN_SUCCESS},
+            "static_order": route.members[:2],
         }
-        for way in PATHWAYS
-        if known.issuperset(way.members)
+        for route in ROUTES
+        if known.issuperset(route.members)
     ]

@@ -19,7 +19,7 @@ _NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))
 
 
 @contextmanager
-def opened(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
+def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     """A file to write to, which is at `path` once the block has ended well; before, nothing there changes.
 
     Raises `FileError` when there is something already, unless `force`d, when that is no regular file, and when it
@@ -29,14 +29,14 @@ def opened(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    _require_room(path, force=force)
+    _require_writable(path, force=force)
     goal = Path(os.path.realpath(path))
     try:
         with tempfile.NamedTemporaryFile(dir=goal.parent, prefix=f".{goal.name}.", delete=False) as file:
             try:
                 yield file
-                _require_room(path, force=force)
-                _settle(file, goal)
+                _require_writable(path, force=force)
+                _commit(file, goal)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise
@@ -44,7 +44,7 @@ def opened(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
         raise FileError(f"{path} cannot be written: {error.strerror or error}", hint="name another file") from error
 
 
-def _require_room(path: Path, *, force: bool) -> None:
+def _require_writable(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise FileError(f"{path} is a folder", hint="name a file in it")
     if os.path.lexists(path) and not force:
@@ -53,7 +53,7 @@ def _require_room(path: Path, *, force: bool) -> None:
         raise FileError(f"{path} is no regular file", hint="name another file, or - for standard output")
 
 
-def _settle(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
+def _commit(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
     file.flush()
     os.fsync(file.fileno())
     # A temporary file is for its owner only; this one is to be as readable as any other.

@@ -8,7 +8,7 @@ from isochrone_client.errors import MissingExtraError
 from isochrone_client.export.columns import Column, Instant, Words, columns, parts
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.render import renderer
-from isochrone_client.render.page import Look
+from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import StoredSample, Window
 
 Rows = tuple[StoredSample, ...]
@@ -39,7 +39,7 @@ class _Lines:
         page = sample_pages.page(rows, window=self._window, now_at=self._window.until_at)
         lines = self._renderer.more if self._begun else self._renderer.opening
         self._begun = True
-        self._file.write(lines(page, Look()).encode())
+        self._file.write(lines(page, RenderOptions()).encode())
 
     def close(self) -> None:
         if not self._begun:

@@ -2,11 +2,11 @@
 
 from isochrone_client.pages import routes
 from isochrone_client.render import csv
-from isochrone_client.render.page import Look
+from isochrone_client.render.page import RenderOptions
 from isochrone_wire.routes import RegionTables
 
 
 def render(tables: RegionTables) -> dict[str, str]:
     """A line per member, each with the generation and the instants of its table."""
     page = routes.page(tables.tables, now_at=tables.answered_at)
-    return {"": csv.whole(page, Look())}
+    return {"": csv.whole(page, RenderOptions())}

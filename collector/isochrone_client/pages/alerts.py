@@ -27,7 +27,7 @@ def page(answer: AlertList) -> Page[Alert]:
     )
 
 
-def none_in_words(answer: AlertList) -> str:
+def empty_message(answer: AlertList) -> str:
     """That there are none, and whether anybody would be told."""
     sentence = f"no alerts between {between(answer.window)}"
     return sentence if answer.webhook else f"{sentence}; {_NO_WEBHOOK}"

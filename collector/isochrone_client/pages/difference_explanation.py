@@ -40,14 +40,14 @@ _PHASE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Paragraph:
     """One paragraph of a story: `topic` in a word or two, and its sentences."""
 
     topic: str
     text: str
 
 
-def story(row: Differential, *, now_at: int) -> tuple[Remark, ...]:
+def story(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
     """The story of one differential, ages as of `now_at` (microseconds since the epoch)."""
     chapters = (
         ("difference", _difference(row)),
@@ -62,7 +62,7 @@ def story(row: Differential, *, now_at: int) -> tuple[Remark, ...]:
         ("what helps", _help(row)),
     )
     told = ((topic, " ".join(sentences)) for topic, sentences in chapters)
-    return tuple(Remark(topic=topic, text=text) for topic, text in told if text)
+    return tuple(Paragraph(topic=topic, text=text) for topic, text in told if text)
 
 
 def part_of(row: Differential, name: str) -> Part | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from isochrone_client.formats import UNKNOWN, between, milliseconds, number
 from isochrone_client.pages.difference_explanation import ADDENDS, part_of
-from isochrone_client.pages.differentials import arranged
+from isochrone_client.pages.differentials import select_rows
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList
 
@@ -28,7 +28,7 @@ def page(answer: DifferentialList) -> Page[Differential]:
             _shift("provider"),
             Column(heading="rounds", text=lambda row: str(max(part.n for part in row.parts))),
         ),
-        rows=tuple(row for row in arranged(answer, sort="shift", only=None) if row.parts),
+        rows=tuple(row for row in select_rows(answer, sort="shift", only=None) if row.parts),
         group=lambda row: f"{row.region} against {row.baseline}",
         notes=_BESIDE,
     )

@@ -67,7 +67,7 @@ _SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
 SORTS = tuple(_SORT_KEY)
 
 
-def arranged(answer: DifferentialList, *, sort: str, only: str | None) -> tuple[Differential, ...]:
+def select_rows(answer: DifferentialList, *, sort: str, only: str | None) -> tuple[Differential, ...]:
     """The differentials to show, region by region in the order of the answer, each sorted by one of `SORTS`.
 
     `shift` and `percent` put first where the region does best. `only` keeps one decision, or with

@@ -28,11 +28,11 @@ def page(answer: DriftList) -> Page[DriftEvent]:
         columns=_COLUMNS,
         rows=tuple(rows),
         group=lambda row: f"{row.metric}, {_unit(row.metric)}",
-        notes=(watched_in_words(answer),),
+        notes=(watched_summary(answer),),
     )
 
 
-def watched_in_words(answer: DriftList) -> str:
+def watched_summary(answer: DriftList) -> str:
     """How many series were looked at, and how many had too few rounds."""
     series = f"{answer.watched} series watched"
     if not answer.too_short:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
 from isochrone_client.pages import differentials
-from isochrone_client.pages.difference_explanation import Remark, story
+from isochrone_client.pages.difference_explanation import Paragraph, story
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Part
 
@@ -13,46 +13,48 @@ SCHEMA = "isochrone.explain/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chapter:
-    """One remark of the story of one differential."""
+class ExplanationRow:
+    """One paragraph of the story of one differential."""
 
     row: Differential
-    remark: Remark
+    paragraph: Paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class PhaseRow:
     """One part of one differential."""
 
     row: Differential
     part: Part
 
 
-def told(answer: DifferentialList, *, now_at: int) -> Page[Chapter]:
+def told(answer: DifferentialList, *, now_at: int) -> Page[ExplanationRow]:
     """The stories for people, one table of topics and sentences for each differential, ages as of `now_at`."""
     return Page(
         schema=SCHEMA,
         title=f"rounds between {between(answer.window)}",
         fields=(),
         columns=(
-            Column(heading="topic", text=lambda chapter: chapter.remark.topic, wide=True),
-            Column(heading="what the rounds say", text=lambda chapter: chapter.remark.text, wide=True, prose=True),
+            Column(heading="topic", text=lambda row: row.paragraph.topic, wide=True),
+            Column(heading="what the rounds say", text=lambda row: row.paragraph.text, wide=True, prose=True),
         ),
         rows=tuple(
-            Chapter(row=row, remark=remark) for row in answer.differentials for remark in story(row, now_at=now_at)
+            ExplanationRow(row=row, paragraph=paragraph)
+            for row in answer.differentials
+            for paragraph in story(row, now_at=now_at)
         ),
-        group=lambda chapter: _heading(chapter.row),
+        group=lambda row: _heading(row.row),
     )
 
 
-def phases(answer: DifferentialList) -> Page[Phase]:
+def phases(answer: DifferentialList) -> Page[PhaseRow]:
     """What each phase adds, for people."""
     return Page(
         schema=SCHEMA,
         title="what each phase adds to a first token; the provider's own figure is a part of the server's",
         fields=(),
         columns=_PHASE_COLUMNS,
-        rows=tuple(Phase(row=row, part=part) for row in answer.differentials for part in row.parts),
+        rows=tuple(PhaseRow(row=row, part=part) for row in answer.differentials for part in row.parts),
         group=lambda phase: _heading(phase.row),
     )
 
@@ -61,7 +63,7 @@ def whole(answer: DifferentialList, *, metric: Metric, now_at: int) -> Page[Diff
     """The differentials for programs: every field, and the `story` as a list of sentences with their topic."""
 
     def sentences(row: Differential) -> list[str]:
-        return [f"{remark.topic}: {remark.text}" for remark in story(row, now_at=now_at)]
+        return [f"{paragraph.topic}: {paragraph.text}" for paragraph in story(row, now_at=now_at)]
 
     rows = answer.differentials
     return differentials.page(answer, rows, metric=metric, now_at=now_at, also={"story": sentences})
@@ -71,16 +73,16 @@ def _heading(row: Differential) -> str:
     return f"{row.target}: {row.metric} from {row.region} against {row.baseline}"
 
 
-def _ms(of: Callable[[Part], float | None], *, signed: bool = False) -> Callable[[Phase], str]:
+def _ms(of: Callable[[Part], float | None], *, signed: bool = False) -> Callable[[PhaseRow], str]:
     return lambda phase: number(milliseconds(of(phase.part)), signed=signed)
 
 
-def _interval(phase: Phase) -> str:
+def _interval(phase: PhaseRow) -> str:
     low, high = milliseconds(phase.part.low), milliseconds(phase.part.high)
     return UNKNOWN if low is None or high is None else interval(low, high, signed=True)
 
 
-_PHASE_COLUMNS: tuple[Column[Phase], ...] = (
+_PHASE_COLUMNS: tuple[Column[PhaseRow], ...] = (
     Column(heading="phase", text=lambda phase: phase.part.name, wide=True),
     Column(heading="baseline", unit="ms", text=_ms(lambda part: part.baseline_median)),
     Column(heading="region", unit="ms", text=_ms(lambda part: part.region_median)),

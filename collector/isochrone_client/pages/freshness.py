@@ -21,7 +21,7 @@ def freshness(table: RouteTable, *, now_at: int) -> Freshness:
     return Freshness.FRESH if now_at < table.fresh_until_at else Freshness.AGING
 
 
-def freshness_in_words(table: RouteTable, *, now_at: int) -> str:
+def freshness_text(table: RouteTable, *, now_at: int) -> str:
     """`fresh for 38 s`, `aging, usable for 2 min`, or since when it is expired and what to do then."""
     state = freshness(table, now_at=now_at)
     if state is Freshness.FRESH:

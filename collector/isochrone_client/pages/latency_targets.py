@@ -21,7 +21,7 @@ _MEANING = "yes: all of the 95 % interval is within the limit; no: beyond it; ma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TargetRow:
     """One target as seen from one region, with the verdict of every use."""
 
     region: str
@@ -39,7 +39,7 @@ class Line:
         return reasons.pop() if len(reasons) == 1 else ""
 
 
-def page(answer: LatencyBudgetList) -> Page[Line]:
+def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     """The page of an answer, one table per region; machines get a record per use."""
     uses = tuple({row.use: row for row in answer.budgets}.values())
     lines = sorted(_lines(answer.budgets), key=_key)
@@ -73,15 +73,15 @@ def require_verdict(answer: LatencyBudgetList) -> None:
         )
 
 
-def _lines(budgets: Sequence[LatencyBudget]) -> list[Line]:
+def _lines(budgets: Sequence[LatencyBudget]) -> list[TargetRow]:
     together = sorted(budgets, key=lambda row: (row.region, row.target))
     return [
-        Line(region=region, target=target, budgets=tuple(rows))
+        TargetRow(region=region, target=target, budgets=tuple(rows))
         for (region, target), rows in groupby(together, key=lambda row: (row.region, row.target))
     ]
 
 
-def _key(line: Line) -> tuple[str, list[int], float, str]:
+def _key(line: TargetRow) -> tuple[str, list[int], float, str]:
     """By region; in it who keeps most, then by the first quantile."""
     first = line.budgets[0].quantile
     kept = [sum(budget.eligible is verdict for budget in line.budgets) for verdict in _BEST_FIRST]
@@ -96,14 +96,14 @@ def _limits(uses: Sequence[LatencyBudget]) -> list[str]:
     return ["; ".join(f"{what}: {', '.join(names)}" for what, names in of.items())] if of else []
 
 
-def _matrix(uses: Sequence[LatencyBudget], footnotes: Footnotes) -> tuple[Column[Line], ...]:
+def _matrix(uses: Sequence[LatencyBudget], footnotes: Footnotes) -> tuple[Column[TargetRow], ...]:
     return (
         _target(footnotes),
         *(_verdict(use.use, unit=span(use.limit_us), footnotes=footnotes) for use in uses),
     )
 
 
-def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[Line], ...]:
+def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[TargetRow], ...]:
     quantile = f"{use.metric} p{number(100 * use.share)}"
     return (
         _target(footnotes),
@@ -115,22 +115,22 @@ def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[Line], ..
     )
 
 
-def _target(footnotes: Footnotes) -> Column[Line]:
+def _target(footnotes: Footnotes) -> Column[TargetRow]:
     return Column(heading="target", text=lambda line: footnotes.marked(line.target, line.remark), wide=True)
 
 
-def _only(line: Line) -> LatencyBudget:
+def _only(line: TargetRow) -> LatencyBudget:
     return line.budgets[0]
 
 
-def _verdict(use: str, *, unit: str, footnotes: Footnotes) -> Column[Line]:
-    def text(line: Line) -> str:
+def _verdict(use: str, *, unit: str, footnotes: Footnotes) -> Column[TargetRow]:
+    def text(line: TargetRow) -> str:
         row = line.of(use)
         if row is None:
             return UNKNOWN
         return footnotes.marked(_WORD_OF[row.eligible], "" if line.remark else row.reason)
 
-    def style(line: Line) -> str:
+    def style(line: TargetRow) -> str:
         row = line.of(use)
         return _STYLE_OF[row.eligible] if row is not None else ""
 

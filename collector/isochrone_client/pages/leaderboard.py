@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
-from isochrone_client.pages.quantiles import QuantileOf, interval_of, is_said, value_of
+from isochrone_client.pages.quantiles import QuantileOf, interval_of, is_shown, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Leaderboard, Order, Source, Standing
@@ -20,7 +20,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
     names = _SHOWN[answer.order]
     ranked = sorted(answer.standings, key=lambda row: (row.region, row.rank, row.target))
-    unsaid = any(name in _QUANTILES and not is_said(_QUANTILES[name](row)) for row in ranked for name in names)
+    unsaid = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
     notes = ((unsaid, _TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
     return Page(
         schema=SCHEMA,
@@ -44,7 +44,7 @@ def require_ranking(answer: Leaderboard) -> None:
     if answer.order is Order.PRICE and all(row.usd_per_m_output is None for row in answer.standings):
         raise InsufficientError("no target has a price", hint="whoever applies the plan states it: `price` of a target")
     measured = _QUANTILES.get(_RANKED_BY[answer.order])
-    if measured is not None and not any(is_said(measured(row)) for row in answer.standings):
+    if measured is not None and not any(is_shown(measured(row)) for row in answer.standings):
         most = max(row.n for row in answer.standings)
         raise InsufficientError(
             f"no target has enough samples for a median: {most} of 6 needed",

@@ -10,14 +10,14 @@ Row = TypeVar("Row")
 QuantileOf = Callable[[Row], Quantile | None]
 
 
-def is_said(quantile: Quantile | None) -> bool:
+def is_shown(quantile: Quantile | None) -> bool:
     """Whether a quantile is known well enough to be said."""
     return quantile is not None and quantile.low is not None and quantile.high is not None
 
 
 def value_of(quantile: Quantile | None) -> float | None:
     """Its value where it is said."""
-    return quantile.value if quantile is not None and is_said(quantile) else None
+    return quantile.value if quantile is not None and is_shown(quantile) else None
 
 
 def _same(value: float | None) -> float | None:

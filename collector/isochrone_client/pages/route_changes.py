@@ -63,7 +63,7 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
     )
 
 
-def none_in_words(window: Window) -> str:
+def empty_message(window: Window) -> str:
     """That nothing happened."""
     return f"no table changed between {between(window)}"
 

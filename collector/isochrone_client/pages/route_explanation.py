@@ -6,7 +6,7 @@ from typing import Any
 
 from isochrone_client.errors import ClientError
 from isochrone_client.formats import minute
-from isochrone_client.pages.freshness import freshness_in_words
+from isochrone_client.pages.freshness import freshness_text
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.json_format import to_json_value
@@ -16,26 +16,28 @@ SCHEMA = "isochrone.route-explanation/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DecisionStep:
     """One step of a decision, from 1."""
 
     number: int
     sentence: str
 
 
-def page(answer: Explanation, *, now_at: int) -> Page[Step]:
+def page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
     """The explanation for people, a sentence per row."""
     table = answer.table
     return Page(
         schema=SCHEMA,
         title=f"{table.route} from {table.client_region}, generation {table.generation}: "
-        f"built {minute(table.built_at)} UTC, {freshness_in_words(table, now_at=now_at)}",
-        fields=wire_fields(Step),
+        f"built {minute(table.built_at)} UTC, {freshness_text(table, now_at=now_at)}",
+        fields=wire_fields(DecisionStep),
         columns=(
             Column(heading="step", text=lambda step: str(step.number)),
             Column(heading="why", text=lambda step: step.sentence, wide=True, prose=True),
         ),
-        rows=tuple(Step(number=place, sentence=sentence) for place, sentence in enumerate(answer.steps, start=1)),
+        rows=tuple(
+            DecisionStep(number=place, sentence=sentence) for place, sentence in enumerate(answer.steps, start=1)
+        ),
         notes=(_replay(answer), f"inputs sha256:{table.provenance.inputs_sha256}"),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, age, dollars, interval, milliseconds, number
-from isochrone_client.pages.freshness import freshness_in_words, is_usable
+from isochrone_client.pages.freshness import freshness_text, is_usable
 from isochrone_client.pages.quantiles import value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -37,16 +37,16 @@ _TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6, a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class EntryRow:
     """One line of a table; `entry` is `None` for a table that ranks nobody."""
 
     table: RouteTable
     entry: RouteEntry | None
 
 
-def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[Place]:
+def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
     """The tables for people and for spreadsheets, an entry per row, ages as of `now_at`."""
-    rows = tuple(Place(table=table, entry=entry) for table in in_order(tables) for entry in table.entries or (None,))
+    rows = tuple(EntryRow(table=table, entry=entry) for table in in_order(tables) for entry in table.entries or (None,))
     return Page(
         schema=SCHEMA,
         title="where to send requests now",
@@ -81,17 +81,17 @@ def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
 
 
 def _heading(table: RouteTable, *, now_at: int) -> str:
-    fresh = freshness_in_words(table, now_at=now_at)
+    fresh = freshness_text(table, now_at=now_at)
     return f"{table.route} from {table.client_region}: {_STATE[table.state]}; generation {table.generation}, {fresh}"
 
 
-def _record(row: Place) -> dict[str, Any]:
+def _record(row: EntryRow) -> dict[str, Any]:
     table = row_record(row.table)
     empty = dict.fromkeys(field.path[0] for field in wire_fields(RouteEntry))
     return {name: table[name] for name in _OF_TABLE} | (row_record(row.entry) if row.entry else empty)
 
 
-def _unsaid(rows: tuple[Place, ...]) -> Iterator[str]:
+def _unsaid(rows: tuple[EntryRow, ...]) -> Iterator[str]:
     if any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows):
         yield _TOO_FEW
 
@@ -134,11 +134,11 @@ def _ms(us: float | None) -> str:
     return number(milliseconds(us))
 
 
-def _of_entry(of: Callable[[RouteEntry], str]) -> Callable[[Place], str]:
+def _of_entry(of: Callable[[RouteEntry], str]) -> Callable[[EntryRow], str]:
     return lambda row: of(row.entry) if row.entry else UNKNOWN
 
 
-def _quantile(of: Callable[[RouteEntry], Quantile | None]) -> Callable[[Place], str]:
+def _quantile(of: Callable[[RouteEntry], Quantile | None]) -> Callable[[EntryRow], str]:
     return _of_entry(lambda entry: _ms(value_of(of(entry))))
 
 
@@ -155,11 +155,11 @@ def _success(entry: RouteEntry) -> str:
     return number(_HUNDRED * entry.success.value, decimals=1) if entry.success else UNKNOWN
 
 
-def _colour(row: Place) -> str:
+def _colour(row: EntryRow) -> str:
     return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
 
 
-def _columns(now_at: int) -> tuple[Column[Place], ...]:
+def _columns(now_at: int) -> tuple[Column[EntryRow], ...]:
     return (
         Column(heading="rank", text=_of_entry(lambda entry: str(entry.rank))),
         Column(heading="weight", unit="%", text=_of_entry(lambda entry: number(_HUNDRED * entry.weight, decimals=0))),

@@ -2,7 +2,7 @@
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
-from isochrone_client.pages.quantiles import interval_of, is_said, value_of
+from isochrone_client.pages.quantiles import interval_of, is_shown, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.insights import TierLine, TierList
@@ -16,7 +16,7 @@ def page(answer: TierList) -> Page[TierLine]:
     """The page of the tiers, one table per region, the cheapest tier first."""
     tiers = list(dict.fromkeys(row.tier for row in answer.tiers))
     rows = sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank))
-    unsaid = any(not is_said(row.ttft_p50_us) or not is_said(row.tokens_per_second_p50) for row in rows)
+    unsaid = any(not is_shown(row.ttft_p50_us) or not is_shown(row.tokens_per_second_p50) for row in rows)
     return Page(
         schema=SCHEMA,
         title=f"price tiers by median ttft, rounds between {between(answer.window)}",
@@ -38,7 +38,7 @@ def require_tiers(answer: TierList) -> None:
         )
     if all(row.usd_per_m_output is None for row in answer.tiers):
         raise InsufficientError("no target has a price", hint="whoever applies the plan states it: `price` of a target")
-    if not any(is_said(row.ttft_p50_us) for row in answer.tiers):
+    if not any(is_shown(row.ttft_p50_us) for row in answer.tiers):
         raise InsufficientError(
             f"no target has enough samples for a median: {max(row.n for row in answer.tiers)} of 6 needed",
             hint="wait for more rounds, or see `isochrone samples` for why probes fail",

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Protocol, cast
 
-from isochrone_client.render.page import Look, Page, Row
+from isochrone_client.render.page import Page, RenderOptions, Row
 
 OUTPUTS = ("table", "json", "csv", "markdown")
 
@@ -11,13 +11,13 @@ OUTPUTS = ("table", "json", "csv", "markdown")
 class Renderer(Protocol):
     """What each module of an output format offers. The texts end in a newline, or are empty."""
 
-    def whole(self, page: Page[Row], look: Look) -> str:
+    def whole(self, page: Page[Row], look: RenderOptions) -> str:
         """The page as one text."""
 
-    def opening(self, page: Page[Row], look: Look) -> str:
+    def opening(self, page: Page[Row], look: RenderOptions) -> str:
         """The page as the beginning of a text that goes on."""
 
-    def more(self, page: Page[Row], look: Look) -> str:
+    def more(self, page: Page[Row], look: RenderOptions) -> str:
         """The rows of a later page with the same columns, to be written after the opening."""
 
 

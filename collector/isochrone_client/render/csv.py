@@ -9,10 +9,10 @@ import io
 import json
 from collections.abc import Iterable
 
-from isochrone_client.render.page import Look, Page, Row
+from isochrone_client.render.page import Page, RenderOptions, Row
 
 
-def whole(page: Page[Row], look: Look) -> str:
+def whole(page: Page[Row], look: RenderOptions) -> str:
     """A line of headers, then one line per row."""
     return _written([[field.header for field in page.fields]]) + more(page, look)
 
@@ -20,7 +20,7 @@ def whole(page: Page[Row], look: Look) -> str:
 opening = whole
 
 
-def more(page: Page[Row], _look: Look) -> str:
+def more(page: Page[Row], _look: RenderOptions) -> str:
     """One line per row."""
     return _written([_cell(field.value(record)) for field in page.fields] for record in page.recorded())
 

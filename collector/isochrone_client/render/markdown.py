@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from isochrone_client.formats import printable
-from isochrone_client.render.page import Column, Look, Page, Row
+from isochrone_client.render.page import Column, Page, RenderOptions, Row
 
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
 
 
-def whole(page: Page[Row], _look: Look) -> str:
+def whole(page: Page[Row], _look: RenderOptions) -> str:
     """Title, one table per group, notes."""
     if not page.rows:
         return ""
@@ -21,12 +21,12 @@ def whole(page: Page[Row], _look: Look) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def opening(page: Page[Row], look: Look) -> str:
+def opening(page: Page[Row], look: RenderOptions) -> str:
     """The head of one table, and its first rows."""
     return "".join(f"{line}\n" for line in _head(page.columns)) + more(page, look)
 
 
-def more(page: Page[Row], _look: Look) -> str:
+def more(page: Page[Row], _look: RenderOptions) -> str:
     """Further rows of the table."""
     return "".join(f"{line}\n" for line in _lines(page.columns, page.rows))
 

@@ -69,7 +69,7 @@ class Page(Generic[Row]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class RenderOptions:
     """What a table may use: columns of text across, and whether the other end shows colours."""
 
     width: int = 100

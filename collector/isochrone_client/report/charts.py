@@ -42,7 +42,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class Chart:
     """A column of drawings on one scale: the axis at its head, and one drawing per row."""
 
     heading: str
@@ -50,7 +50,7 @@ class Drawing:
     cell: Callable[[Differential], Markup]
 
 
-def intervals(rows: Sequence[Differential]) -> Drawing | None:
+def intervals(rows: Sequence[Differential]) -> Chart | None:
     """Dot and whisker for each differential, over the band within which nothing matters; `None` without intervals."""
     known = [row for row in rows if _is_known(row)]
     if not known:
@@ -58,16 +58,16 @@ def intervals(rows: Sequence[Differential]) -> Drawing | None:
     reach = [bound for row in known for bound in (row.shift_low, row.shift_high, row.margin, -(row.margin or 0.0))]
     scale = _scale([bound for bound in reach if bound is not None], unit=1000.0 if known[0].unit == "us" else 1.0)
     unit = "ms" if known[0].unit == "us" else known[0].unit
-    return Drawing(heading=f"shift and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale))
+    return Chart(heading=f"shift and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale))
 
 
-def bars(rows: Sequence[Differential]) -> Drawing | None:
+def bars(rows: Sequence[Differential]) -> Chart | None:
     """What each phase adds, to the right of zero, or takes away, to the left; `None` without phases."""
     reach = [bound for row in rows for bound in _extent(row)]
     if not any(reach):
         return None
     scale = _scale(reach, unit=1000.0)
-    return Drawing(heading="what the phases add, ms", axis=_axis(scale), cell=lambda row: _stack(row, scale))
+    return Chart(heading="what the phases add, ms", axis=_axis(scale), cell=lambda row: _stack(row, scale))
 
 
 def legend() -> Markup:

@@ -21,7 +21,7 @@ from isochrone_client.pages.targets import require_baseline
 from isochrone_client.render.page import Page
 from isochrone_client.report import charts
 from isochrone_client.report.sections import Report, Section, facts, summary
-from isochrone_client.report.tables import Draw
+from isochrone_client.report.tables import ChartBuilder
 from isochrone_wire.answers import DifferentialList, Metric, Selection
 
 Answer = TypeVar("Answer")
@@ -31,7 +31,7 @@ _NOTHING = "Nothing in this window."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReportRequest:
     """What a report is to be of: a selection, what to compare by, with which region (the plan's when empty), and the
     instant now in microseconds since the epoch.
     """
@@ -43,68 +43,70 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _SectionSpec:
     """A section with a question of its own; `empty` is what is said of an answer without rows."""
 
     key: str
     title: str
     lead: str
-    ask: Callable[[ObservatoryClient, Wish], Any]
-    page: Callable[[Any, Wish], Page[Any]]
+    ask: Callable[[ObservatoryClient, ReportRequest], Any]
+    page: Callable[[Any, ReportRequest], Page[Any]]
     empty: Callable[[Any], str] = lambda _answer: _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt(Generic[Answer]):
+class _AnswerOrReason(Generic[Answer]):
     """An answer, or why there is none."""
 
     answer: Answer | None = None
     why: str = ""
 
 
-def gathered(client: ObservatoryClient, wish: Wish, *, collector: str, tell: Callable[[str], None]) -> Report:
-    """The report of a collector that goes by the name `collector`; `tell` hears what is asked for, as it is.
+def build_report(
+    client: ObservatoryClient, request: ReportRequest, *, collector: str, progress: Callable[[str], None]
+) -> Report:
+    """The report of a collector that goes by the name `collector`; `progress` hears what is asked for, as it is.
 
     Raises `ClientError` when it answers nothing or does not know a name that was wished for.
     """
     plan = client.list_targets()
-    baseline = wish.baseline or require_baseline(plan)
-    tell("differentials")
-    compared = _attempt(
-        lambda: client.get_differentials(wish.selection, baseline=baseline, metric=wish.metric, explain=True)
+    baseline = request.baseline or require_baseline(plan)
+    progress("differentials")
+    compared = _try(
+        lambda: client.get_differentials(request.selection, baseline=baseline, metric=request.metric, explain=True)
     )
-    tell("coverage")
-    covered = _attempt(lambda: client.get_coverage(wish.selection))
+    progress("coverage")
+    covered = _try(lambda: client.get_coverage(request.selection))
     return Report(
-        window=wish.selection.window,
-        generated_at=wish.now_at,
+        window=request.selection.window,
+        generated_at=request.now_at,
         collector=collector,
         facts=facts(
             baseline=_baseline(compared.answer, baseline),
-            metric=wish.metric,
+            metric=request.metric,
             plan_version=plan.plan_version,
             targets=len(plan.targets),
             coverage=covered.answer,
         ),
         summary=summary(compared.answer) if compared.answer else (),
         sections=(
-            *_comparison(compared, wish),
-            *(_asked(question, client, wish, tell) for question in _QUESTIONS),
+            *_comparison(compared, request),
+            *(_asked(spec, client, request, progress) for spec in _SECTIONS),
             _section(
                 "coverage",
                 "Coverage",
                 "Of the rounds that were planned, how many left a sample, and with which outcomes.",
                 covered,
-                lambda answer: coverage.page(answer, now_at=wish.now_at),
+                lambda answer: coverage.page(answer, now_at=request.now_at),
             ),
         ),
     )
 
 
-def _comparison(compared: _Attempt[DifferentialList], wish: Wish) -> tuple[Section, ...]:
+def _comparison(compared: _AnswerOrReason[DifferentialList], request: ReportRequest) -> tuple[Section, ...]:
     def by_region(answer: DifferentialList) -> Page[Any]:
-        rows = differentials.arranged(answer, sort="shift", only=None)
-        return differentials.page(answer, rows, metric=wish.metric, now_at=wish.now_at)
+        rows = differentials.select_rows(answer, sort="shift", only=None)
+        return differentials.page(answer, rows, metric=request.metric, now_at=request.now_at)
 
     return (
         _section(
@@ -128,15 +130,17 @@ def _comparison(compared: _Attempt[DifferentialList], wish: Wish) -> tuple[Secti
     )
 
 
-def _asked(question: _Question, client: ObservatoryClient, wish: Wish, tell: Callable[[str], None]) -> Section:
-    tell(question.title.lower())
+def _asked(
+    spec: _SectionSpec, client: ObservatoryClient, request: ReportRequest, progress: Callable[[str], None]
+) -> Section:
+    progress(spec.title.lower())
     return _section(
-        question.key,
-        question.title,
-        question.lead,
-        _attempt(lambda: question.ask(client, wish)),
-        lambda answer: question.page(answer, wish),
-        empty=question.empty,
+        spec.key,
+        spec.title,
+        spec.lead,
+        _try(lambda: spec.ask(client, request)),
+        lambda answer: spec.page(answer, request),
+        empty=spec.empty,
     )
 
 
@@ -144,25 +148,25 @@ def _section(
     key: str,
     title: str,
     lead: str,
-    attempt: _Attempt[Answer],
+    outcome: _AnswerOrReason[Answer],
     paged: Callable[[Answer], Page[Any]],
     *,
-    draw: Draw | None = None,
+    draw: ChartBuilder | None = None,
     empty: Callable[[Answer], str] = lambda _answer: _NOTHING,
 ) -> Section:
-    if attempt.answer is None:
-        return Section(key=key, title=title, missing=f"Left out: {attempt.why}")
-    page = paged(attempt.answer)
+    if outcome.answer is None:
+        return Section(key=key, title=title, missing=f"Left out: {outcome.why}")
+    page = paged(outcome.answer)
     if not page.rows:
-        return Section(key=key, title=title, lead=lead, missing=empty(attempt.answer))
+        return Section(key=key, title=title, lead=lead, missing=empty(outcome.answer))
     return Section(key=key, title=title, lead=lead, pages=(page,), draw=draw)
 
 
-def _attempt(question: Callable[[], Answer]) -> _Attempt[Answer]:
+def _try(ask: Callable[[], Answer]) -> _AnswerOrReason[Answer]:
     try:
-        return _Attempt(answer=question())
+        return _AnswerOrReason(answer=ask())
     except _OF_ONE_ANSWER as error:
-        return _Attempt(why=str(error))
+        return _AnswerOrReason(why=str(error))
 
 
 def _baseline(answer: DifferentialList | None, named: str) -> str:
@@ -170,44 +174,44 @@ def _baseline(answer: DifferentialList | None, named: str) -> str:
     return answer.differentials[0].baseline if answer is not None and answer.differentials else named
 
 
-_QUESTIONS = (
-    _Question(
+_SECTIONS = (
+    _SectionSpec(
         key="leaderboards",
         title="Leaderboards",
         lead="Targets by median time to first token, as each region sees them.",
-        ask=lambda client, wish: client.get_leaderboard(wish.selection),
+        ask=lambda client, request: client.get_leaderboard(request.selection),
         page=lambda answer, _wish: leaderboard.page(answer),
     ),
-    _Question(
+    _SectionSpec(
         key="best",
         title="Best regions",
         lead="Where each provider is nearest, and what the other regions pay.",
-        ask=lambda client, wish: client.get_region_costs(wish.selection, metric=wish.metric),
-        page=lambda answer, wish: region_costs.page(answer, metric=wish.metric),
+        ask=lambda client, request: client.get_region_costs(request.selection, metric=request.metric),
+        page=lambda answer, request: region_costs.page(answer, metric=request.metric),
     ),
-    _Question(
+    _SectionSpec(
         key="budgets",
         title="Latency budgets",
         lead="Which targets are fast enough for which use.",
-        ask=lambda client, wish: client.get_latency_budgets(wish.selection),
+        ask=lambda client, request: client.get_latency_budgets(request.selection),
         page=lambda answer, _wish: latency_targets.page(answer),
     ),
-    _Question(
+    _SectionSpec(
         key="tiers",
         title="Price tiers",
         lead="Targets beside those that cost as much.",
-        ask=lambda client, wish: client.get_tiers(wish.selection),
+        ask=lambda client, request: client.get_tiers(request.selection),
         page=lambda answer, _wish: tiers.page(answer),
     ),
-    _Question(
+    _SectionSpec(
         key="drift",
         title="Drift",
         lead="Lasting changes: new levels that slow answers, short bursts and the hour of the day do not explain.",
-        ask=lambda client, wish: client.list_drift(wish.selection),
+        ask=lambda client, request: client.list_drift(request.selection),
         page=lambda answer, _wish: drift.page(answer),
-        empty=lambda answer: f"No lasting change in this window; {drift.watched_in_words(answer)}.",
+        empty=lambda answer: f"No lasting change in this window; {drift.watched_summary(answer)}.",
     ),
-    _Question(
+    _SectionSpec(
         key="vantages",
         title="Vantages",
         lead="Who measures, from where, and how they are doing.",

@@ -10,7 +10,7 @@ from isochrone_client.report.tables import tables
 _SHEET = Markup(SHEET)
 
 
-def document(report: Report) -> str:
+def render_html(report: Report) -> str:
     """The whole page as text."""
     page = element("html", _head(report), element("body", _header(report), _main(report), _footer(report)), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from isochrone_client.render import markdown
-from isochrone_client.render.page import Look
+from isochrone_client.render.page import RenderOptions
 from isochrone_client.report.sections import METHOD, Report, Section, made
 
 
-def manuscript(report: Report) -> str:
+def render_markdown(report: Report) -> str:
     """The whole report as text."""
     return "\n\n".join(_blocks(report)) + "\n"
 
@@ -29,4 +29,4 @@ def _section(section: Section) -> Iterator[str]:
         yield markdown.escaped(section.lead)
     if section.missing:
         yield f"> {markdown.escaped(section.missing)}"
-    yield from filter(None, (markdown.whole(page, Look()).rstrip("\n") for page in section.pages))
+    yield from filter(None, (markdown.whole(page, RenderOptions()).rstrip("\n") for page in section.pages))

@@ -7,7 +7,7 @@ from typing import Any
 
 from isochrone_client.formats import interval, milliseconds, minute, number, share
 from isochrone_client.render.page import Page
-from isochrone_client.report.tables import Draw
+from isochrone_client.report.tables import ChartBuilder
 from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric, Window
 
 _MS = "ms"
@@ -25,7 +25,7 @@ class Section:
     title: str
     lead: str = ""
     pages: tuple[Page[Any], ...] = ()
-    draw: Draw | None = None
+    draw: ChartBuilder | None = None
     missing: str = ""
 
     @property

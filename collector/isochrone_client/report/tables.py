@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from isochrone_client.render.page import Column, Page
-from isochrone_client.report.charts import Drawing
+from isochrone_client.report.charts import Chart
 from isochrone_client.report.html_elements import Markup, element, joined
 
-Draw = Callable[[Sequence[Any]], Drawing | None]
+ChartBuilder = Callable[[Sequence[Any]], Chart | None]
 _CLASS_OF = {"green": "good", "red": "bad", "yellow": "warn", "dim": "dim"}
 
 
-def tables(page: Page[Any], *, draw: Draw | None = None) -> Markup:
+def tables(page: Page[Any], *, draw: ChartBuilder | None = None) -> Markup:
     """A table for each group of the page, under a caption, and the notes below; `draw` adds a column of drawings."""
     blocks = [
         _table(page, caption=heading or page.title, rows=rows, drawing=draw(rows) if draw else None)
@@ -21,7 +21,7 @@ def tables(page: Page[Any], *, draw: Draw | None = None) -> Markup:
     return joined(*blocks, notes)
 
 
-def _table(page: Page[Any], *, caption: str, rows: Sequence[Any], drawing: Drawing | None) -> Markup:
+def _table(page: Page[Any], *, caption: str, rows: Sequence[Any], drawing: Chart | None) -> Markup:
     named = next((place for place, column in enumerate(page.columns) if column.wide), 0)
     head = [_heading(column) for column in page.columns]
     body = [[_cell(column, row, named=place == named) for place, column in enumerate(page.columns)] for row in rows]

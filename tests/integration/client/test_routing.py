@@ -186,7 +186,7 @@ def test_watch_tells_each_generation_once_across_breaks(routing: FakeRoutes) -> 
         said = process.stderr.read().decode()
     assert seen == [47, 48, 49, 50, 51, 52, 53]
     assert "Traceback" not in said
-    assert "going on after generation" in said
+    assert "continuing after generation" in said
 
 
 def test_watch_begins_behind_a_generation(routing: FakeRoutes) -> None:
@@ -209,7 +209,7 @@ def test_watch_begins_with_what_is_in_force_behind_a_generation_never_given(rout
         assert process.stderr is not None
         said = process.stderr.read().decode()
     assert told == sorted(table.generation for table in TABLES)
-    assert "generation 9999 was never given here; beginning with all that are in force" in said
+    assert "this collector never issued generation 9999; starting with all tables in force" in said
 
 
 def test_watch_begins_anew_on_another_database(routing: FakeRoutes) -> None:
@@ -230,8 +230,8 @@ def test_watch_begins_anew_on_another_database(routing: FakeRoutes) -> None:
         assert process.stderr is not None
         said = process.stderr.read().decode()
     assert told == [104, 105, 106, 1, 2]
-    assert "the collector is at generation 1; waiting for those after 106" in said
-    assert "generation 2 is newer than 106: this is another database; beginning with all that are in force" in said
+    assert "the collector is at generation 1; waiting for generations after 106" in said
+    assert "generation 2 is newer than 106: this is another database; starting with all tables in force" in said
 
 
 def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:

@@ -126,7 +126,7 @@ def test_following_survives_a_crash_of_the_collector(start_collector: StartColle
     assert process.returncode == 0
     assert Counter(told) == Counter(range(1, feeder.number))
     assert [line.split(";")[-1].strip() for line in stderr.decode().splitlines()] == [
-        "going on when it is back",
+        "continuing when it is back",
         "isochrone: the collector is back",
     ]
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_client.table_cursor import CLEARLY_LATER_US
+from isochrone_client.table_stream import CLEARLY_LATER_US
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 
 PLAN = """\
@@ -141,7 +141,7 @@ def test_watching_survives_a_crash_of_the_collector(start_collector: StartCollec
         said = process.stderr.read().decode()
     every = stored(again)
     assert told == [number for number in every if told[0] <= number <= last]
-    assert "going on after generation" in said
+    assert "continuing after generation" in said
     assert "Traceback" not in said
 
 
@@ -168,7 +168,7 @@ def test_watching_goes_on_with_another_database(start_collector: StartCollector,
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
         said = process.stderr.read().decode()
-    assert "this is another database; beginning with all that are in force" in said
+    assert "this is another database; starting with all tables in force" in said
 
 
 def test_watching_begins_where_the_collector_is(routed: Collector) -> None:
@@ -178,7 +178,7 @@ def test_watching_begins_where_the_collector_is(routed: Collector) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
-        assert "generation 9999 was never given here" in process.stderr.read().decode()
+        assert "this collector never issued generation 9999" in process.stderr.read().decode()
 
 
 @pytest.fixture

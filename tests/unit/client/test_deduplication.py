@@ -1,4 +1,4 @@
-"""Deduplication: what is told twice by a collector is told once by us."""
+"""Deduplication: a sample that the collector sends twice is returned once."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,30 +12,30 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 ROWS = [stored(place % 7, received_at=NOW_AT + place % 5, ttft_us=1000 + place % 11) for place in range(60)]
 
 
-def recall() -> Deduplication:
+def deduplication() -> Deduplication:
     return Deduplication(lambda row: row.received_at)
 
 
 @unhurried
 @given(st.lists(st.sampled_from(ROWS)), st.lists(st.sampled_from(ROWS)))
-def test_only_what_was_told_is_left_out(before: list[StoredSample], new: list[StoredSample]) -> None:
-    """When a stream begins again with all it told, in any order, only what is new comes through, equal twins too."""
-    memory = recall()
-    assert list(memory.untold(before)) == before
-    memory.expect_again()
+def test_only_repeats_are_dropped(before: list[StoredSample], new: list[StoredSample]) -> None:
+    """When a stream repeats all its samples, in any order, only new samples pass, including equal twins."""
+    seen = deduplication()
+    assert list(seen.drop_repeats(before)) == before
+    seen.expect_repeats()
     again = sorted([*before, *new], key=lambda row: row.sample.ttft_us or 0)
-    assert sorted(memory.untold(again), key=hash) == sorted(new, key=hash)
+    assert sorted(seen.drop_repeats(again), key=hash) == sorted(new, key=hash)
 
 
-def test_a_stream_that_goes_on_is_not_doubted() -> None:
-    """Without a break, samples that look alike are different samples."""
-    memory = recall()
-    assert len(memory.untold([ROWS[0], ROWS[0]])) == 2
+def test_without_a_break_nothing_is_dropped() -> None:
+    """Without a break, equal samples are different samples."""
+    seen = deduplication()
+    assert len(seen.drop_repeats([ROWS[0], ROWS[0]])) == 2
 
 
-def test_what_cannot_come_again_is_forgotten() -> None:
-    """Memory reaches back to the instant of resuming and no further."""
-    memory = recall()
-    memory.note(stored(0, received_at=NOW_AT + place) for place in range(10))
-    memory.forget_before(NOW_AT + 8)
-    assert len(memory._told) == 2
+def test_samples_that_cannot_repeat_are_forgotten() -> None:
+    """Samples from before the instant of resumption are forgotten."""
+    seen = deduplication()
+    seen.record(stored(0, received_at=NOW_AT + place) for place in range(10))
+    seen.forget_before(NOW_AT + 8)
+    assert len(seen._received) == 2

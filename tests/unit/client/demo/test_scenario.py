@@ -6,10 +6,10 @@ from typing import Any
 from isochrone_client.demo.ground_truth import compared, page
 from isochrone_client.demo.scenario import (
     BASELINE,
-    PATHWAYS,
-    STANDS,
+    EPISODE,
+    ROUTES,
     SUGGESTIONS,
-    TROUBLE,
+    VANTAGES,
     Model,
     World,
     control,
@@ -31,7 +31,7 @@ def model(name: str, usd: float, *, source: str = "published") -> Model:
 
 
 PLAIN: dict[str, Any] = {"usd_per_m_output": 1.0, "differential_us": {}, "source": {}}
-MEMBERS = sorted({member for way in PATHWAYS for member in way.members})
+MEMBERS = sorted({member for route in ROUTES for member in route.members})
 WORLD = World(models=(model("dear", 3.0), model("cheap", 0.1), model("guessed", 1.0, source="assumed")))
 
 
@@ -40,7 +40,7 @@ def test_the_plan_measures_every_model_and_controls_by_the_cheapest() -> None:
     plan = json.loads(plan_document(WORLD))
     assert [target["model"] for target in plan["targets"]] == ["dear", "cheap", "guessed"]
     assert plan["control"] == control(WORLD) == "acme/cheap"
-    assert plan["baseline"] == BASELINE in {stand.region for stand in STANDS}
+    assert plan["baseline"] == BASELINE in {vantage.region for vantage in VANTAGES}
 
 
 def test_routes_have_members_that_there_are() -> None:
@@ -49,14 +49,14 @@ def test_routes_have_members_that_there_are() -> None:
     """
     models = [Model(**{**PLAIN, "provider": one.partition("/")[0], "name": one.partition("/")[2]}) for one in MEMBERS]
     plan = json.loads(plan_document(World(models=tuple(models))))
-    assert [route["name"] for route in plan["routes"]] == [way.name for way in PATHWAYS]
+    assert [route["name"] for route in plan["routes"]] == [route.name for route in ROUTES]
     assert json.loads(plan_document(WORLD))["routes"] == []
-    assert [way.name for way in PATHWAYS if TROUBLE.provider in {one.partition("/")[0] for one in way.members}] == [
+    assert [route.name for route in ROUTES if EPISODE.provider in {one.partition("/")[0] for one in route.members}] == [
         "chat"
     ]
-    assert PATHWAYS[1].members[0].startswith(f"{TROUBLE.provider}/")
-    assert TROUBLE.after_seconds > 60
-    assert TROUBLE.provider not in {"deepseek", "qwen", "zhipu", "moonshot"}
+    assert ROUTES[1].members[0].startswith(f"{EPISODE.provider}/")
+    assert EPISODE.after_seconds > 60
+    assert EPISODE.provider not in {"deepseek", "qwen", "zhipu", "moonshot"}
 
 
 def test_the_world_is_read_as_it_tells_itself() -> None:

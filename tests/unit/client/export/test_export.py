@@ -10,7 +10,7 @@ import pytest
 from fix_observatory import SAMPLES, WINDOW
 from isochrone_client.errors import FileError, MissingExtraError
 from isochrone_client.export.columns import columns
-from isochrone_client.export.output_file import opened
+from isochrone_client.export.output_file import open_output
 from isochrone_client.export.writers import FORMATS
 from isochrone_client.pages import samples
 
@@ -35,13 +35,13 @@ def test_parquet_without_its_package_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def write_half(path: Path) -> None:
-    with opened(path, force=True) as file:
+    with open_output(path, force=True) as file:
         file.write(b"half")
         raise KeyboardInterrupt
 
 
 def write_late(path: Path) -> None:
-    with opened(path, force=False) as file:
+    with open_output(path, force=False) as file:
         file.write(b"ours")
         path.write_bytes(b"theirs")
 
@@ -49,7 +49,7 @@ def write_late(path: Path) -> None:
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     """Until the block has ended nobody sees the file; after an error there is nothing, not even a part."""
     path = tmp_path / "samples.csv"
-    with opened(path, force=False) as file:
+    with open_output(path, force=False) as file:
         file.write(b"one")
         assert not path.exists()
     assert path.read_bytes() == b"one"
@@ -76,10 +76,10 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, *, there: 
     if there:
         goal.write_bytes(b"theirs")
     link.symlink_to(goal)
-    with pytest.raises(FileError, match="there already"), opened(link, force=False):
+    with pytest.raises(FileError, match="there already"), open_output(link, force=False):
         pass
     assert goal.exists() == there
-    with opened(link, force=True) as file:
+    with open_output(link, force=True) as file:
         file.write(b"ours")
     assert link.readlink() == goal
     assert goal.read_bytes() == b"ours"
@@ -94,7 +94,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
     if linked:
         path = tmp_path / "link"
         path.symlink_to(pipe)
-    with pytest.raises(FileError, match=f"{path.name} is no regular file"), opened(path, force=True):
+    with pytest.raises(FileError, match=f"{path.name} is no regular file"), open_output(path, force=True):
         pass
     assert pipe.is_fifo()
     assert path.is_symlink() == linked
@@ -102,12 +102,12 @@ def test_a_pipe_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
 
 def test_standard_output_by_its_other_name(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """`/dev/stdout` is written to as `-` is."""
-    with opened(Path("/dev/stdout"), force=False) as file:
+    with open_output(Path("/dev/stdout"), force=False) as file:
         file.write(b"ours")
     assert capfdbinary.readouterr().out == b"ours"
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     """A folder cannot be overwritten, with force or without."""
-    with pytest.raises(FileError, match="is a folder"), opened(tmp_path, force=True):
+    with pytest.raises(FileError, match="is a folder"), open_output(tmp_path, force=True):
         pass

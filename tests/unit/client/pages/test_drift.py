@@ -10,7 +10,7 @@ from isochrone_client.cli import cli
 from isochrone_client.errors import InsufficientError
 from isochrone_client.pages import alerts, drift
 from isochrone_client.render import renderer
-from isochrone_client.render.page import Look
+from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Metric
 from testdata.insights import ALERTS, DRIFT
 
@@ -18,7 +18,7 @@ from testdata.insights import ALERTS, DRIFT
 def test_a_change_of_speed_is_in_tokens_per_second() -> None:
     """Metrics stand under headings of their own, with their unit: nothing is divided by a thousand by mistake."""
     slower = replace(DRIFT.events[0], metric=Metric.TOKENS_PER_SECOND, before=60.0, after=42.0, change_percent=-30.0)
-    text = renderer("table").whole(drift.page(replace(DRIFT, events=(slower, *DRIFT.events))), Look())
+    text = renderer("table").whole(drift.page(replace(DRIFT, events=(slower, *DRIFT.events))), RenderOptions())
     assert text.index("ttft, ms") < text.index("tokens_per_second, tokens/s")
     numbers = text.partition("tokens_per_second, tokens/s")[2].split()
     assert numbers[numbers.index("-30.0") - 2 :][:2] == ["60", "42"]
@@ -56,6 +56,6 @@ def test_alerts_that_nobody_is_told_are_said_so(observatory: FakeObservatory) ->
 def test_an_alert_told_at_the_third_try() -> None:
     """How often it took is said; what went wrong before is not a footnote any more."""
     told = replace(ALERTS.alerts[0], attempts=3, last_error="")
-    text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(told,))), Look())
+    text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(told,))), RenderOptions())
     assert "try 3" in text
     assert "[1]" not in text

@@ -29,7 +29,7 @@ from isochrone_client.pages import (
     tiers,
 )
 from isochrone_client.render import OUTPUTS, renderer
-from isochrone_client.render.page import Look, Page
+from isochrone_client.render.page import Page, RenderOptions
 from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Order, SpendList
 from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
 from isochrone_wire.routes import RouteEventList
@@ -41,7 +41,7 @@ SUFFIX_OF = {"table": "txt", "json": "json", "csv": "csv", "markdown": "md"}
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 PAGES: dict[str, Page[Any]] = {
     "diff": differentials.page(
-        ANSWER, differentials.arranged(ANSWER, sort="shift", only=None), metric=Metric.TTFT, now_at=NOW_AT
+        ANSWER, differentials.select_rows(ANSWER, sort="shift", only=None), metric=Metric.TTFT, now_at=NOW_AT
     ),
     "leaderboard": leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS)),
     **{
@@ -75,10 +75,10 @@ def picture(name: str, output: str) -> Path:
 @pytest.mark.parametrize("name", PAGES)
 def test_answers_look_as_promised(name: str, output: str) -> None:
     """The same answer is written the same way as in the last release, to the letter."""
-    assert renderer(output).whole(PAGES[name], Look()) == picture(name, output).read_text()
+    assert renderer(output).whole(PAGES[name], RenderOptions()) == picture(name, output).read_text()
 
 
 if __name__ == "__main__":
     for page_name, page in PAGES.items():
         for output_name in OUTPUTS:
-            picture(page_name, output_name).write_text(renderer(output_name).whole(page, Look()))
+            picture(page_name, output_name).write_text(renderer(output_name).whole(page, RenderOptions()))

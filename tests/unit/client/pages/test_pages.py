@@ -75,13 +75,13 @@ def test_the_best_comes_first(sort: str, metric: Metric, order: str) -> None:
     """Sorted by shift, a region's best target is first, which for a rate is the highest; the unknown is last."""
     rows = tuple(pair(name, shift, metric=metric) for name, shift in [("a", 1.0), ("?", None), ("b", -5.0), ("c", 9.0)])
     answer = DifferentialList(window=WINDOW, differentials=rows)
-    assert "".join(row.target for row in differentials.arranged(answer, sort=sort, only=None)) == order
+    assert "".join(row.target for row in differentials.select_rows(answer, sort=sort, only=None)) == order
 
 
 def test_regions_stay_together() -> None:
     """Sorting happens within a region, and regions keep the order of the answer."""
     rows = (pair("x", 3, region="b"), pair("y", 1, region="a"), pair("z", 2, region="b"))
-    arranged = differentials.arranged(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
+    arranged = differentials.select_rows(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
     assert [(row.region, row.target) for row in arranged] == [("b", "z"), ("b", "x"), ("a", "y")]
 
 
@@ -91,7 +91,7 @@ def test_regions_stay_together() -> None:
 )
 def test_only_keeps_what_it_says(only: str | None, kept: int) -> None:
     """`--only` keeps one decision, or all that are decisions."""
-    assert len(differentials.arranged(ANSWER, sort="target", only=only)) == kept
+    assert len(differentials.select_rows(ANSWER, sort="target", only=only)) == kept
 
 
 def test_a_shift_without_an_interval_is_not_said() -> None:

@@ -9,7 +9,7 @@ from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import simulations
 from isochrone_client.render import renderer
-from isochrone_client.render.page import Look
+from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Simulation, SimulationList
 
@@ -45,7 +45,7 @@ RACE = replace(
 def table(*rows: Simulation) -> str:
     """The table of these lines."""
     answer = SimulationList(window=WINDOW, members=("p/a", "p/b"), simulations=rows)
-    return renderer("table").whole(simulations.page(answer), Look())
+    return renderer("table").whole(simulations.page(answer), RenderOptions())
 
 
 def test_differences_are_to_the_static_line() -> None:

@@ -10,7 +10,7 @@ from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
 from isochrone_client.render import renderer
-from isochrone_client.render.page import Look, Page, Row
+from isochrone_client.render.page import Page, RenderOptions, Row
 from isochrone_wire.answers import Decision, Leaderboard, Metric, Order, Quantile, Source
 from isochrone_wire.insights import Eligible, LatencyBudgetList, RegionCostList, TierList
 from testdata.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
@@ -45,7 +45,7 @@ def test_each_order_shows_what_it_ranks_by_first(order: Order, column: str, text
     page = leaderboard.page(replace(BOARD, order=order))
     assert page.columns[3].title == column
     assert shown(page)[0][column] == text
-    table = renderer("table").whole(page, Look())
+    table = renderer("table").whole(page, RenderOptions())
     assert all(len(line) <= 100 for line in table.splitlines())
     assert page.facts["order"] == order.value
 
@@ -115,7 +115,7 @@ def test_all_nine_uses_fit_the_screen() -> None:
     names = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
     row = replace(LATENCY_BUDGETS[3], limit_us=300_000)
     rows = tuple(replace(row, use=name) for name in names)
-    table = renderer("table").whole(latency_targets.page(replace(BUDGETS, budgets=rows)), Look())
+    table = renderer("table").whole(latency_targets.page(replace(BUDGETS, budgets=rows)), RenderOptions())
     assert all(name in table.replace("\n", " ") for name in names)
     assert "…" not in table
     assert all(len(line) <= 100 for line in table.splitlines())

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from fix_observatory import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
 from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.render import OUTPUTS, renderer
-from isochrone_client.render.page import Column, Look, Page
+from isochrone_client.render.page import Column, Page, RenderOptions
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import (
     Coverage,
@@ -38,7 +38,7 @@ from isochrone_wire.answers import (
 )
 from isochrone_wire.model import Quality, Target
 
-PLAIN = Look()
+PLAIN = RenderOptions()
 NASTY = ["openai/gpt-5-mini", "a|b", "\x1b[31mred\x1b[0m", "line\nbreak", "千问" * 30, "x" * 200, "[bold]", "`*_"]
 INSTANTS = st.integers(0, 4_102_444_800_000_000)
 DRAWN_FROM: dict[Any, st.SearchStrategy[Any]] = {
@@ -99,7 +99,7 @@ thoroughly = settings(max_examples=60, deadline=None, suppress_health_check=[Hea
 def test_no_line_is_longer_than_a_hundred_columns(page: Page[Any], width: int) -> None:
     """Whatever the names, a table fits its screen, and 100 columns on a wider one, begun and gone on with too."""
     table = renderer("table")
-    look = Look(width=width)
+    look = RenderOptions(width=width)
     for text in (table.whole(page, look), table.opening(page, look), table.more(page, look)):
         assert all(cell_len(line) <= min(width, 100) for line in text.splitlines())
 
@@ -277,7 +277,7 @@ def test_nothing_is_still_a_document() -> None:
 def test_colours_are_for_terminals() -> None:
     """A decision is coloured on a terminal; the words say the same without."""
     page = differential_page(DIFFERENTIALS)
-    coloured = renderer("table").whole(page, Look(colour=True))
+    coloured = renderer("table").whole(page, RenderOptions(colour=True))
     assert "\x1b[32mfaster" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured).split() == renderer("table").whole(page, PLAIN).split()
 
@@ -285,6 +285,6 @@ def test_colours_are_for_terminals() -> None:
 def test_long_names_fold_and_numbers_do_not() -> None:
     """When the line is too long, the name takes a second line and every number stays whole."""
     page = leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS))
-    text = renderer("table").whole(page, Look(width=80))
+    text = renderer("table").whole(page, RenderOptions(width=80))
     assert "178 … 182" in text
     assert "…" not in text.replace(" … ", "")

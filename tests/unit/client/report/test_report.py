@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
 from isochrone_client.pages import difference_phases, differentials
 from isochrone_client.report import charts, stylesheet
-from isochrone_client.report.html import document
+from isochrone_client.report.html import render_html
 from isochrone_client.report.html_elements import Markup, element, joined
-from isochrone_client.report.markdown import manuscript
+from isochrone_client.report.markdown import render_markdown
 from isochrone_client.report.sections import Report, Section, facts, summary
 from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric
 
@@ -108,16 +108,16 @@ def test_hostile_names_stay_text() -> None:
     harmless = tuple(
         replace(row, target="x", region="y", reason="z", decision=Decision.UNDECIDED) for row in DIFFERENTIALS
     )
-    hostile, plain = Reading(document(report(rows, hostile=HOSTILE))), Reading(document(report(harmless)))
+    hostile, plain = Reading(render_html(report(rows, hostile=HOSTILE))), Reading(render_html(report(harmless)))
     assert shape(hostile) == shape(plain)
     assert hostile.open == []
-    assert "\x1b" not in document(report(rows, hostile=HOSTILE))
-    assert "<script" not in manuscript(report(rows, hostile=HOSTILE)).replace("\\<", "")
+    assert "\x1b" not in render_html(report(rows, hostile=HOSTILE))
+    assert "<script" not in render_markdown(report(rows, hostile=HOSTILE)).replace("\\<", "")
 
 
 def test_the_page_needs_nothing_else() -> None:
     """No element could fetch anything, and the policy forbids it besides; the sheet is the one it names."""
-    reading = Reading(document(report()))
+    reading = Reading(render_html(report()))
     links = [
         value for _, attributes in reading.elements for name, value in attributes.items() if name in ("href", "src")
     ]
@@ -132,7 +132,7 @@ def test_the_page_needs_nothing_else() -> None:
 
 def test_a_section_without_an_answer_says_why() -> None:
     """What could not be asked is a sentence in both formats; nothing is left out silently."""
-    for text in (document(report()), manuscript(report())):
+    for text in (render_html(report()), render_markdown(report())):
         assert "Left out: it failed" in text
         assert "Price tiers" in text
         assert "How sure this is" in text
@@ -140,7 +140,7 @@ def test_a_section_without_an_answer_says_why() -> None:
 
 def test_markdown_has_the_same_tables() -> None:
     """The Markdown says the same in tables, under the same headings."""
-    text = manuscript(report())
+    text = render_markdown(report())
     assert text.startswith("# LLM latency by region, 2026-11-20 08:00 to 2026-11-21 08:00 UTC\n")
     assert "## Differentials" in text
     assert "| openai/gpt-5-mini | 320 → 513 | +191 |" in text

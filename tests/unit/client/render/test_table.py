@@ -1,11 +1,11 @@
-"""Folding: names break where a reader would break them, and lose nothing."""
+"""Folding of long names in tables."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from isochrone_client.render.fold import folded
+from isochrone_client.render.table import fold
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from isochrone_client.render.fold import folded
         ("   ", 2, [""]),
     ],
 )
-def test_names_break_at_their_joints(text: str, width: int, lines: list[str]) -> None:
-    """A line ends after a slash, hyphen, comma or space where that is possible."""
-    assert folded(text, width) == lines
+def test_names_break_at_separators(text: str, width: int, lines: list[str]) -> None:
+    """A line breaks after a slash, hyphen, comma or space if one fits."""
+    assert fold(text, width) == lines
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P"]), max_size=80), st.integers(2, 40))
 def test_folding_loses_nothing_and_fits(text: str, width: int) -> None:
-    """The lines put together are the text again, and none is wider than asked."""
-    lines = folded(text, width)
+    """The joined lines are the text, and no line is wider than the limit."""
+    lines = fold(text, width)
     assert "".join(lines) == text
     assert all(cell_len(line) <= width for line in lines)
