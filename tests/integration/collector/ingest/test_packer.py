@@ -29,7 +29,7 @@ STARTED_WITHIN_S = 30.0
 
 A_COLLECTOR = """
 import asyncio
-from isochrone_collector.sealer import Worker
+from isochrone_collector.ingest.packer import Worker
 
 async def main():
     worker = await Worker.start()
