@@ -18,7 +18,7 @@ _NEW_OBJECTS = 20_000
 _TURN_S = 0.001
 
 
-def settle() -> None:
+def tune_process() -> None:
     """Keep up to 64 MiB of what is dropped where the C library is glibc, look for garbage less often and never again
     among what is there now, and let threads take turns every millisecond.
     """

@@ -46,10 +46,10 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         receipt = await answer(context, self._pushed(request, context.invocation_metadata(), now_at()))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
-    async def _pushed(self, letter: RawPush, metadata: Metadata, received_at: int) -> Receipt:
+    async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
         # What cannot be read is the asker's fault, and has to be raised where that is answered.
-        await self._gate.bind(metadata, codec.decode(Vantage, letter.envelope.vantage))
-        return await self._ingest.push(letter.parcel(received_at))
+        await self._gate.bind(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
+        return await self._ingest.push(raw_push.batch(received_at))
 
 
 def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:

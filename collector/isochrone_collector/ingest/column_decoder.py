@@ -1,8 +1,8 @@
-"""Samples as they came over the wire, as a sheet of columns.
+"""Decoding of the samples of a push into columns.
 
-Asking a message for each of its forty fields costs more than everything else that happens to a sample. So the request's
-own bytes are read a second time through a *projection*: message classes with the same field numbers that know only the
-varint fields. What the projection writes again is nothing but varints, and those are read as arrays.
+Reading each of the forty fields of a sample from a message costs more than all other work on it. So the bytes of the
+request are parsed a second time as a *projection*: message classes with the same field numbers that declare the varint
+fields only. Serialised again, a projection consists of varints, which are decoded as arrays.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from isochrone_collector.ingest import varints
 from isochrone_collector.ingest.sample_columns import (
     COLUMN,
+    ENUMS,
     INSTANTS,
     LIMIT,
     RATES,
     TEXTS,
-    UNKNOWN_WORD,
-    WORDS,
+    UNKNOWN_MEMBER,
     Flags,
     Keys,
     Numbers,
@@ -37,43 +37,43 @@ _PACKAGE = "isochrone.projection"
 _VARINTS = {
     FieldDescriptor.TYPE_INT64: FieldDescriptor.TYPE_INT64,
     FieldDescriptor.TYPE_UINT32: FieldDescriptor.TYPE_UINT32,
-    # An enum's number of a newer version must come through as it is.
+    # The enum number of a newer version must be passed on unchanged.
     FieldDescriptor.TYPE_ENUM: FieldDescriptor.TYPE_INT32,
 }
 _SAMPLES = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
 _LIMITS = sample_pb2.Sample.DESCRIPTOR.fields_by_name["ratelimit"].number
-_ENUMS: Mapping[str, Any] = {"outcome": sample_pb2.Outcome, "token_source": sample_pb2.TokenSource}
-# What is no varint, asked for in one go: each sample is far away in memory.
-_PLAIN = (*INSTANTS, *RATES, *TEXTS)
-_plain = attrgetter(*_PLAIN)
+_WIRE_ENUMS: Mapping[str, Any] = {"outcome": sample_pb2.Outcome, "token_source": sample_pb2.TokenSource}
+# Fields that are not varints, read in one call per sample: each sample is far away in memory.
+_OTHER_FIELDS = (*INSTANTS, *RATES, *TEXTS)
+_get_others = attrgetter(*_OTHER_FIELDS)
 Number = TypeVar("Number", np.int64, np.float64)
 
 
-def read(request: fleet_pb2.PushRequest, content: bytes) -> SampleColumns:
-    """The samples of a request that came as `content`. Nothing in them is refused here."""
+def decode(request: fleet_pb2.PushRequest, content: bytes) -> SampleColumns:
+    """Decode the samples of a request that arrived as `content`. Values are not checked here."""
     samples = list(request.samples)
-    columns: list[Sequence[Any]] = list(zip(*map(_plain, samples), strict=True)) or [()] * len(_PLAIN)
-    told = dict(zip(_PLAIN, columns, strict=True))
-    numbers, present = scatter(_project(content), _keys(), _array(told, INSTANTS, np.int64))
+    columns: list[Sequence[Any]] = list(zip(*map(_get_others, samples), strict=True)) or [()] * len(_OTHER_FIELDS)
+    values = dict(zip(_OTHER_FIELDS, columns, strict=True))
+    numbers, present = scatter(_project(content), _keys(), _array(values, INSTANTS, np.int64))
     present[:, COLUMN["token_source"]] = numbers[:, COLUMN["token_source"]] != sample_pb2.TOKEN_SOURCE_UNSPECIFIED
-    for name in WORDS:
-        numbers[:, COLUMN[name]] = _words(name, numbers[:, COLUMN[name]])
-    rates = _array(told, RATES, np.float64)
+    for name in ENUMS:
+        numbers[:, COLUMN[name]] = _enum_places(name, numbers[:, COLUMN[name]])
+    rates = _array(values, RATES, np.float64)
     return SampleColumns(
         numbers=numbers,
         present=present,
         rates=rates,
         rated=_rated(samples, rates),
-        texts=tuple(_texts(samples, name, told[name]) for name in TEXTS),
+        texts=tuple(_texts(samples, name, values[name]) for name in TEXTS),
     )
 
 
-def _array(told: Mapping[str, Sequence[Any]], names: Sequence[str], kind: type[Number]) -> NDArray[Number]:
-    return np.array([told[name] for name in names], kind).T
+def _array(values: Mapping[str, Sequence[Any]], names: Sequence[str], kind: type[Number]) -> NDArray[Number]:
+    return np.array([values[name] for name in names], kind).T
 
 
 def _rated(samples: Sequence[Message], rates: NDArray[np.float64]) -> Flags:
-    """Which rates are known. Only a zero can be an unknown one, so only zeros are looked up."""
+    """Return a flag per rate: is it present? Only a zero can be absent, so only zeros are looked up."""
     rated: Flags = rates != 0
     for row, column in np.argwhere(~rated).tolist():
         rated[row, column] = samples[row].HasField(RATES[column])
@@ -81,24 +81,26 @@ def _rated(samples: Sequence[Message], rates: NDArray[np.float64]) -> Flags:
 
 
 def _texts(samples: Sequence[Message], name: str, texts: Sequence[str]) -> list[str | None]:
-    """A column of texts. Only an empty one can be an unknown one, so only those are looked up."""
+    """Return a column of texts. Only an empty text can be absent, so only empty ones are looked up."""
     if "" not in texts:
         return [*texts]
     return [text or ("" if sample.HasField(name) else None) for sample, text in zip(samples, texts, strict=True)]
 
 
-def _words(name: str, spoken: Numbers) -> Numbers:
-    """Places in `WORDS` of an enum's numbers."""
+def _enum_places(name: str, numbers: Numbers) -> Numbers:
+    """Return the places in `ENUMS` of the numbers of an enum."""
     places = _places(name)
-    return np.where((spoken >= 0) & (spoken < len(places)), places[np.clip(spoken, 0, len(places) - 1)], UNKNOWN_WORD)
+    return np.where(
+        (numbers >= 0) & (numbers < len(places)), places[np.clip(numbers, 0, len(places) - 1)], UNKNOWN_MEMBER
+    )
 
 
 @cache
 def _places(name: str) -> Numbers:
-    enum = _ENUMS[name]
-    places = np.full(max(enum.values()) + 1, UNKNOWN_WORD, np.int64)
-    for place, word in enumerate(WORDS[name]):
-        places[enum.Value(f"{name}_{word}".upper())] = place
+    enum = _WIRE_ENUMS[name]
+    places = np.full(max(enum.values()) + 1, UNKNOWN_MEMBER, np.int64)
+    for place, member in enumerate(ENUMS[name]):
+        places[enum.Value(f"{name}_{member}".upper())] = place
     return places
 
 

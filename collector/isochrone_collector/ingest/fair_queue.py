@@ -1,9 +1,9 @@
-"""Whoever drains a backlog gives way to whoever keeps up: while small pushes come, large ones go one at a time.
+"""Fair queueing: small, current pushes are committed before large backlogs.
 
-A large push keeps a core busy at either of its stages, being made ready and being committed. With two of them under
-way a small one finds no core free, and waits for both; with one it does not. That costs the backlog a commit for every
-push. So when more large ones are there at once than one agent sends, all of them go together: in one commit they are
-through soonest.
+A large push keeps a core busy while it is packed and while it is committed. With two of them in progress a small push
+finds no free core and waits for both; with one it does not. So while small pushes arrive, large ones go one at a time,
+which costs the backlog a commit per push. When more large pushes are present than one agent sends at once, all of them
+go together: one common commit finishes them soonest.
 """
 
 import asyncio
@@ -11,51 +11,52 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 
-# An agent has so many calls in flight.
-_CROWD = 4
-# Agents that keep up push every few seconds, and there are some of them.
-_LASTING_S = 1.0
+BATCH_THRESHOLD = 4
+"""The number of calls that one agent has in flight: more large pushes than these are worth a common commit."""
+
+# Agents without a backlog push every few seconds, and a collector has several of them.
+_SMALL_EXPECTED_S = 1.0
 
 
 class FairQueue:
-    """Lets large pushes through; `clock` gives seconds."""
+    """Order of large pushes relative to small ones; `clock` returns seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._small_until = clock()
-        self._here = self._under_way = 0
-        self._moved = asyncio.Event()
+        self._present = self._active = 0
+        self._changed = asyncio.Event()
 
-    def small_came(self) -> None:
-        """A small push is there; others like it may be expected for a second."""
-        self._small_until = self._clock() + _LASTING_S
+    def note_small(self) -> None:
+        """Record the arrival of a small push; more of them are expected for one second."""
+        self._small_until = self._clock() + _SMALL_EXPECTED_S
 
     @asynccontextmanager
     async def large(self) -> AsyncIterator[None]:
-        """A large push, from its arrival to its commit; entered when it may go on."""
-        self._here += 1
+        """Hold a large push's turn, until its commit; entered when the push may proceed."""
+        self._present += 1
         try:
-            if self._is_crowd:
+            if self._is_above_threshold:
                 self._wake()
             while not self._may_go():
-                await self._moved.wait()
-            self._under_way += 1
+                await self._changed.wait()
+            self._active += 1
             try:
                 yield
             finally:
-                self._under_way -= 1
+                self._active -= 1
         finally:
-            self._here -= 1
+            self._present -= 1
             self._wake()
 
     @property
-    def _is_crowd(self) -> bool:
-        return self._here > _CROWD
+    def _is_above_threshold(self) -> bool:
+        return self._present > BATCH_THRESHOLD
 
     def _may_go(self) -> bool:
-        return self._under_way == 0 or self._is_crowd or self._clock() >= self._small_until
+        return self._active == 0 or self._is_above_threshold or self._clock() >= self._small_until
 
     def _wake(self) -> None:
-        """Have all that wait look again, in the order in which they came."""
-        self._moved.set()
-        self._moved = asyncio.Event()
+        """Let all that wait check again, in the order of their arrival."""
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a sample may say: bounds that its columns can hold and a probe can mean. Pure tables."""
+"""Bounds of the values of a sample: what its columns can hold and a probe can measure. Pure tables."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -6,7 +6,7 @@ from dataclasses import fields
 from isochrone_wire.model import DAY_US, Sample
 
 MAX_NAME_CHARS = 100
-# A clock this far off tells nothing about rounds; less is merely late.
+# With a clock this far off the round is unknown; with less it is late.
 MAX_DISTANCE_US = 400 * DAY_US
 MAX_COUNT = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -30,7 +30,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """Lowest and highest value of each quantity of a sample."""
 
 LENGTHS: Mapping[str, int] = {"remote_address": 100, "edge": 200, "request_id": 200, "error": 500}
-"""Most characters of each text of a sample."""
+"""Maximum number of characters of each text of a sample."""
 
 LIMIT_BOUNDS: Mapping[str, tuple[float, float]] = {
     "limit_requests": (0, MAX_INT64),
@@ -45,5 +45,5 @@ LIMIT_BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name a vantage, a region, a provider or a reason."""
+    """Return whether a text is a valid name of a vantage, a region, a provider or a reason."""
     return 0 < len(text) <= MAX_NAME_CHARS and text.isprintable()

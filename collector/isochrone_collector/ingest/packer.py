@@ -1,9 +1,9 @@
-"""Who seals large parcels: a process of its own, so that Python's lock does not keep answers waiting.
+"""Who packs large batches: a process of its own, so that Python's lock does not keep answers waiting.
 
-The process is started by the first large parcel and seals from then on. Until it is up, and whenever it was lost, a
+The process is started by the first large batch and packs from then on. Until it is up, and whenever it was lost, a
 thread does its work. It ends with its socket, and so with the collector, however that ends.
 
-A parcel travels to the process as (content, received_at, criteria) and comes back as a sealed batch, both pickled, each
+A batch travels to the process as (content, received_at, criteria) and comes back as a packed batch, both pickled, each
 with its length in four bytes before it. First the process says its version. An empty answer says that it could not.
 """
 
@@ -19,7 +19,7 @@ from typing import Self
 
 import structlog
 
-from isochrone_collector.ingest.packing import Criteria, seal
+from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.validation import PushBatch
 from isochrone_collector.store.batches import PackedBatch
 from isochrone_wire import __version__
@@ -27,11 +27,11 @@ from isochrone_wire import __version__
 _log = structlog.get_logger()
 
 LENGTH_BYTES = 4
-AT_ONCE = 2
-"""So many parcels should be with the sealer: one under way, and the next."""
+MAX_IN_FLIGHT = 2
+"""So many batches should be with the packer: one under way, and the next."""
 
 _MODULE = "isochrone_collector.ingest.packer_process"
-# Several sealed batches fit, so that neither side waits for the other's reading.
+# Several packed batches fit, so that neither side waits for the other's reading.
 _SOCKET_BYTES = 4 << 20
 _STARTED_WITHIN_S = 30.0
 _ANSWERED_WITHIN_S = 10.0
@@ -40,14 +40,14 @@ _ENDED_WITHIN_S = 5.0
 
 
 class NotPacked(Exception):  # noqa: N818  # named for the state, and caught where the thread takes over
-    """The process could not seal a parcel. Act: nobody; a thread does it."""
+    """The process could not pack a batch. Act: nobody; a thread does it."""
 
 
-class WorkerLost(NotPacked):
+class ProcessLost(NotPacked):
     """It could not because it is gone."""
 
 
-class Worker:
+class PackerProcess:
     """The process, and what it was asked and has not answered yet, in that order."""
 
     def __init__(
@@ -56,17 +56,17 @@ class Worker:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._asked: deque[asyncio.Future[PackedBatch | None]] = deque()
+        self._pending: deque[asyncio.Future[PackedBatch | None]] = deque()
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
     async def start(cls) -> Self:
-        """A process that is ready. Raises `WorkerLost`."""
-        process, ours = await asyncio.to_thread(_spawned)
+        """A process that is ready. Raises `ProcessLost`."""
+        process, ours = await asyncio.to_thread(_spawn)
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_SOCKET_BYTES)
         try:
             async with asyncio.timeout(_STARTED_WITHIN_S):
-                version = (await _frame(reader)).decode()
+                version = (await _read_frame(reader)).decode()
         except (TimeoutError, EOFError, OSError):
             version = ""
         if version != __version__:
@@ -74,7 +74,7 @@ class Worker:
             writer.close()
             process.kill()
             await asyncio.to_thread(process.wait)
-            raise WorkerLost(f"the process that seals is of version {version or 'unknown'}, not {__version__}")
+            raise ProcessLost(f"the process that packs is of version {version or 'unknown'}, not {__version__}")
         return cls(process, reader, writer)
 
     @property
@@ -84,24 +84,24 @@ class Worker:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has enough to do: parcels whose askers went away are sealed all the same."""
-        return len(self._asked) >= AT_ONCE
+        """Whether it has enough to do: batches whose askers went away are packed all the same."""
+        return len(self._pending) >= MAX_IN_FLIGHT
 
-    async def seal(self, parcel: PushBatch, criteria: Criteria) -> PackedBatch | None:
-        """`sealing.seal`, elsewhere. Raises `NotPacked`, and `WorkerLost` for good."""
+    async def pack(self, batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
+        """`sealing.pack`, elsewhere. Raises `NotPacked`, and `ProcessLost` for good."""
         if self._reading.done():
-            raise WorkerLost("the process that seals is gone")
-        asked = pickle.dumps((parcel.content, parcel.received_at, criteria))
+            raise ProcessLost("the process that packs is gone")
+        asked = pickle.dumps((batch.content, batch.received_at, criteria))
         answer: asyncio.Future[PackedBatch | None] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
+        self._pending.append(answer)
         self._writer.write(len(asked).to_bytes(LENGTH_BYTES, "big") + asked)
         try:
             async with asyncio.timeout(_ANSWERED_WITHIN_S):
                 return await answer
         except TimeoutError:
-            # Stopped, or so slow that it keeps parcels from whoever could seal them.
+            # Stopped, or so slow that it keeps batches from whoever could pack them.
             self._process.kill()
-            raise WorkerLost("the process that seals does not answer") from None
+            raise ProcessLost("the process that packs does not answer") from None
 
     async def close(self) -> None:
         """Let it end, and wait until it has."""
@@ -123,33 +123,33 @@ class Worker:
     async def _read(self) -> None:
         try:
             while True:
-                self._answered(await _frame(self._reader))
+                self._handle_answer(await _read_frame(self._reader))
         except (EOFError, OSError) as error:
-            _log.debug("sealer.ended", pid=self.pid, reason=str(error))
+            _log.debug("packer.ended", pid=self.pid, reason=str(error))
         finally:
-            while self._asked:
-                answer = self._asked.popleft()
+            while self._pending:
+                answer = self._pending.popleft()
                 if not answer.done():
-                    answer.set_exception(WorkerLost("the process that seals is gone"))
+                    answer.set_exception(ProcessLost("the process that packs is gone"))
 
-    def _answered(self, content: bytes) -> None:
-        answer = self._asked.popleft()
+    def _handle_answer(self, content: bytes) -> None:
+        answer = self._pending.popleft()
         # Whoever asked may have gone meanwhile.
         if answer.done():
             return
         try:
             answer.set_result(pickle.loads(content))  # noqa: S301  # from our own child, of our own version
         except Exception as error:  # noqa: BLE001  # an empty answer among them: whoever asked has to know
-            answer.set_exception(NotPacked(f"the process that seals did not: {error}"))
+            answer.set_exception(NotPacked(f"the process that packs did not: {error}"))
 
 
-async def _frame(reader: asyncio.StreamReader) -> bytes:
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     """What one side said. Raises `EOFError` and `OSError`."""
     length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
     return await reader.readexactly(length)
 
 
-def _spawned() -> "tuple[subprocess.Popen[bytes], socket.socket]":
+def _spawn() -> "tuple[subprocess.Popen[bytes], socket.socket]":
     """The process, and our end of its socket."""
     ours, theirs = socket.socketpair()
     with ExitStack() as on_error, theirs:
@@ -169,34 +169,34 @@ class Packer:
 
     def __init__(self, *, processes: bool = False) -> None:
         self._processes = processes
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sealing")
-        self._worker: Worker | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="packing")
+        self._process_handle: PackerProcess | None = None
         self._starting: asyncio.Task[None] | None = None
         self._start_at = 0.0
 
     @property
     def pid(self) -> int | None:
         """The process id of the process, while there is one."""
-        return self._worker.pid if self._worker else None
+        return self._process_handle.pid if self._process_handle else None
 
-    async def seal(self, parcel: PushBatch, criteria: Criteria) -> PackedBatch | None:
-        """`sealing.seal`, without keeping the event loop."""
-        if self._worker is None:
+    async def pack(self, batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
+        """`sealing.pack`, without keeping the event loop."""
+        if self._process_handle is None:
             self._start()
-        elif not self._worker.is_full:
+        elif not self._process_handle.is_full:
             try:
-                return await self._worker.seal(parcel, criteria)
-            except WorkerLost as error:
+                return await self._process_handle.pack(batch, criteria)
+            except ProcessLost as error:
                 await self._lost(str(error))
             except NotPacked as error:
-                _log.warning("sealer.failed", vantage=parcel.vantage.name, seq=parcel.seq, reason=str(error))
-        return await asyncio.get_running_loop().run_in_executor(self._thread, seal, parcel, criteria)
+                _log.warning("packer.failed", vantage=batch.vantage.name, seq=batch.seq, reason=str(error))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, pack, batch, criteria)
 
     async def close(self) -> None:
         """End the process, if there is one."""
         if self._starting is not None:
             await self._starting
-        worker, self._worker, self._processes = self._worker, None, False
+        worker, self._process_handle, self._processes = self._process_handle, None, False
         if worker is not None:
             await worker.close()
         self._thread.shutdown(wait=False)
@@ -209,15 +209,15 @@ class Packer:
 
     async def _started(self) -> None:
         try:
-            self._worker = await Worker.start()
-            _log.info("sealer.started", pid=self._worker.pid)
-        except (WorkerLost, OSError) as error:
-            _log.warning("sealer.unavailable", reason=str(error))
+            self._process_handle = await PackerProcess.start()
+            _log.info("packer.started", pid=self._process_handle.pid)
+        except (ProcessLost, OSError) as error:
+            _log.warning("packer.unavailable", reason=str(error))
         finally:
             self._starting = None
 
     async def _lost(self, reason: str) -> None:
-        worker, self._worker = self._worker, None
+        worker, self._process_handle = self._process_handle, None
         if worker is not None:
-            _log.warning("sealer.lost", pid=worker.pid, reason=reason)
+            _log.warning("packer.lost", pid=worker.pid, reason=reason)
             await worker.close()

@@ -1,4 +1,4 @@
-"""The process that seals parcels for a collector, which starts it and talks to it over the socket it is handed.
+"""The process that packs batches for a collector, which starts it and talks to it over the socket it is handed.
 
 usage: python -m isochrone_collector.ingest.packer_process SOCKET      ends when the other end of the socket does
 """
@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from isochrone_collector import process_tuning
 from isochrone_collector.ingest.packer import LENGTH_BYTES
-from isochrone_collector.ingest.packing import seal
-from isochrone_collector.ingest.raw_push import parcel_of
+from isochrone_collector.ingest.packing import pack
+from isochrone_collector.ingest.raw_push import decode_push
 from isochrone_wire import __version__
 
 
@@ -20,24 +20,24 @@ def main(number: int) -> None:
     """Seal what comes until nothing more can."""
     # Ctrl-C is for the collector, which ends this process by ending itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    process_tuning.settle()
-    with socket.socket(fileno=number) as ours, ours.makefile("rb") as asked, ours.makefile("wb") as answers:
-        _say(answers, __version__.encode())
-        while len(head := asked.read(LENGTH_BYTES)) == LENGTH_BYTES:
-            _say(answers, _sealed(asked.read(int.from_bytes(head, "big"))))
+    process_tuning.tune_process()
+    with socket.socket(fileno=number) as ours, ours.makefile("rb") as requests, ours.makefile("wb") as answers:
+        _write_frame(answers, __version__.encode())
+        while len(head := requests.read(LENGTH_BYTES)) == LENGTH_BYTES:
+            _write_frame(answers, _pack_request(requests.read(int.from_bytes(head, "big"))))
 
 
-def _sealed(asked: bytes) -> bytes:
+def _pack_request(requests: bytes) -> bytes:
     """The answer; empty when there is none, for then the collector does it itself and meets the error."""
     try:
-        content, received_at, criteria = pickle.loads(asked)  # noqa: S301  # from our own parent
-        parcel = parcel_of(content, received_at)
-        return pickle.dumps(seal(parcel, criteria))
+        content, received_at, criteria = pickle.loads(requests)  # noqa: S301  # from our own parent
+        batch = decode_push(content, received_at)
+        return pickle.dumps(pack(batch, criteria))
     except Exception:  # noqa: BLE001  # see above
         return b""
 
 
-def _say(answers: BinaryIO, content: bytes) -> None:
+def _write_frame(answers: BinaryIO, content: bytes) -> None:
     answers.write(len(content).to_bytes(LENGTH_BYTES, "big"))
     answers.write(content)
     answers.flush()

@@ -1,12 +1,12 @@
-"""From a parcel to a sealed batch: its samples judged, and packed as the rows they will be."""
+"""Packing of a push batch: its samples are validated and encoded as rows of COPY."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from isochrone_collector.ingest.copy_format import pack
+from isochrone_collector.ingest.copy_format import pack_rows
 from isochrone_collector.ingest.sample_columns import COLUMN
-from isochrone_collector.ingest.validation import PushBatch, admit
+from isochrone_collector.ingest.validation import PushBatch, validate
 from isochrone_collector.store.batches import PackedBatch
 from isochrone_collector.store.rows import Origin
 from isochrone_wire.answers import Window
@@ -14,9 +14,9 @@ from isochrone_wire.answers import Window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What samples are judged by: the ids of all `targets` known here and the `window` of rounds that can be stored.
+    """The criteria of validation: the ids of all known `targets`, and the `window` of rounds that have a partition.
 
-    Where the targets are not `final`, somebody else may know more of them.
+    Unless `final`, the targets may be out of date: another collector may have applied a plan with more of them.
     """
 
     targets: frozenset[int]
@@ -24,27 +24,27 @@ class Criteria:
     final: bool
 
 
-def seal(parcel: PushBatch, criteria: Criteria) -> PackedBatch | None:
-    """The sealed batch; `None` when it names unknown targets though there may be more of them."""
-    sheet = parcel.sheet()
-    if not criteria.final and not sheet.targets() <= criteria.targets:
+def pack(batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
+    """Return the packed batch; `None` when it has unknown targets and the criteria are not final."""
+    columns = batch.decode_columns()
+    if not criteria.final and not columns.targets() <= criteria.targets:
         return None
-    admitted = admit(parcel, sheet, known_targets=criteria.targets, window=criteria.window)
+    validated = validate(batch, columns, known_targets=criteria.targets, window=criteria.window)
     origin = Origin(
-        vantage_id=parcel.vantage.id,
-        region=parcel.vantage.region,
-        epoch=parcel.epoch,
-        seq=parcel.seq,
-        received_at=parcel.received_at,
+        vantage_id=batch.vantage.id,
+        region=batch.vantage.region,
+        epoch=batch.epoch,
+        seq=batch.seq,
+        received_at=batch.received_at,
     )
-    late = np.array([index for index, _ in admitted.late], np.int64)
-    rounds = sheet.numbers[admitted.fresh, COLUMN["round_at"]]
+    late = np.array([index for index, _ in validated.late], np.int64)
+    rounds = columns.numbers[validated.fresh, COLUMN["round_at"]]
     return PackedBatch(
         origin=origin,
-        samples=parcel.samples,
-        rows=pack(sheet, admitted.fresh, origin),
-        late_rows=pack(sheet, late, origin, [reason for _, reason in admitted.late]),
-        rejections=[(rejection.index, rejection.reason) for rejection in admitted.rejections],
+        samples=batch.sample_count,
+        rows=pack_rows(columns, validated.fresh, origin),
+        late_rows=pack_rows(columns, late, origin, [reason for _, reason in validated.late]),
+        rejections=[(rejection.index, rejection.reason) for rejection in validated.rejections],
         oldest_round_at=int(rounds.min()) if len(rounds) else None,
         newest_round_at=int(rounds.max()) if len(rounds) else None,
     )

@@ -1,7 +1,7 @@
-"""Which samples of a sheet are beyond suspicion, found for all of them at once. Pure.
+"""Vectorised check that finds the few suspect samples of a push. Pure.
 
-The law: a sample that is no suspect has no reason to be rejected (`admission.why_rejected`) and can be read by this
-version. A suspect may still be innocent; that is for admission to find out.
+The law: a sample that is not a suspect has no `validation.rejection_reason`, and this version can decode it. A suspect
+may still be valid; `validation` decides.
 """
 
 from collections.abc import Set as AbstractSet
@@ -9,61 +9,61 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US
-from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, NUMBERS, RATES, TEXTS, WORDS, Flags, SampleColumns
+from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, Flags, SampleColumns
 
 _INT64 = np.iinfo(np.int64)
 _BOUNDS = {
     **BOUNDS,
     **{LIMIT + name: bounds for name, bounds in LIMIT_BOUNDS.items()},
-    **{name: (0, len(words) - 1) for name, words in WORDS.items()},
+    **{name: (0, len(members) - 1) for name, members in ENUMS.items()},
 }
-_EITHER = [_BOUNDS.get(name, (_INT64.min, _INT64.max)) for name in NUMBERS]
-_LOWEST = np.array([low for low, _ in _EITHER], np.int64)
-_HIGHEST = np.array([high for _, high in _EITHER], np.int64)
+_NUMBER_BOUNDS = [_BOUNDS.get(name, (_INT64.min, _INT64.max)) for name in NUMBERS]
+_LOWEST = np.array([low for low, _ in _NUMBER_BOUNDS], np.int64)
+_HIGHEST = np.array([high for _, high in _NUMBER_BOUNDS], np.int64)
 _LOWEST_RATE, _HIGHEST_RATE = (np.array([BOUNDS[name][end] for name in RATES]) for end in (0, 1))
 _LONGEST = [LENGTHS[name] for name in TEXTS]
-_WALL = [COLUMN["round_at"], COLUMN["dispatched_at"]]
+_INSTANTS = [COLUMN["round_at"], COLUMN["dispatched_at"]]
 
 
-def suspects(sheet: SampleColumns, *, now_at: int, known_targets: AbstractSet[int]) -> Flags:
-    """A flag per sample. `now_at` is the collector's clock, in microseconds since the epoch."""
+def suspects(columns: SampleColumns, *, now_at: int, known_targets: AbstractSet[int]) -> Flags:
+    """Return a flag per sample. `now_at` is the collector's clock, in microseconds since the epoch."""
     return (
-        _bad_numbers(sheet)
-        | _bad_rates(sheet)
-        | _absurd_times(sheet, now_at)
-        | _unknown_targets(sheet, known_targets)
-        | _bad_texts(sheet)
+        _bad_numbers(columns)
+        | _bad_rates(columns)
+        | _absurd_times(columns, now_at)
+        | _unknown_targets(columns, known_targets)
+        | _bad_texts(columns)
     )
 
 
-def _bad_numbers(sheet: SampleColumns) -> Flags:
-    beyond = ((sheet.numbers < _LOWEST) | (sheet.numbers > _HIGHEST)) & sheet.present
+def _bad_numbers(columns: SampleColumns) -> Flags:
+    beyond = ((columns.numbers < _LOWEST) | (columns.numbers > _HIGHEST)) & columns.present
     return _in_any(beyond)
 
 
-def _bad_rates(sheet: SampleColumns) -> Flags:
-    # A NaN is neither above nor below, so what counts is that it is not within.
-    within = (sheet.rates >= _LOWEST_RATE) & (sheet.rates <= _HIGHEST_RATE)
-    return _in_any(~within & sheet.rated)
+def _bad_rates(columns: SampleColumns) -> Flags:
+    # NaN compares false with both bounds, so test for "not within" instead of "beyond".
+    within = (columns.rates >= _LOWEST_RATE) & (columns.rates <= _HIGHEST_RATE)
+    return _in_any(~within & columns.rated)
 
 
-def _absurd_times(sheet: SampleColumns, now_at: int) -> Flags:
-    walls = sheet.numbers[:, _WALL]
-    return _in_any((walls < now_at - MAX_DISTANCE_US) | (walls > now_at + MAX_DISTANCE_US))
+def _absurd_times(columns: SampleColumns, now_at: int) -> Flags:
+    instants = columns.numbers[:, _INSTANTS]
+    return _in_any((instants < now_at - MAX_DISTANCE_US) | (instants > now_at + MAX_DISTANCE_US))
 
 
-def _unknown_targets(sheet: SampleColumns, known_targets: AbstractSet[int]) -> Flags:
-    unknown = sheet.targets() - known_targets
+def _unknown_targets(columns: SampleColumns, known_targets: AbstractSet[int]) -> Flags:
+    unknown = columns.targets() - known_targets
     if not unknown:
-        return np.zeros(len(sheet), np.bool_)
-    return np.isin(sheet.numbers[:, COLUMN["target_id"]], list(unknown))
+        return np.zeros(len(columns), np.bool_)
+    return np.isin(columns.numbers[:, COLUMN["target_id"]], list(unknown))
 
 
-def _bad_texts(sheet: SampleColumns) -> Flags:
-    bad = np.zeros(len(sheet), np.bool_)
-    for column, longest in zip(sheet.texts, _LONGEST, strict=True):
-        told = [*filter(None, column)]
-        if "\0" in "".join(told) or max(map(len, told), default=0) > longest:
+def _bad_texts(columns: SampleColumns) -> Flags:
+    bad = np.zeros(len(columns), np.bool_)
+    for column, longest in zip(columns.texts, _LONGEST, strict=True):
+        known = [*filter(None, column)]
+        if "\0" in "".join(known) or max(map(len, known), default=0) > longest:
             bad |= np.array([text is not None and (len(text) > longest or "\0" in text) for text in column])
     return bad
 

@@ -1,7 +1,7 @@
-"""Pushes as they came over the wire, as parcels.
+"""Decoding of pushes: from the bytes of a request to a `PushBatch`.
 
-Of a push everything but its samples is read at once, through an *envelope*: its message class with samples that are
-bytes. The samples are read by whoever seals them, which is mostly another process.
+The samples of a push are decoded where they are packed, usually in another process. Everything else is decoded at once,
+through an *envelope*: the message class of the request with samples that stay bytes.
 """
 
 from functools import cache, cached_property
@@ -20,12 +20,12 @@ from isochrone_wire.model import Sample, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 
 _PACKAGE = "isochrone.envelope"
-Kind = TypeVar("Kind", bound=Message)
+Parsed = TypeVar("Parsed", bound=Message)
 
 
 class RawPush:
-    """A push as it came, of which nothing is read before it is asked for. What is read raises `BadRequest` when it is
-    not what it should be.
+    """The bytes of a push, decoded on first use. Every property and method raises `BadRequest` for bytes that cannot be
+    decoded.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -33,27 +33,29 @@ class RawPush:
 
     @cached_property
     def envelope(self) -> Any:  # noqa: ANN401  # its class is made at run time
-        """A `PushRequest` whose samples are bytes."""
-        return _parsed(_envelope(), self._content)
+        """The request as a message whose samples are bytes."""
+        return _parse(_envelope_class(), self._content)
 
-    def parcel(self, received_at: int) -> PushBatch:
-        """The push, not yet looked at, that came at `received_at` of the collector's clock. Raises `CodecError` too."""
+    def batch(self, received_at: int) -> PushBatch:
+        """Return the push, not yet validated, that arrived at `received_at` of the collector's clock. Raises
+        `CodecError` too.
+        """
         return PushBatch(
             vantage=codec.decode(Vantage, self.envelope.vantage),
             epoch=self.envelope.epoch,
             seq=self.envelope.seq,
-            samples=len(self.envelope.samples),
+            sample_count=len(self.envelope.samples),
             content=self._content,
-            sheet=self._sheet,
-            read=self._sample,
+            decode_columns=self._decode_columns,
+            decode_sample=self._decode_sample,
             vitals=codec.decode(Vitals, self.envelope.vitals),
             received_at=received_at,
         )
 
-    def _sheet(self) -> SampleColumns:
-        return column_decoder.read(self._request, self._content)
+    def _decode_columns(self) -> SampleColumns:
+        return column_decoder.decode(self._request, self._content)
 
-    def _sample(self, place: int) -> Sample | str:
+    def _decode_sample(self, place: int) -> Sample | str:
         try:
             return codec.decode(Sample, self._request.samples[place])
         except CodecError as error:
@@ -61,17 +63,17 @@ class RawPush:
 
     @cached_property
     def _request(self) -> fleet_pb2.PushRequest:
-        return _parsed(fleet_pb2.PushRequest, self._content)
+        return _parse(fleet_pb2.PushRequest, self._content)
 
 
-def parcel_of(content: bytes, received_at: int) -> PushBatch:
-    """The parcel that came as these bytes at `received_at` of the collector's clock. Raises `BadRequest` and
-    `CodecError`.
+def decode_push(content: bytes, received_at: int) -> PushBatch:
+    """Return the batch of a push that arrived as `content` at `received_at` of the collector's clock. Raises
+    `BadRequest` and `CodecError`.
     """
-    return RawPush(content).parcel(received_at)
+    return RawPush(content).batch(received_at)
 
 
-def _parsed(kind: type[Kind], content: bytes) -> Kind:
+def _parse(kind: type[Parsed], content: bytes) -> Parsed:
     try:
         return kind.FromString(content)
     except DecodeError as error:
@@ -79,7 +81,7 @@ def _parsed(kind: type[Kind], content: bytes) -> Kind:
 
 
 @cache
-def _envelope() -> type[Message]:
+def _envelope_class() -> type[Message]:
     declared = descriptor_pb2.DescriptorProto()
     fleet_pb2.PushRequest.DESCRIPTOR.CopyToProto(declared)
     (samples,) = (field for field in declared.field if field.name == "samples")

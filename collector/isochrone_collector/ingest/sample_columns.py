@@ -1,6 +1,6 @@
-"""The samples of one push as columns: what thousands of rows are judged and packed from without a value each. Pure.
+"""The samples of one push as columns, so that thousands of rows need no object each. Pure.
 
-A sheet says what the samples say, before anybody judged it: a quantity may be out of bounds, an outcome unknown.
+The columns hold what was sent, before validation: a quantity may be out of bounds, an outcome unknown.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ LIMIT = "ratelimit_"
 TEXTS = ("remote_address", "edge", "request_id", "error")
 RATES = ("tokens_per_second", "cost_usd")
 INSTANTS = ("target_id", "round_at", "dispatched_at")
-"""Numbers that travel in eight bytes."""
+"""Numbers that are eight bytes on the wire."""
 
 COUNTED = tuple(field.name for field in fields(Sample) if field.name not in {*TEXTS, *RATES, *INSTANTS, "ratelimit"})
 LIMITS = tuple(LIMIT + field.name for field in fields(RateLimit))
 NUMBERS = (*INSTANTS, *COUNTED, *LIMITS)
-"""Every whole number of a sample in the order of `SampleColumns.numbers`. A word is its place in `WORDS`."""
+"""Every whole number of a sample in the order of `SampleColumns.numbers`. An enum member is its place in `ENUMS`."""
 
-WORDS: Mapping[str, tuple[str, ...]] = {"outcome": tuple(Outcome), "token_source": tuple(TokenSource)}
-UNKNOWN_WORD = -1
+ENUMS: Mapping[str, tuple[str, ...]] = {"outcome": tuple(Outcome), "token_source": tuple(TokenSource)}
+UNKNOWN_MEMBER = -1
 
 COLUMN: Mapping[str, int] = {name: column for column, name in enumerate(NUMBERS)}
 ALWAYS = (*INSTANTS, "outcome", "late_us", "chunks", "output_chars", "quality")
-"""Numbers that every sample has: when nothing was said they are 0."""
+"""Numbers that every sample has; 0 when they were not sent."""
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -37,8 +37,8 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
-    """A row per sample. `numbers` has a column per name of `NUMBERS` and `rates` one per name of `RATES`, 0 where
-    `present` and `rated` say that nothing is known; `texts` has a list per name of `TEXTS`.
+    """One row per sample. `numbers` has a column per name of `NUMBERS` and `rates` one per name of `RATES`; `present`
+    and `rated` are False, and the value is 0, where the field is absent. `texts` has a list per name of `TEXTS`.
     """
 
     numbers: Numbers
@@ -51,14 +51,14 @@ class SampleColumns:
         return len(self.numbers)
 
     def targets(self) -> set[int]:
-        """The ids of the targets it names."""
+        """Return the ids of the targets of these samples."""
         return set(self.numbers[:, COLUMN["target_id"]].tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Where the numbers of a sample are in a run of varint pairs: the keys of the sample itself and of its rate limits,
-    and by their keys the columns of a sample's own numbers and of its limits (-1: none).
+    """Lookup tables for a run of varint pairs: the keys of a sample and of its rate limits, and, indexed by key, the
+    columns of a sample's own numbers (`own`) and of its rate limits (`of_limits`); -1 for none.
     """
 
     sample: int
@@ -68,7 +68,7 @@ class Keys:
 
 
 def scatter(run: bytes, keys: Keys, instants: Numbers) -> tuple[Numbers, Flags]:
-    """`SampleColumns.numbers` and `SampleColumns.present` from the pairs and `instants` of a push."""
+    """Return `SampleColumns.numbers` and `SampleColumns.present` from the pairs and `instants` of a push."""
     numbers = np.zeros((len(instants), len(NUMBERS)), np.int64)
     present = np.zeros(numbers.shape, np.bool_)
     numbers[:, : len(INSTANTS)] = instants
@@ -77,9 +77,9 @@ def scatter(run: bytes, keys: Keys, instants: Numbers) -> tuple[Numbers, Flags]:
     columns = keys.own.take(pairs.keys)
     (of_limits,) = np.nonzero(pairs.inside(keys.limits))
     columns[of_limits] = keys.of_limits.take(pairs.keys.take(of_limits))
-    (told,) = np.nonzero(columns >= 0)
-    places = (np.cumsum(is_sample)[told] - 1) * len(NUMBERS) + columns[told]
-    numbers.reshape(-1)[places] = pairs.values[told]
+    (known,) = np.nonzero(columns >= 0)
+    places = (np.cumsum(is_sample)[known] - 1) * len(NUMBERS) + columns[known]
+    numbers.reshape(-1)[places] = pairs.values[known]
     present.reshape(-1)[places] = True
     present[:, [COLUMN[name] for name in ALWAYS]] = True
     return numbers, present

@@ -1,15 +1,14 @@
-"""What may come in: every sample of a push is admitted, set aside as late, or rejected with a named reason.
+"""Validation of pushes: every sample is accepted as fresh, set aside as late, or rejected with a named reason.
 
-Nearly all samples are beyond suspicion, which `screening` finds out for a whole push at once; only a suspect is made a
-value and judged here, by name.
+`prefilter` clears nearly all samples of a push at once; only the suspects it leaves are decoded and checked one by one.
 
 The laws:
 
 1. fresh + late + rejected = samples pushed.
 2. A reason starts with its name, `out_of_bounds: ttft_us = -5 (0 to 86400000000)`, so that reasons can be counted.
-3. Whatever is admitted fits the columns it goes to: the database never has to refuse a row.
+3. Every accepted sample fits the columns of its table: the database never has to refuse a row.
 
-A batch that is broken as a whole is a `BadRequest`.
+A batch that is invalid as a whole is a `BadRequest`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -36,82 +35,82 @@ _limits = attrgetter(*LIMIT_BOUNDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushBatch:
-    """A push as it arrived, at `received_at` of the collector's clock.
+    """A push that arrived at `received_at` of the collector's clock; its samples are not decoded yet.
 
-    `content` is all of it as protobuf bytes. `sheet` lays its samples out in columns. `read` makes one of them, by its
-    place, a value; or, when this version cannot read it, the sentence that says why.
+    `content` is the whole request as protobuf bytes. `decode_columns` decodes all samples. `decode_sample` decodes the
+    sample at an index, or returns the reason why this version cannot.
     """
 
     vantage: Vantage
     epoch: int
     seq: int
-    samples: int
+    sample_count: int
     content: bytes
-    sheet: Callable[[], SampleColumns]
-    read: Callable[[int], Sample | str]
+    decode_columns: Callable[[], SampleColumns]
+    decode_sample: Callable[[int], Sample | str]
     vitals: Vitals
     received_at: int
 
     @property
     def is_heartbeat(self) -> bool:
-        """Whether it only says how the agent is."""
+        """True for a push that carries vitals and no samples."""
         return self.seq == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
-    """The samples of a parcel by where they go, as places in the parcel; late ones with the reason."""
+class Validated:
+    """The outcome of validation, by index of the sample in its batch; late samples with their reason."""
 
     fresh: Numbers
     late: tuple[tuple[int, str], ...]
     rejections: tuple[Rejection, ...]
 
 
-def check_parcel(parcel: PushBatch) -> None:
-    """Raise `BadRequest` when the parcel is broken as a whole."""
-    for broken, message in _parcel_faults(parcel):
-        if broken:
+def check_batch(batch: PushBatch) -> None:
+    """Raise `BadRequest` when the batch is invalid as a whole."""
+    for is_fault, message in _faults_of(batch):
+        if is_fault:
             raise BadRequest(message)
 
 
-def _parcel_faults(parcel: PushBatch) -> Iterator[tuple[bool, str]]:
-    samples = parcel.samples
-    yield not is_name(parcel.vantage.name), f"vantage.name must be printable, 1 to {MAX_NAME_CHARS} characters"
-    yield not is_name(parcel.vantage.region), f"vantage.region must be printable, 1 to {MAX_NAME_CHARS} characters"
-    yield parcel.seq < 0, f"seq is {parcel.seq}; sealed batches count from 1, and 0 is a heartbeat"
-    yield parcel.seq == 0 and samples > 0, f"seq 0 is a heartbeat, and this one carries {samples} samples"
-    yield parcel.seq > 0 and samples == 0, f"batch {parcel.seq} carries no samples"
-    yield parcel.seq > 0 and parcel.epoch == 0, "epoch is not set"
-    yield samples > MAX_SAMPLES, f"{samples} samples in one batch; at most {MAX_SAMPLES}, so split it"
+def _faults_of(batch: PushBatch) -> Iterator[tuple[bool, str]]:
+    samples = batch.sample_count
+    yield not is_name(batch.vantage.name), f"vantage.name must be 1 to {MAX_NAME_CHARS} printable characters"
+    yield not is_name(batch.vantage.region), f"vantage.region must be 1 to {MAX_NAME_CHARS} printable characters"
+    yield batch.seq < 0, f"seq is {batch.seq}: it must be 1 or more for a sealed batch, 0 for a heartbeat"
+    yield batch.seq == 0 and samples > 0, f"a heartbeat (seq 0) must not carry samples, and this one carries {samples}"
+    yield batch.seq > 0 and samples == 0, f"batch {batch.seq} carries no samples"
+    yield batch.seq > 0 and batch.epoch == 0, "epoch is not set"
+    yield samples > MAX_SAMPLES, f"the batch has {samples} samples, and the limit is {MAX_SAMPLES}: split it"
 
 
-def admit(parcel: PushBatch, sheet: SampleColumns, *, known_targets: AbstractSet[int], window: Window) -> Admitted:
-    """Judge every sample of a parcel and its sheet. `window` is the span of rounds that can be stored."""
-    suspects = prefilter.suspects(sheet, now_at=parcel.received_at, known_targets=known_targets)
-    rejections = tuple(_rejections(parcel, np.flatnonzero(suspects).tolist(), known_targets))
-    welcome = np.ones(len(sheet), np.bool_)
-    welcome[[rejection.index for rejection in rejections]] = False
-    rounds = sheet.numbers[:, COLUMN["round_at"]]
+def validate(batch: PushBatch, columns: SampleColumns, *, known_targets: AbstractSet[int], window: Window) -> Validated:
+    """Check every sample of a batch, decoded as `columns`. `window` is the span of rounds that have a partition."""
+    suspects = prefilter.suspects(columns, now_at=batch.received_at, known_targets=known_targets)
+    rejections = tuple(_rejections(batch, np.flatnonzero(suspects).tolist(), known_targets))
+    is_accepted = np.ones(len(columns), np.bool_)
+    is_accepted[[rejection.index for rejection in rejections]] = False
+    rounds = columns.numbers[:, COLUMN["round_at"]]
     on_time = (rounds >= window.from_at) & (rounds < window.until_at)
-    late = np.flatnonzero(welcome & ~on_time).tolist()
-    return Admitted(
-        fresh=np.flatnonzero(welcome & on_time),
-        late=tuple((index, why_late(int(rounds[index]), window, now_at=parcel.received_at) or "") for index in late),
+    late = np.flatnonzero(is_accepted & ~on_time).tolist()
+    return Validated(
+        fresh=np.flatnonzero(is_accepted & on_time),
+        late=tuple((index, late_reason(int(rounds[index]), window, now_at=batch.received_at) or "") for index in late),
         rejections=rejections,
     )
 
 
-def _rejections(parcel: PushBatch, suspects: Iterable[int], known_targets: Collection[int]) -> Iterator[Rejection]:
+def _rejections(batch: PushBatch, suspects: Iterable[int], known_targets: Collection[int]) -> Iterator[Rejection]:
     for index in suspects:
-        sample = parcel.read(index)
+        sample = batch.decode_sample(index)
         if isinstance(sample, str):
             yield Rejection(index=index, reason=f"unreadable: {sample}")
-        elif reason := why_rejected(sample, now_at=parcel.received_at, known_targets=known_targets):
+        elif reason := rejection_reason(sample, now_at=batch.received_at, known_targets=known_targets):
             yield Rejection(index=index, reason=reason)
 
 
-def why_rejected(sample: Sample, *, now_at: int, known_targets: Collection[int]) -> str | None:
-    """The named reason why a sample cannot be taken, or `None`."""
+def rejection_reason(sample: Sample, *, now_at: int, known_targets: Collection[int]) -> str | None:
+    """Return the named reason why a sample is rejected, or `None`."""
     if sample.target_id not in known_targets:
         return f"unknown_target: {sample.target_id}"
     for field, instant in (("round_at", sample.round_at), ("dispatched_at", sample.dispatched_at)):
@@ -120,9 +119,9 @@ def why_rejected(sample: Sample, *, now_at: int, known_targets: Collection[int])
     return _bad_number(BOUNDS, _numbers(sample)) or _bad_text(sample) or _bad_limit(sample.ratelimit)
 
 
-def why_late(round_at: int, window: Window, *, now_at: int) -> str | None:
-    """Why a round cannot be stored with the others, or `None`. A round that is neither old nor to come has no partition
-    because none could be made.
+def late_reason(round_at: int, window: Window, *, now_at: int) -> str | None:
+    """Return the reason why a round is set aside, or `None`. `no_partition` means that the partition of a current round
+    could not be created.
     """
     if window.from_at <= round_at < window.until_at:
         return None

@@ -1,9 +1,9 @@
-"""Protocol-buffer bytes that hold nothing but varints, read all at once. Pure.
+"""Decoder for protocol-buffer messages that consist of varints, all decoded at once with arrays. Pure.
 
 A varint is little-endian, seven bits to a byte, and every byte but its last has the high bit set. A message whose
-fields are all varints, or messages of such fields, is a run of varints, and that run is a run of pairs: a key (field
-number and wire type), then the value, or for a message within, the bytes it takes. So thousands of samples are read
-with a few dozen array operations.
+fields are all varints, or messages of such fields, is a run of varint pairs: a key (field number and wire type), then
+the value, or for a nested message, its length in bytes. So thousands of samples are decoded with a few dozen array
+operations.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ _SEVEN_BITS = 0x7F
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Keys and values side by side; `starts` is where each key begins, in bytes from the first one."""
+    """Parallel arrays of keys and values; `starts` is the offset of each key, in bytes."""
 
     keys: NDArray[np.int64]
     values: NDArray[np.int64]
     starts: NDArray[np.int64]
 
     def inside(self, key: int) -> NDArray[np.bool_]:
-        """Which pairs are inside a message that hangs on `key`."""
+        """Return a flag per pair: is it inside a nested message with this `key`?"""
         (holders,) = np.nonzero(self.keys == key)
         after = np.append(self.starts, self.starts[-1] + 1) if len(self.starts) else self.starts
-        # A message within begins with the pair after its holder, and ends so many bytes on.
+        # A nested message begins with the pair after its holder, and the holder's value is its length in bytes.
         first = holders + 1
         beyond = np.searchsorted(self.starts, after[first] + self.values[holders])
         depth = np.zeros(len(self.keys) + 1, np.int64)
@@ -40,12 +40,12 @@ class Pairs:
 
 
 def key(field: int, wire_type: int) -> int:
-    """The key of a field by its number."""
+    """Return the key of a field by its number."""
     return field << 3 | wire_type
 
 
 def read(data: bytes) -> Pairs:
-    """The pairs of a message. `data` must be what protobuf wrote: whole pairs of varints, of fields up to 2047."""
+    """Decode a message. `data` must be written by protobuf: complete pairs of varints, of fields up to 2047."""
     octets = np.frombuffer(data, np.uint8)
     seven: NDArray[np.uint8] = octets & np.uint8(_SEVEN_BITS)
     (ends,) = np.nonzero(octets < _MORE)
@@ -60,16 +60,16 @@ def read(data: bytes) -> Pairs:
 
 
 def _numbers(seven: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Varints of any length by where they start and end, out of the seven bits of each byte."""
+    """Decode varints of any length, given their starts and ends, from the seven bits of each byte."""
     numbers = seven.take(starts).astype(np.int64)
-    # Those that go on are fewer and fewer: which they are, the byte each has come to, and its last one.
+    # Fewer and fewer varints have more bytes: their indices, the current byte of each, and its last byte.
     (longer,) = np.nonzero(ends > starts)
     at, last = starts.take(longer), ends.take(longer)
     shift = 7
     while longer.size:
         at += 1
         numbers[longer] |= seven.take(at).astype(np.int64) << shift
-        (on,) = np.nonzero(last > at)
-        longer, at, last = longer.take(on), at.take(on), last.take(on)
+        (unfinished,) = np.nonzero(last > at)
+        longer, at, last = longer.take(unfinished), at.take(unfinished), last.take(unfinished)
         shift += 7
     return numbers

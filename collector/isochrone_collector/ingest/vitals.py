@@ -1,4 +1,4 @@
-"""What an agent says of itself, cut to what its columns hold: no sample should be lost over nonsense here. Pure."""
+"""Vitals cut to what their columns can hold: an invalid one must not fail the samples of the same push. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,7 +15,7 @@ _COUNTS = ("plan_version", "spool_depth", "finished", "stored", "quarantined", "
 
 
 def trimmed(vitals: Vitals) -> Vitals:
-    """Vitals that fit their columns."""
+    """Return vitals that fit their columns."""
     return replace(
         vitals,
         **{name: _count(getattr(vitals, name)) for name in _COUNTS},

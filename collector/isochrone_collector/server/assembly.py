@@ -57,15 +57,15 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.keep.samples_us)
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
-    sealer = Packer(processes=True)
-    stack.push_async_callback(sealer.close)
+    packer = Packer(processes=True)
+    stack.push_async_callback(packer.close)
     ingest = Ingest(
         database=database,
         plans=plans,
         window=window,
         clock=now_at,
         keep_us=settings.keep.samples_us,
-        sealer=sealer,
+        packer=packer,
     )
     alerts = AlertDelivery(database=database, webhook=_webhook(settings.hook, stack), clock=now_at)
     housekeeping = _housekeeping(database, ingest, settings.keep)

@@ -64,7 +64,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         stack.enter_context(_scraped(settings, partial(_families, parts)))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(chore) for chore in _chores(parts, postgres, operator)]
-            process_tuning.settle()
+            process_tuning.tune_process()
             await server.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
             known_by = _known_by(certificates, operator)
@@ -98,7 +98,7 @@ def _chores(
     return [
         parts.housekeeping.run(),
         parts.publishing.run(),
-        _again_and_again(_PARTITIONS_REFRESH_S, parts.ingest.look_again),
+        _again_and_again(_PARTITIONS_REFRESH_S, parts.ingest.refresh_window),
         _again_and_again(_PLAN_REFRESH_S, parts.publishing.follow_plan),
         _again_and_again(_WATCH_POSTGRES_S, watch_postgres),
         _again_and_again(_ACCESS_REFRESH_S, parts.gate.refresh),

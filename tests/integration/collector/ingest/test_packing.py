@@ -1,4 +1,4 @@
-"""Rows packed by the sheet are the rows that psycopg's own COPY makes of the same samples, one by one."""
+"""Rows packed by the columns are the rows that psycopg's own COPY makes of the same samples, one by one."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -83,9 +83,9 @@ async def copied_one_by_one(connection: Connection, samples: Sequence[Sample]) -
 async def test_packed_rows_are_the_same_rows(connection: Connection, samples: list[Sample]) -> None:
     """Every column of every admissible sample, at its bounds and between, NULL or not, in order or out of it."""
     request = fleet_pb2.PushRequest(samples=[codec.encode(sample) for sample in samples])
-    sheet = column_decoder.read(request, request.SerializeToString())
+    columns = column_decoder.decode(request, request.SerializeToString())
     chosen = np.arange(len(samples))[::-1].copy()
-    await batches.copy(connection, "sample", [copy_format.pack(sheet, chosen, ORIGIN)])
+    await batches.copy(connection, "sample", [copy_format.pack_rows(columns, chosen, ORIGIN)])
     packed = await kept(connection, "sample", list(COLUMNS))
     assert packed == await copied_one_by_one(connection, samples)
 
@@ -94,8 +94,8 @@ async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
     """A late row is the same row with its reason, and only the chosen ones are there."""
     sample = Sample(target_id=1, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT, ttft_us=7, error="é")
     request = fleet_pb2.PushRequest(samples=[codec.encode(sample)] * 3)
-    sheet = column_decoder.read(request, request.SerializeToString())
-    rows = copy_format.pack(sheet, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
+    columns = column_decoder.decode(request, request.SerializeToString())
+    rows = copy_format.pack_rows(columns, np.array([0, 2]), ORIGIN, ["too_old", "in_the_future"])
     await batches.copy(connection, "sample_late", [rows])
     found = await kept(connection, "sample_late", ["idx", "ttft_us", "dns_us", "error", "region", "reason"])
     assert found == [(0, 7, None, "é", ORIGIN.region, "too_old"), (2, 7, None, "é", ORIGIN.region, "in_the_future")]

@@ -238,7 +238,7 @@ async def test_without_any_partition_samples_are_set_aside(local: InProcessColle
     """When nobody made partitions for days, samples go to sample_late with the reason, and back once there are some."""
     await local.begin(DAY_AT)
     local.clock.at = DAY_AT + 10 * DAY_US
-    await local.ingest.look_again()
+    await local.ingest.refresh_window()
     assert (await local.push(US, [local.sample(local.clock.at)])).stored == 1
     with psycopg.connect(database_url) as connection:
         assert connection.execute("SELECT reason FROM sample_late").fetchall() == [("no_partition",)]
@@ -312,7 +312,7 @@ async def test_a_right_that_is_lost_does_not_stop_ingest(local: InProcessCollect
             local.clock.at = DAY_AT + days * DAY_US
             with pytest.raises(StartError):
                 await partitions.ensure(database, now_at=local.clock.at)
-            await ingest.look_again()
+            await ingest.refresh_window()
             receipt = await local.push(US, [local.sample(local.clock.at)])
             assert receipt.stored == 1
     finally:

@@ -19,16 +19,16 @@ class Clock:
 
 
 class Traffic:
-    """Large pushes through one courtesy, and how many of them were under way at most."""
+    """Large pushes through one queue, and how many of them were under way at most."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.courtesy = FairQueue(clock=self.clock)
+        self.queue = FairQueue(clock=self.clock)
         self.under_way = self.most = self.done = 0
 
     async def large(self) -> None:
         """One that takes some steps of the loop."""
-        async with self.courtesy.large():
+        async with self.queue.large():
             self.under_way += 1
             self.most = max(self.most, self.under_way)
             try:
@@ -49,7 +49,7 @@ async def test_large_ones_go_one_at_a_time_while_small_ones_come(
     """For a second after a small push, and as long as they are no crowd; of a crowd all go together."""
     traffic = Traffic()
     if small_before_s is not None:
-        traffic.courtesy.small_came()
+        traffic.queue.note_small()
         traffic.clock.now += small_before_s
     async with asyncio.timeout(5):
         await asyncio.gather(*(traffic.large() for _ in range(pushes)))
@@ -59,9 +59,9 @@ async def test_large_ones_go_one_at_a_time_while_small_ones_come(
 async def test_one_that_fails_or_goes_away_lets_the_next_one_through() -> None:
     """Neither an error nor an asker that stops waiting keeps the turn."""
     traffic = Traffic()
-    traffic.courtesy.small_came()
+    traffic.queue.note_small()
     with pytest.raises(ValueError, match="broken"):
-        async with traffic.courtesy.large():
+        async with traffic.queue.large():
             raise ValueError("broken")
     gone = [asyncio.create_task(traffic.large()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -76,7 +76,7 @@ async def test_one_that_fails_or_goes_away_lets_the_next_one_through() -> None:
 async def test_those_that_wait_go_when_nothing_small_came_for_a_second() -> None:
     """The next one that is done lets all others through together."""
     traffic = Traffic()
-    traffic.courtesy.small_came()
+    traffic.queue.note_small()
     waiting = [asyncio.create_task(traffic.large()) for _ in range(4)]
     await asyncio.sleep(0)
     traffic.clock.now += 1

@@ -99,7 +99,7 @@ async def test_too_much_is_refused() -> None:
     await asyncio.sleep(0)
     tasks += await submitted(groups, "b", "c", rows=10)
     assert groups.is_full
-    with pytest.raises(TooMany, match="20 rows wait"):
+    with pytest.raises(TooMany, match="20 rows are waiting"):
         await groups.submit("d", rows=10)
     committing.let.set()
     await asyncio.gather(*tasks)
@@ -108,7 +108,7 @@ async def test_too_much_is_refused() -> None:
 
 async def made(groups: GroupCommit[str, str], work: str, ready: asyncio.Event) -> str:
     """Announce, make ready, submit."""
-    with groups.coming(10):
+    with groups.announce(10):
         await ready.wait()
     return await groups.submit(work, rows=10)
 
@@ -118,12 +118,12 @@ async def test_what_is_coming_is_waited_for() -> None:
     committing, ready, never = Committing(), asyncio.Event(), asyncio.Event()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, worth_rows=20)
-    coming = asyncio.create_task(made(groups, "b", ready))
+    announce = asyncio.create_task(made(groups, "b", ready))
     [first] = await submitted(groups, "a", rows=10)
     await asyncio.sleep(0.01)
     assert committing.groups == []
     ready.set()
-    assert (await first, await coming) == ("A", "B")
+    assert (await first, await announce) == ("A", "B")
     late = asyncio.create_task(made(groups, "e", never))
     await asyncio.gather(*await submitted(groups, "c", "d", rows=10))
     assert committing.groups == [["a", "b"], ["c", "d"]]
@@ -146,11 +146,11 @@ async def test_others_may_wait_until_it_is_idle() -> None:
     """Idle is when nothing is being committed; whoever waits for that waits no longer than they said."""
     committing = Committing()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
-    await groups.idle(at_most_us=10_000_000)
+    await groups.wait_idle(timeout_us=10_000_000)
     [task] = await submitted(groups, "a")
-    await groups.idle(at_most_us=1_000)
+    await groups.wait_idle(timeout_us=1_000)
     assert not task.done()
-    waiting = asyncio.create_task(groups.idle(at_most_us=10_000_000))
+    waiting = asyncio.create_task(groups.wait_idle(timeout_us=10_000_000))
     committing.let.set()
     await waiting
     assert await task == "A"
@@ -165,12 +165,12 @@ async def test_nobody_waits_for_company_that_never_comes() -> None:
 
     async def announce_for_ever() -> None:
         while True:
-            with groups.coming(1):
+            with groups.announce(1):
                 await asyncio.sleep(0.01)
 
     announcing = [asyncio.create_task(announce_for_ever()) for _ in range(3)]
     try:
-        with groups.coming(1):
+        with groups.announce(1):
             assert await asyncio.wait_for(task, 5) == "GOOD"
     finally:
         for each in announcing:

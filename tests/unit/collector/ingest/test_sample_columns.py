@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.ingest import column_decoder, prefilter
-from isochrone_collector.ingest.raw_push import parcel_of
-from isochrone_collector.ingest.sample_columns import COLUMN, LIMIT, NUMBERS, RATES, TEXTS, WORDS, SampleColumns
-from isochrone_collector.ingest.validation import admit, why_late, why_rejected
+from isochrone_collector.ingest.raw_push import decode_push
+from isochrone_collector.ingest.sample_columns import COLUMN, ENUMS, LIMIT, NUMBERS, RATES, TEXTS, SampleColumns
+from isochrone_collector.ingest.validation import late_reason, rejection_reason, validate
 from isochrone_wire import codec
 from isochrone_wire.answers import Window
 from isochrone_wire.codec import CodecError
@@ -95,54 +95,54 @@ def push_of(samples: list[bytes]) -> bytes:
     return b"".join([field_bytes(1, 2, 0, vantage), *(field_bytes(4, 2, 0, sample) for sample in samples)])
 
 
-def assert_says_the_same(request: fleet_pb2.PushRequest, sheet: SampleColumns) -> None:
-    """Each quantity on the sheet is what the message says when it is asked for it."""
-    assert len(sheet) == len(request.samples)
+def assert_says_the_same(request: fleet_pb2.PushRequest, columns: SampleColumns) -> None:
+    """Each quantity on the columns is what the message says when it is asked for it."""
+    assert len(columns) == len(request.samples)
     for row, sample in enumerate(request.samples):
-        for name in (name for name in NUMBERS if name not in WORDS):
+        for name in (name for name in NUMBERS if name not in ENUMS):
             message: Any = sample.ratelimit if name.startswith(LIMIT) else sample
             field = message.DESCRIPTOR.fields_by_name[name.removeprefix(LIMIT)]
-            assert int(sheet.numbers[row, COLUMN[name]]) == getattr(message, field.name), name
-            assert bool(sheet.present[row, COLUMN[name]]) == (not field.has_presence or message.HasField(field.name))
+            assert int(columns.numbers[row, COLUMN[name]]) == getattr(message, field.name), name
+            assert bool(columns.present[row, COLUMN[name]]) == (not field.has_presence or message.HasField(field.name))
         any_sample: Any = sample
         for column, name in enumerate(TEXTS):
             said = getattr(sample, name) if any_sample.HasField(name) else None
-            assert sheet.texts[column][row] == said
-        assert sheet.rated[row].tolist() == [any_sample.HasField(name) for name in RATES]
-        assert repr(sheet.rates[row].tolist()) == repr([getattr(sample, name) for name in RATES])
+            assert columns.texts[column][row] == said
+        assert columns.rated[row].tolist() == [any_sample.HasField(name) for name in RATES]
+        assert repr(columns.rates[row].tolist()) == repr([getattr(sample, name) for name in RATES])
 
 
-def sheet_of(request: fleet_pb2.PushRequest) -> SampleColumns:
+def columns_of(request: fleet_pb2.PushRequest) -> SampleColumns:
     """Its samples in columns."""
-    return column_decoder.read(request, request.SerializeToString())
+    return column_decoder.decode(request, request.SerializeToString())
 
 
 def slow_verdict(sample: sample_pb2.Sample) -> str | None:
-    """What admission says of one sample without any sheet."""
+    """What admission says of one sample without any columns."""
     try:
         value = codec.decode(Sample, sample)
     except CodecError as error:
         return f"unreadable: {error}"
-    return why_rejected(value, now_at=NOW_AT, known_targets=KNOWN)
+    return rejection_reason(value, now_at=NOW_AT, known_targets=KNOWN)
 
 
 def assert_judged_the_same(content: bytes) -> None:
     request = fleet_pb2.PushRequest.FromString(content)
-    parcel = parcel_of(content, NOW_AT)
-    sheet = parcel.sheet()
-    assert_says_the_same(request, sheet)
+    batch = decode_push(content, NOW_AT)
+    columns = batch.decode_columns()
+    assert_says_the_same(request, columns)
     verdicts = [slow_verdict(sample) for sample in request.samples]
-    suspects = prefilter.suspects(sheet, now_at=NOW_AT, known_targets=KNOWN).tolist()
+    suspects = prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist()
     assert [v for v, suspect in zip(verdicts, suspects, strict=True) if v and not suspect] == []
-    admitted = admit(parcel, sheet, known_targets=KNOWN, window=WINDOW)
-    assert [(r.index, r.reason) for r in admitted.rejections] == [(i, v) for i, v in enumerate(verdicts) if v]
+    validated = validate(batch, columns, known_targets=KNOWN, window=WINDOW)
+    assert [(r.index, r.reason) for r in validated.rejections] == [(i, v) for i, v in enumerate(verdicts) if v]
     late = {
-        place: why_late(request.samples[place].round_at, WINDOW, now_at=NOW_AT)
+        place: late_reason(request.samples[place].round_at, WINDOW, now_at=NOW_AT)
         for place, verdict in enumerate(verdicts)
         if verdict is None
     }
-    assert admitted.late == tuple((i, reason) for i, reason in late.items() if reason)
-    assert admitted.fresh.tolist() == [i for i, reason in late.items() if not reason]
+    assert validated.late == tuple((i, reason) for i, reason in late.items() if reason)
+    assert validated.fresh.tolist() == [i for i, reason in late.items() if not reason]
 
 
 @settings(max_examples=120, deadline=None)
@@ -164,7 +164,7 @@ def test_bytes_are_judged_as_one_by_one(samples: list[bytes]) -> None:
         assert_judged_the_same(content)
     except DecodeError:
         with pytest.raises(BadRequest, match="this is no push"):
-            parcel_of(content, NOW_AT).sheet()
+            decode_push(content, NOW_AT).decode_columns()
 
 
 @pytest.mark.parametrize("number", [0, 14, 99, -1, 2**31 - 1, -(2**31)])
@@ -172,22 +172,22 @@ def test_an_outcome_of_the_future_is_a_suspect(number: int) -> None:
     """A number that stands for no outcome here is never taken for one that does."""
     sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT)
     sample.outcome = number  # type: ignore[assignment]  # the point of the test
-    sheet = sheet_of(fleet_pb2.PushRequest(samples=[sample]))
-    assert prefilter.suspects(sheet, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
+    columns = columns_of(fleet_pb2.PushRequest(samples=[sample]))
+    assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
 
 
 def test_no_samples_make_an_empty_sheet() -> None:
-    """A push without samples has a sheet too, with nothing on it."""
-    sheet = sheet_of(fleet_pb2.PushRequest())
-    assert (len(sheet), sheet.targets(), sheet.numbers.shape) == (0, set(), (0, len(NUMBERS)))
+    """A push without samples has a columns too, with nothing on it."""
+    columns = columns_of(fleet_pb2.PushRequest())
+    assert (len(columns), columns.targets(), columns.numbers.shape) == (0, set(), (0, len(NUMBERS)))
 
 
 def test_most_samples_are_beyond_suspicion() -> None:
     """An honest sample with every quantity is cleared at once: the slow way is for the others."""
-    honest = {name: 200 for name in NUMBERS if name not in WORDS and not name.startswith(LIMIT)}
+    honest = {name: 200 for name in NUMBERS if name not in ENUMS and not name.startswith(LIMIT)}
     honest |= {"target_id": 7, "round_at": NOW_AT, "dispatched_at": NOW_AT, "quality": Quality(200)}
     texts = dict.fromkeys(TEXTS, "text")
     limits = RateLimit(**dict.fromkeys(RateLimit.__slots__, 2**40))
     sample = a_sample(cost_usd=0.0, tokens_per_second=1e6, ratelimit=limits, **honest, **texts)
-    sheet = sheet_of(fleet_pb2.PushRequest(samples=[codec.encode(sample)]))
-    assert prefilter.suspects(sheet, now_at=NOW_AT, known_targets=KNOWN).tolist() == [False]
+    columns = columns_of(fleet_pb2.PushRequest(samples=[codec.encode(sample)]))
+    assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [False]

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.ingest.raw_push import parcel_of
+from isochrone_collector.ingest.raw_push import decode_push
 from isochrone_collector.ingest.validation import (
     MAX_SAMPLES,
-    Admitted,
     PushBatch,
-    admit,
-    check_parcel,
-    why_late,
-    why_rejected,
+    Validated,
+    check_batch,
+    late_reason,
+    rejection_reason,
+    validate,
 )
 from isochrone_collector.ingest.vitals import trimmed
 from isochrone_wire import codec
@@ -29,22 +29,22 @@ SAMPLE = Sample(target_id=7, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=
 BATCH = Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=99, seq=1, samples=(SAMPLE,))
 
 
-def parcel(**change: Any) -> PushBatch:
-    return parcel_of(codec.encode(replace(BATCH, **change)).SerializeToString(), NOW_AT)
+def batch(**change: Any) -> PushBatch:
+    return decode_push(codec.encode(replace(BATCH, **change)).SerializeToString(), NOW_AT)
 
 
-def admitted_of(parcel: PushBatch) -> Admitted:
-    return admit(parcel, parcel.sheet(), known_targets={7}, window=WINDOW)
+def validated_of(batch: PushBatch) -> Validated:
+    return validate(batch, batch.decode_columns(), known_targets={7}, window=WINDOW)
 
 
 def judge(sample: Sample) -> str | None:
-    return why_rejected(sample, now_at=NOW_AT, known_targets={7})
+    return rejection_reason(sample, now_at=NOW_AT, known_targets={7})
 
 
 def test_a_plain_sample_is_welcome() -> None:
     """What an agent measures on a normal day is fresh."""
-    admitted = admitted_of(parcel())
-    assert (admitted.fresh.tolist(), admitted.rejections, admitted.late) == ([0], (), ())
+    validated = validated_of(batch())
+    assert (validated.fresh.tolist(), validated.rejections, validated.late) == ([0], (), ())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_odd_but_honest_samples_are_welcome(change: dict[str, object]) -> None:
 )
 def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) -> None:
     """The window is half-open, as the partitions are."""
-    assert why_late(round_at, WINDOW, now_at=NOW_AT) == reason
+    assert late_reason(round_at, WINDOW, now_at=NOW_AT) == reason
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) 
 )
 def test_partitions_that_could_not_be_made_are_named(window: Window, round_at: int, reason: str) -> None:
     """A round of now that has no place is called neither old nor early."""
-    assert why_late(round_at, window, now_at=NOW_AT) == reason
+    assert late_reason(round_at, window, now_at=NOW_AT) == reason
 
 
 def test_the_counts_add_up() -> None:
@@ -126,10 +126,10 @@ def test_the_counts_add_up() -> None:
     old = replace(SAMPLE, round_at=NOW_AT - 40 * DAY_US)
     message = codec.encode(replace(BATCH, samples=(SAMPLE, SAMPLE, replace(SAMPLE, target_id=8), old, SAMPLE)))
     message.samples[1].outcome = 99
-    admitted = admitted_of(parcel_of(message.SerializeToString(), NOW_AT))
-    assert admitted.fresh.tolist() == [0, 4]
-    assert admitted.late == ((3, "too_old"),)
-    assert [(r.index, r.reason) for r in admitted.rejections] == [
+    validated = validated_of(decode_push(message.SerializeToString(), NOW_AT))
+    assert validated.fresh.tolist() == [0, 4]
+    assert validated.late == ((3, "too_old"),)
+    assert [(r.index, r.reason) for r in validated.rejections] == [
         (1, "unreadable: Sample.outcome: 99"),
         (2, "unknown_target: 8"),
     ]
@@ -152,12 +152,12 @@ def test_the_counts_add_up() -> None:
 def test_a_broken_parcel_is_a_bad_request(change: dict[str, object], message: str) -> None:
     """What is wrong with the whole is said of the whole."""
     with pytest.raises(BadRequest, match=message):
-        check_parcel(parcel(**change))
+        check_batch(batch(**change))
 
 
 def test_a_heartbeat_needs_no_epoch() -> None:
     """A vantage that has recorded nothing yet may say that it lives."""
-    check_parcel(parcel(seq=0, samples=(), epoch=0))
+    check_batch(batch(seq=0, samples=(), epoch=0))
 
 
 @settings(max_examples=60, deadline=None)
