@@ -7,7 +7,7 @@ AgentError
 │   └── SpoolDamaged   ... or nobody: what can be read is salvaged, and what cannot is counted
 ├── PlanRefused        whoever applied the plan must correct it; the agent runs on with the last good one
 ├── JoinFailed         whoever joins must look at the token or the address, as the hint says
-│   └── NobodyThere    ... or wait until the collector answers (exit 3)
+│   └── CollectorUnreachable    ... or wait until the collector answers (exit 3)
 └── CollectorRefused   the operators must act; nothing is pushed until then, and measuring goes on
 """
 
@@ -54,7 +54,7 @@ class JoinFailed(AgentError):  # noqa: N818  # reads as what happened
     """A join token could not be traded for a credential."""
 
 
-class NobodyThere(JoinFailed):
+class CollectorUnreachable(JoinFailed):
     """No collector answers where it should be."""
 
     exit_code = 3

@@ -19,8 +19,8 @@ from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Keyring, load_keyring
-from isochrone_agent.plan.follower import PlanFollower
-from isochrone_agent.plan.round_runner import Rounds
+from isochrone_agent.plan.round_runner import RoundRunner
+from isochrone_agent.plan.watcher import PlanWatcher
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
 from isochrone_agent.settings import Settings
@@ -51,14 +51,19 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         collector = CollectorClient(
             channel=meter.channel if settings.metrics else line.channel, vantage=settings.vantage
         )
-        prober = Prober(vantage=settings.vantage.name, tls=tls, dialling=settings.dialling)
-        rounds = Rounds(prober, spool, keyring, concurrency=settings.concurrency)
-        plans = PlanFollower(collector, spool, keyring, rounds)
-        uplink = Uplink(collector, spool, on_plan_version=plans.follow, conditions=partial(_conditions, rounds, plans))
+        prober = Prober(vantage=settings.vantage.name, tls=tls, dial_options=settings.dial_options)
+        rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency)
+        plan_watcher = PlanWatcher(collector, spool, keyring, rounds)
+        uplink = Uplink(
+            collector,
+            spool,
+            on_plan_version=plan_watcher.update_to,
+            conditions=partial(_conditions, rounds, plan_watcher),
+        )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
         doors.enter_context(_scraped(settings, meter, rounds))
         try:
-            await _work_until(stop, plans, rounds, uplink, _watch(settings, line, keyring))
+            await _work_until(stop, plan_watcher, rounds, uplink, _watch(settings, line, keyring))
         finally:
             log.info("agent.stopping", in_flight=rounds.in_flight)
             await rounds.finish(GRACE_SECONDS)
@@ -71,12 +76,12 @@ def _opened_spool(settings: Settings) -> AsyncSpool:
     return AsyncSpool(path, limit_bytes=settings.spool_limit_bytes, drain=settings.drain)
 
 
-def _conditions(rounds: Rounds, plans: PlanFollower) -> Conditions:
-    return Conditions(plan_version=rounds.plan_version, rounds_missed=rounds.missed, refused_plan=plans.refused)
+def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
+    return Conditions(plan_version=rounds.plan_version, rounds_missed=rounds.missed, refused_plan=plan_watcher.refused)
 
 
 @contextlib.contextmanager
-def _scraped(settings: Settings, meter: PushMetrics, rounds: Rounds) -> Iterator[None]:
+def _scraped(settings: Settings, meter: PushMetrics, rounds: RoundRunner) -> Iterator[None]:
     """Metrics, if they are wanted; that nobody can read them is no reason not to measure."""
     if settings.metrics is None:
         yield
@@ -116,10 +121,16 @@ async def _watch(settings: Settings, line: ReconnectingChannel, keyring: Keyring
 
 
 async def _work_until(
-    stop: asyncio.Event, plans: PlanFollower, rounds: Rounds, uplink: Uplink, watching: Coroutine[None, None, None]
+    stop: asyncio.Event,
+    plan_watcher: PlanWatcher,
+    rounds: RoundRunner,
+    uplink: Uplink,
+    watching: Coroutine[None, None, None],
 ) -> None:
     async with asyncio.TaskGroup() as group:
-        working = [group.create_task(work) for work in (plans.obtain(), rounds.run(), uplink.run(), watching)]
+        working = [
+            group.create_task(work) for work in (plan_watcher.wait_for_plan(), rounds.run(), uplink.run(), watching)
+        ]
         await stop.wait()
         for task in working:
             task.cancel()

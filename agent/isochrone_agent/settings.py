@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.probe.transport import ANYWHERE, Dialling
+from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_wire import identity_file, metrics_endpoint
 from isochrone_wire.address import Address, parse_address
@@ -25,7 +25,7 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything `run` is told. `concurrency` bounds the probes in flight, because contention falsifies latency.
+    """Everything `run` is options. `concurrency` bounds the probes in flight, because contention falsifies latency.
     Without a `identity` the collector is one of this machine, in plain text.
     """
 
@@ -33,7 +33,7 @@ class Settings:
     collector: Address
     data_dir: Path
     credentials: Path | None = None
-    dialling: Dialling = ANYWHERE
+    dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
     concurrency: int = 8
     ca_file: Path | None = None
     metrics: Address | None = None
@@ -47,27 +47,27 @@ class Settings:
         return self.data_dir / identity_file.FILE_NAME
 
 
-def gather_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
+def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     """One set of settings out of flags and variables (`options`) and a settings file. Raises `SettingsError`."""
-    filed = read_settings_file(path, options) if path else {}
-    told = filed | {name: value for name, value in options.items() if value not in (None, (), "any")}
-    data_dir = Path(told.get("data_dir") or default_data_dir(told.get("vantage")))
-    joined = read_passport(data_dir / identity_file.FILE_NAME)
-    family = str(told.get("family", "any"))
+    from_file = read_settings_file(path, options) if path else {}
+    values = from_file | {name: value for name, value in options.items() if value not in (None, (), "any")}
+    data_dir = Path(values.get("data_dir") or default_data_dir(values.get("vantage")))
+    identity = read_identity(data_dir / identity_file.FILE_NAME)
+    family = str(values.get("family", "any"))
     return Settings(
-        vantage=_vantage(told, joined, data_dir),
-        collector=checked_collector(told.get("collector"), joined),
+        vantage=_vantage(values, identity, data_dir),
+        collector=checked_collector_address(values.get("collector"), identity),
         data_dir=data_dir,
-        identity=joined,
-        credentials=Path(told["credentials"]) if told.get("credentials") else None,
-        dialling=Dialling(
-            family=0 if family == "any" else int(family), connect_to=parse_connect_to(told.get("connect_to", ()))
+        identity=identity,
+        credentials=Path(values["credentials"]) if values.get("credentials") else None,
+        dial_options=DialOptions(
+            family=0 if family == "any" else int(family), connect_to=parse_connect_to(values.get("connect_to", ()))
         ),
-        concurrency=int(told.get("concurrency", 8)),
-        ca_file=Path(told["ca_file"]) if told.get("ca_file") else None,
-        metrics=_metrics_address(str(told.get("metrics_listen", "off"))),
-        spool_limit_bytes=parse_size(str(told.get("spool_limit", DEFAULT_LIMIT_BYTES))),
-        drain=_drain(str(told.get("drain", Drain.NEWEST))),
+        concurrency=int(values.get("concurrency", 8)),
+        ca_file=Path(values["ca_file"]) if values.get("ca_file") else None,
+        metrics=_metrics_address(str(values.get("metrics_listen", "off"))),
+        spool_limit_bytes=parse_size(str(values.get("spool_limit", DEFAULT_LIMIT_BYTES))),
+        drain=_drain(str(values.get("drain", Drain.NEWEST))),
     )
 
 
@@ -103,37 +103,37 @@ def parse_size(text: str) -> int:
     return size
 
 
-def checked_collector(text: str | None, joined: Identity | None) -> Address:
+def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
     """The collector's address; without a identity only this machine may be spoken to. Raises `SettingsError`."""
     try:
-        address, _ = identity_file.select_collector(parse_address(text) if text else None, named=joined, default=None)
+        address, _ = identity_file.select_collector(parse_address(text) if text else None, named=identity, default=None)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent run --collector 127.0.0.1:4600 …") from error
-    if joined is None and not address.is_loopback:
+    if identity is None and not address.is_loopback:
         hint = f"join first: isochrone-agent join {address} --token …, with a token of isochrone-collector vantage add"
         raise SettingsError(f"{address} is another machine, and plain text is only spoken on loopback", hint=hint)
     return address
 
 
-def read_passport(path: Path) -> Identity | None:
-    """What joining wrote, if it was an agent that joined. Raises `SettingsError`."""
+def read_identity(path: Path) -> Identity | None:
+    """What joining wrote, if it was an agent that identity. Raises `SettingsError`."""
     try:
-        joined = identity_file.read(path)
+        identity = identity_file.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        hint = "run the agent as the user who joined"
+        hint = "run the agent as the user who identity"
         raise SettingsError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     except ValueError as error:
         raise SettingsError(str(error), hint="join again: isochrone-agent join") from error
-    if joined.role is not Role.VANTAGE or joined.region is None:
+    if identity.role is not Role.VANTAGE or identity.region is None:
         hint = "join with a token of isochrone-collector vantage add"
-        raise SettingsError(f"{path} is a {joined.role.value}'s, not a vantage's", hint=hint)
-    return joined
+        raise SettingsError(f"{path} is a {identity.role.value}'s, not a vantage's", hint=hint)
+    return identity
 
 
 def default_data_dir(vantage: str | None) -> Path:
-    """Where an agent keeps what it has, unless told: a folder of the vantage's name, or `default` for the one agent
+    """Where an agent keeps what it has, unless options: a folder of the vantage's name, or `default` for the one agent
     of a machine that was not given a name.
     """
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -147,9 +147,9 @@ def _metrics_address(text: str) -> Address | None:
         raise SettingsError(str(error), hint=f"--metrics-listen 127.0.0.1:{METRICS_PORT}, or off") from error
 
 
-def _vantage(told: Mapping[str, Any], joined: Identity | None, data_dir: Path) -> Vantage:
-    known = {"vantage": joined.name, "region": joined.region} if joined else {}
-    both = {name: str(told.get(name) or known.get(name) or "") for name in ("vantage", "region")}
+def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Path) -> Vantage:
+    known = {"vantage": identity.name, "region": identity.region} if identity else {}
+    both = {name: str(values.get(name) or known.get(name) or "") for name in ("vantage", "region")}
     missing = " and ".join(f"--{name}" for name, value in both.items() if not value)
     if missing:
         hint = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 …, or isochrone-agent join first"
@@ -176,7 +176,7 @@ def _unknown(key: str, text: str, known: list[str]) -> str:
 
 
 def _connect_to(text: str) -> tuple[tuple[str, int], tuple[str, int]]:
-    pieces = _pieces(text)
+    pieces = _split_outside_brackets(text)
     well_formed = len(pieces) == 4 and pieces[1].isdecimal() and pieces[3].isdecimal()  # noqa: PLR2004  # see the message
     if not well_formed:
         hint = "for example --connect-to api.example.com:443:127.0.0.1:8443"
@@ -184,7 +184,7 @@ def _connect_to(text: str) -> tuple[tuple[str, int], tuple[str, int]]:
     return (pieces[0], int(pieces[1])), (pieces[2], int(pieces[3]))
 
 
-def _pieces(text: str) -> list[str]:
+def _split_outside_brackets(text: str) -> list[str]:
     pieces, inside, current = [], False, ""
     for character in text:
         if character in "[]":

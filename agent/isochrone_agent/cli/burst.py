@@ -26,13 +26,13 @@ class Burst:
 
 def summarise(samples: Sequence[Sample]) -> Burst:
     """The figures of one burst; `None` where no stream succeeded or none has a speed."""
-    fine = [sample for sample in samples if sample.outcome is Outcome.OK]
-    speeds = sorted(sample.tokens_per_second for sample in fine if sample.tokens_per_second is not None)
-    firsts = [sample.ttft_us for sample in fine if sample.ttft_us is not None]
+    succeeded_samples = [sample for sample in samples if sample.outcome is Outcome.OK]
+    speeds = sorted(sample.tokens_per_second for sample in succeeded_samples if sample.tokens_per_second is not None)
+    firsts = [sample.ttft_us for sample in succeeded_samples if sample.ttft_us is not None]
     return Burst(
         streams=len(samples),
-        succeeded=len(fine),
-        tokens_per_second=_together(fine),
+        succeeded=len(succeeded_samples),
+        tokens_per_second=_throughput(succeeded_samples),
         slowest_tokens_per_second=speeds[0] if speeds else None,
         median_tokens_per_second=median(speeds) if speeds else None,
         fastest_tokens_per_second=speeds[-1] if speeds else None,
@@ -41,12 +41,12 @@ def summarise(samples: Sequence[Sample]) -> Burst:
     )
 
 
-def _together(fine: Sequence[Sample]) -> float | None:
-    if not fine:
+def _throughput(succeeded_samples: Sequence[Sample]) -> float | None:
+    if not succeeded_samples:
         return None
     # One machine's wall clock over one burst: the only place where wall instants are subtracted, to the millisecond.
-    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in fine]
-    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, fine, strict=True)]
+    sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
+    end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
     span_us = max(end_at) - min(sent_at)
-    tokens = sum(sample.output_tokens or 0 for sample in fine)
+    tokens = sum(sample.output_tokens or 0 for sample in succeeded_samples)
     return tokens * SECOND_US / span_us if span_us > 0 else None

@@ -10,16 +10,22 @@ from typing import Any
 import click
 
 from isochrone_agent.cli import options
-from isochrone_agent.cli.host_checks import check_clock, check_collector, check_spool, check_stamps, spend_on_disk
+from isochrone_agent.cli.host_checks import (
+    check_clock,
+    check_collector,
+    check_receive_timestamps,
+    check_spool,
+    read_spend,
+)
 from isochrone_agent.cli.results import as_table
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.budget import budget_of
 from isochrone_agent.plan.credentials import load_keyring
-from isochrone_agent.plan.follower import check_plan
-from isochrone_agent.plan.limits import passed_limits
+from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.schedule import Due, next_rounds
-from isochrone_agent.settings import Settings, gather_settings
+from isochrone_agent.plan.watcher import check_plan
+from isochrone_agent.settings import Settings, load_settings
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, worst
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan, day_of
@@ -42,7 +48,7 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
     Example:
       isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
     """
-    settings = gather_settings(settings_file, told)
+    settings = load_settings(settings_file, told)
     results, plan = asyncio.run(_findings(settings))
     rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
     if output == "json":
@@ -62,7 +68,7 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
 async def _findings(settings: Settings) -> tuple[list[CheckResult], Plan | None]:
     collector, plan = await check_collector(settings)
     credentials = _check_credentials(settings, plan)
-    return [check_stamps(), check_clock(), check_spool(settings), credentials, collector], plan
+    return [check_receive_timestamps(), check_clock(), check_spool(settings), credentials, collector], plan
 
 
 def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:
@@ -90,13 +96,13 @@ def _plain(due: Due) -> dict[str, Any]:
 
 def _next_rounds(plan: Plan | None, settings: Settings) -> list[Due]:
     # Of a plan that would be refused there is no telling what its rounds are.
-    targets = plan.targets if plan and not passed_limits(plan) else ()
+    targets = plan.targets if plan and not limit_violations(plan) else ()
     return next_rounds(targets, now_at=now_at(), vantage=settings.vantage.name, count=_ROUNDS)
 
 
 def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
     """Per provider with a budget or with spend today: both, as the wire names them."""
-    spent = {spend.provider: spend for spend in spend_on_disk(settings, day_of(now_at()))}
+    spent = {spend.provider: spend for spend in read_spend(settings, day_of(now_at()))}
     budgets, vantage = (plan.budgets if plan else ()), settings.vantage.name
     held = {b.provider: budget_of(budgets, provider=b.provider, vantage=vantage) for b in budgets}
     return [

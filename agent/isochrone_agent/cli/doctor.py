@@ -13,7 +13,7 @@ import click
 from isochrone_agent.cli import options
 from isochrone_agent.cli.examination import examine
 from isochrone_agent.cli.results import as_table
-from isochrone_agent.settings import gather_settings
+from isochrone_agent.settings import load_settings
 from isochrone_wire.health_check import CheckResult, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
@@ -39,7 +39,7 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
 
 
 async def _all(settings_file: Path | None, told: dict[str, Any]) -> list[CheckResult]:
-    return [finding async for finding in examine(gather_settings(settings_file, told))]
+    return [finding async for finding in examine(load_settings(settings_file, told))]
 
 
 def _document(results: Sequence[CheckResult]) -> str:

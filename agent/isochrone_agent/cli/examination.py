@@ -17,7 +17,7 @@ from isochrone_agent.cli import health_checks, host_checks
 from isochrone_agent.cli.kernel_clock import kernel_clock
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.credentials import load_keyring
-from isochrone_agent.plan.follower import check_plan
+from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.inspection import inspect_spool, verify_spool
 from isochrone_agent.url import DEFAULT_PORTS, parse_url
@@ -35,7 +35,7 @@ async def examine(settings: Settings) -> AsyncIterator[CheckResult]:
     yield _software()
     for finding in _folder(settings):
         yield finding
-    yield host_checks.check_stamps()
+    yield host_checks.check_receive_timestamps()
     yield _clock()
     yield _identity(settings)
     yield await asyncio.to_thread(_certificate, settings)
@@ -95,7 +95,9 @@ def _clock() -> CheckResult:
 def _identity(settings: Settings) -> CheckResult:
     if settings.identity is None:
         return ok("identity", "none, and none is needed to speak plain text on loopback")
-    found = health_checks.judge_secret(settings.identity_path.stat().st_mode & 0o777, where=str(settings.identity_path))
+    found = health_checks.judge_identity_file(
+        settings.identity_path.stat().st_mode & 0o777, where=str(settings.identity_path)
+    )
     if found.verdict is not Verdict.OK:
         return found
     return ok("identity", f"{settings.identity.name} in {settings.identity.region}; {found.sentence}")
@@ -159,7 +161,7 @@ def _host(target: Target, settings: Settings) -> tuple[str, int]:
     """Where a probe connects. Raises `ValueError` when the plan's address leads nowhere."""
     url = parse_url(target.base_url)
     place = url.host, url.port or DEFAULT_PORTS[url.scheme]
-    return settings.dialling.connect_to.get(place, place)
+    return settings.dial_options.connect_to.get(place, place)
 
 
 async def _why_unresolved(host: str, port: int) -> str:

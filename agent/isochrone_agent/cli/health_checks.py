@@ -30,7 +30,7 @@ def judge_spool(problems: Sequence[str], *, waiting: int) -> CheckResult:
     return ok("samples", f"{waiting} wait, and all that is kept can be read")
 
 
-def judge_secret(mode: int, *, where: str) -> CheckResult:
+def judge_identity_file(mode: int, *, where: str) -> CheckResult:
     """Whether a file with these permission bits keeps its secret."""
     if mode & 0o077:
         return fail("identity", f"{where} can be read by others (mode {mode:04o})", f"chmod 600 {where}")

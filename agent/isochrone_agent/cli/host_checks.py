@@ -30,7 +30,7 @@ _CLOCK_READS = 1000
 _FINE_NS = 10_000
 
 
-def check_stamps() -> CheckResult:
+def check_receive_timestamps() -> CheckResult:
     """Whether the kernel stamps what arrives on a TCP socket of this machine."""
     try:
         kernel, waited_ns = _stamped_over_loopback()
@@ -68,7 +68,7 @@ def check_spool(settings: Settings) -> CheckResult:
     return ok("spool", f"{settings.data_dir} takes a new spool in {took_ms:.0f} ms")
 
 
-def spend_on_disk(settings: Settings, day_at: int) -> tuple[Spend, ...]:
+def read_spend(settings: Settings, day_at: int) -> tuple[Spend, ...]:
     """What the spool says was spent in the day (UTC) that began at `day_at`; nothing where it cannot be read."""
     query = "select provider, day_at, usd, tokens, requests from spend where day_at = ? order by provider"
     try:

@@ -7,7 +7,7 @@ from typing import IO
 import click
 
 from isochrone_agent.cli import options
-from isochrone_agent.errors import JoinFailed, NobodyThere, SettingsError
+from isochrone_agent.errors import CollectorUnreachable, JoinFailed, SettingsError
 from isochrone_agent.settings import default_data_dir
 from isochrone_wire import __version__, enrolment, identity_file
 from isochrone_wire.address import Address, parse_address
@@ -65,7 +65,7 @@ def command(
     try:
         joined = enrolment.join(where, text, version=__version__, authorities=trusted, client=client)
     except EnrolmentError as error:
-        kind = NobodyThere if error.unreachable else JoinFailed
+        kind = CollectorUnreachable if error.unreachable else JoinFailed
         raise kind(str(error), hint=error.hint) from error
     if joined.role is not Role.VANTAGE:
         raise JoinFailed(f"the token was a {joined.role.value}'s, and is used up", hint="vantage add makes an agent's")

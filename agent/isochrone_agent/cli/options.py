@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from isochrone_agent.probe.transport import Dialling
+from isochrone_agent.probe.transport import DialOptions
 from isochrone_agent.settings import parse_connect_to
 
 
@@ -75,10 +75,10 @@ _RUNNING = (
 
 
 def running(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `run`: `settings_file` and everything `gather_settings` takes."""
+    """The options of `run`: `settings_file` and everything `load_settings` takes."""
     return reduce(lambda wrapped, option: option(wrapped), reversed(_RUNNING), function)
 
 
-def dialling(connect_to: Iterable[str], family: str) -> Dialling:
+def dial_options(connect_to: Iterable[str], family: str) -> DialOptions:
     """The two options together. Raises `SettingsError`."""
-    return Dialling(family=0 if family == "any" else int(family), connect_to=parse_connect_to(connect_to))
+    return DialOptions(family=0 if family == "any" else int(family), connect_to=parse_connect_to(connect_to))

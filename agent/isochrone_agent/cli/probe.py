@@ -12,8 +12,8 @@ import click
 
 from isochrone_agent.cli import options, probe_output
 from isochrone_agent.cli.burst import Burst, summarise
-from isochrone_agent.cli.sweep import Line, fit, prompt_of
-from isochrone_agent.cli.target_options import Subject, check_effort, find_subject
+from isochrone_agent.cli.sweep import LinearFit, fit, make_prompt
+from isochrone_agent.cli.target_options import TargetOptions, check_effort, resolve_target_options
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError
 from isochrone_agent.plan.credentials import checked_key
@@ -40,7 +40,7 @@ _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
 
 
-def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
     lengths = [part.strip() for part in text.split(",")]
@@ -64,7 +64,7 @@ def _lengths(_context: click.Context, _parameter: click.Parameter, text: str | N
 @click.option(
     "--sweep",
     metavar="WORDS,WORDS,…",
-    callback=_lengths,
+    callback=_parse_lengths,
     help="Prompts of these lengths instead of --prompt, --runs of each; fits TTFT against prompt tokens.",
 )
 @click.option("--warm", is_flag=True, help="Keep one connection for all runs instead of one per run.")
@@ -121,9 +121,9 @@ def command(
       isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10
       isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5
     """
-    subject = find_subject(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
-    check_effort(subject, effort)
-    key = _key_from(subject.key_env)
+    spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
+    check_effort(spec, effort)
+    key = _read_key(spec.key_env)
     workload = Workload(
         prompt=prompt,
         max_output_tokens=max_tokens,
@@ -133,19 +133,19 @@ def command(
         concurrency=burst or 1,
         connection=ConnectionUse.WARM if warm else ConnectionUse.COLD,
     )
-    prompts = [prompt_of(words) for words in sweep] or [prompt]
-    targets = [_target(subject, replace(workload, prompt=text)) for text in prompts]
-    prober = Prober(vantage="here", tls=tls_context(ca_file), dialling=options.dialling(connect_to, family))
-    talkative = output == "table"
-    if talkative:
-        click.echo(f"probing {subject.model} at {subject.base_url} ({subject.dialect})\n\n{probe_output.heading()}")
+    prompts = [make_prompt(words) for words in sweep] or [prompt]
+    targets = [_target(spec, replace(workload, prompt=text)) for text in prompts]
+    prober = Prober(vantage="here", tls=tls_context(ca_file), dial_options=options.dial_options(connect_to, family))
+    show_progress = output == "table"
+    if show_progress:
+        click.echo(f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{probe_output.header_row()}")
     batches: list[list[Sample]] = []
-    interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, talkative=talkative))
+    interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
     line = fit(_points(samples)) if sweep else None
-    if talkative:
-        click.echo("\n" + "\n".join(probe_output.conclusion(samples, bursts, line)))
+    if show_progress:
+        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, line)))
     else:
         _print_json(samples, bursts, line)
     if interrupted:
@@ -171,16 +171,16 @@ async def _probe_runs(
     batches: list[list[Sample]],
     *,
     key: str | None,
-    talkative: bool,
+    show_progress: bool,
 ) -> None:
     for target in (target for _ in range(runs) for target in targets):
         batches.append(await prober.burst(target, round_at=now_at(), key=key))
-        for sample in batches[-1] if talkative else ():
-            click.echo(probe_output.run_line(len(batches), sample))
+        for sample in batches[-1] if show_progress else ():
+            click.echo(probe_output.sample_row(len(batches), sample))
     await prober.aclose()
 
 
-def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> None:
+def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: LinearFit | None) -> None:
     document = {"schema": SCHEMA, "samples": to_json_value(samples)}
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
     document |= {"sweep": to_json_value(line)} if line else {}
@@ -201,26 +201,26 @@ def _timeouts(first_token_seconds: float) -> Timeouts:
     )
 
 
-def _target(subject: Subject, workload: Workload) -> Target:
+def _target(spec: TargetOptions, workload: Workload) -> Target:
     number = target_id(
-        provider=subject.provider,
-        model=subject.model,
-        base_url=subject.base_url,
-        dialect=subject.dialect,
+        provider=spec.provider,
+        model=spec.model,
+        base_url=spec.base_url,
+        dialect=spec.dialect,
         workload=workload,
     )
     return Target(
         id=number,
-        name=subject.model,
-        provider=subject.provider,
-        model=subject.model,
-        base_url=subject.base_url,
-        dialect=subject.dialect,
+        name=spec.model,
+        provider=spec.provider,
+        model=spec.model,
+        base_url=spec.base_url,
+        dialect=spec.dialect,
         workload=workload,
     )
 
 
-def _key_from(variable: str | None) -> str | None:
+def _read_key(variable: str | None) -> str | None:
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()

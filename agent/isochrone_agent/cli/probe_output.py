@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from isochrone_agent.cli.burst import Burst
-from isochrone_agent.cli.sweep import Line
-from isochrone_agent.probe.measurement import ALL_UNTOLD
+from isochrone_agent.cli.sweep import LinearFit
+from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
 from isochrone_wire.model import Outcome, Quality, Sample
 
 UNKNOWN = "–"  # noqa: RUF001  # a dash is what people expect here, a minus would be a number
@@ -17,7 +17,7 @@ LEGEND = (
     "so the connection (dns + tcp + tls) is not in them; rtt is the kernel's, to the provider's edge"
 )
 
-_SENTENCES = {
+_EXPLANATIONS = {
     Outcome.THROTTLED: "The provider asked to be left alone for a while (429): its latency was not measured.",
     Outcome.HTTP_ERROR: "The provider answered with an error; see its words above.",
     Outcome.CONNECT_FAILED: "No connection came about; check the address, the name and the certificate.",
@@ -26,20 +26,22 @@ _SENTENCES = {
     Outcome.TRUNCATED: "The stream broke off before its end.",
     Outcome.GARBLED: "What came was not the stream this dialect speaks; check --base-url (it mostly ends in /v1).",
 }
-_UNTOLD = "The model thought in silence until its limit was reached: raise --max-tokens, or pin a lower --effort."
+_HIDDEN_REASONING = (
+    "The model thought in silence until its limit was reached: raise --max-tokens, or pin a lower --effort."
+)
 _NOT_FOUND = "The model or the address is not known there (404); check both: --base-url mostly ends in /v1."
 
 
-def heading() -> str:
+def header_row() -> str:
     """The line above the runs."""
-    return _line(HEADINGS)
+    return _row(HEADINGS)
 
 
-def run_line(number: int, sample: Sample) -> str:
+def sample_row(number: int, sample: Sample) -> str:
     """One run on one line."""
     times = [ms(getattr(sample, name)) for name in _TIMES]
-    return _line(
-        (str(number), *times, _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us), _end(sample))
+    return _row(
+        (str(number), *times, _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us), _outcome(sample))
     )
 
 
@@ -56,28 +58,28 @@ def summary(samples: Sequence[Sample]) -> list[str]:
             f"{_rate(median(rates) if rates else None)} tokens/s: median of {len(succeeded)} of {len(samples)} runs"
         )
     by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
-    return [*lines, *dict.fromkeys(filter(None, map(_sentence, by_outcome)))]
+    return [*lines, *dict.fromkeys(filter(None, map(_explanation, by_outcome)))]
 
 
-def _sentence(sample: Sample) -> str:
+def _explanation(sample: Sample) -> str:
     """What it means that a run ended as it did; empty for a success."""
-    if sample.error == ALL_UNTOLD:
-        return _UNTOLD
+    if sample.error == ONLY_HIDDEN_REASONING:
+        return _HIDDEN_REASONING
     if sample.http_status == 404:  # noqa: PLR2004  # Not Found
         return _NOT_FOUND
-    return _SENTENCES.get(sample.outcome, "")
+    return _EXPLANATIONS.get(sample.outcome, "")
 
 
-def conclusion(samples: Sequence[Sample], bursts: Sequence[Burst], line: Line | None) -> list[str]:
+def footer(samples: Sequence[Sample], bursts: Sequence[Burst], line: LinearFit | None) -> list[str]:
     """Everything below the runs: what they amount to, what bursts and a sweep add to it, and the legend."""
     lines = summary(samples)
-    lines += [_burst_line(number, burst) for number, burst in enumerate(bursts, 1)]
+    lines += [_burst_summary(number, burst) for number, burst in enumerate(bursts, 1)]
     if line is not None:
-        lines.append(_sweep_line(line))
+        lines.append(_sweep_summary(line))
     return [*lines, LEGEND]
 
 
-def _burst_line(number: int, burst: Burst) -> str:
+def _burst_summary(number: int, burst: Burst) -> str:
     slowest, fastest = _rate(burst.slowest_tokens_per_second), _rate(burst.fastest_tokens_per_second)
     return (
         f"burst {number}: {burst.succeeded} of {burst.streams} streams, "
@@ -86,7 +88,7 @@ def _burst_line(number: int, burst: Burst) -> str:
     )
 
 
-def _sweep_line(line: Line) -> str:
+def _sweep_summary(line: LinearFit) -> str:
     interval = "" if line.low is None or line.high is None else f", 95 % interval {line.low:.2f} … {line.high:.2f}"
     return (
         f"first token = {ms(line.fixed_us)} ms + {line.us_per_token:.2f} µs per prompt token{interval} "
@@ -112,10 +114,10 @@ def _tokens(sample: Sample) -> str:
     return f"{'~' if Quality.ESTIMATED_TOKENS in sample.quality else ''}{sample.output_tokens}"
 
 
-def _end(sample: Sample) -> str:
+def _outcome(sample: Sample) -> str:
     flags = f" ({', '.join(sample.quality.labels)})" if sample.quality else ""
     return f"{sample.outcome.value}{flags}" + (f": {sample.error}" if sample.error else "")
 
 
-def _line(cells: Sequence[str]) -> str:
+def _row(cells: Sequence[str]) -> str:
     return " ".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()

@@ -9,7 +9,7 @@ import click
 
 from isochrone_agent import logs, runner
 from isochrone_agent.cli import options
-from isochrone_agent.settings import Settings, gather_settings
+from isochrone_agent.settings import Settings, load_settings
 
 
 @click.command("run")
@@ -27,7 +27,7 @@ def command(*, settings_file: Path | None, log_format: str, **told: Any) -> None
       isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
     """
     logs.configure(log_format)
-    asyncio.run(_until_signalled(gather_settings(settings_file, told)))
+    asyncio.run(_until_signalled(load_settings(settings_file, told)))
 
 
 async def _until_signalled(settings: Settings) -> None:

@@ -19,7 +19,7 @@ _WORDS = "recursion means that a function calls itself on a smaller part of the 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LinearFit:
     """`ttft_us = fixed_us + us_per_token * prompt tokens`, the slope with its 95 % interval; bounds are `None` with
     fewer than six points.
     """
@@ -31,7 +31,7 @@ class Line:
     points: int
 
 
-def fit(points: Sequence[tuple[int, int]]) -> Line | None:
+def fit(points: Sequence[tuple[int, int]]) -> LinearFit | None:
     """The line through points of (prompt tokens, TTFT in microseconds); `None` without two different lengths."""
     slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x1 != x2)
     if not slopes:
@@ -39,10 +39,10 @@ def fit(points: Sequence[tuple[int, int]]) -> Line | None:
     slope = median(slopes)
     low, high = _interval(slopes, points) if len(points) >= MIN_POINTS else (None, None)
     fixed = median(y - slope * x for x, y in points)
-    return Line(fixed_us=fixed, us_per_token=slope, low=low, high=high, points=len(points))
+    return LinearFit(fixed_us=fixed, us_per_token=slope, low=low, high=high, points=len(points))
 
 
-def prompt_of(words: int) -> str:
+def make_prompt(words: int) -> str:
     """A prompt of so many words; a word is about a token."""
     vocabulary = _WORDS.split()
     text = " ".join(vocabulary[number % len(vocabulary)] for number in range(max(0, words - 4)))

@@ -9,7 +9,7 @@ from isochrone_wire.reasoning_effort import supported_efforts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class TargetOptions:
     """Where to ask for which model, in which shape, with the key in which variable (`None`: without a key)."""
 
     provider: str
@@ -19,9 +19,9 @@ class Subject:
     key_env: str | None
 
 
-def find_subject(
+def resolve_target_options(
     what: str | None, *, base_url: str | None, model: str | None, dialect: str | None, key_env: str | None
-) -> Subject:
+) -> TargetOptions:
     """The catalogue's entry for `what` (`provider/model`), each part overruled by what else is said.
 
     Raises `SettingsError` when that does not come to a model and an address.
@@ -42,7 +42,7 @@ def find_subject(
         raise SettingsError(f"{found_url!r} does not begin with http:// or https://", hint="see --base-url")
     if "{" in found_url:
         raise SettingsError(f"{found_url} has a part that only you know", hint="say the whole URL with --base-url")
-    return Subject(
+    return TargetOptions(
         provider=provider.slug if provider else "",
         model=found_model,
         base_url=found_url,
@@ -51,12 +51,12 @@ def find_subject(
     )
 
 
-def check_effort(subject: Subject, effort: str | None) -> None:
-    """Raises `SettingsError` for a word of reasoning effort that the subject's API has no way to ask its model for."""
-    known = supported_efforts(subject.dialect, subject.model)
+def check_effort(options: TargetOptions, effort: str | None) -> None:
+    """Raise `SettingsError` for a reasoning effort that the API has no way to request from this model."""
+    known = supported_efforts(options.dialect, options.model)
     if effort is not None and known is not None and effort not in known:
         raise SettingsError(
-            f"{subject.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(known)}"
+            f"{options.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(known)}"
         )
 
 

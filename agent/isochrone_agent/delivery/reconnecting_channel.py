@@ -12,7 +12,7 @@ import structlog
 
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.file_watch import FileWatch
-from isochrone_agent.settings import Settings, read_passport
+from isochrone_agent.settings import Settings, read_identity
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, open_aio_channel
 from isochrone_wire.identity_file import Identity
@@ -59,7 +59,7 @@ class ReconnectingChannel:
         if not self._watch.changed():
             return
         try:
-            joined = read_passport(self._settings.identity_path)
+            joined = read_identity(self._settings.identity_path)
             self._take_up(joined)
         except SettingsError as error:
             log.error("identity.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback

@@ -20,7 +20,7 @@ from isochrone_wire.request_estimate import estimate_request
 
 _REFUSED = range(400, 500)
 # Sums of floats are not exact; a millionth of a cent is.
-_DUST_USD = 1e-8
+_ROUNDING_USD = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ class Cost:
         )
 
 
-NOTHING = Cost()
+ZERO_COST = Cost()
 
 
-def most_of_round(target: Target) -> Cost:
+def max_round_cost(target: Target) -> Cost:
     """The most that one round of `target` costs, all its streams together. Without a price the money counts as none."""
     streams = target.workload.concurrency
     most = estimate_request(target)
@@ -78,10 +78,10 @@ def settle(samples: Sequence[Sample], *, target: Target, reserved: Spend | None)
     charges = [spend_of(sample, target) for sample in samples]
     if reserved is None:
         return [(charge,) for charge in charges]
-    return [(charge, _taken_back(reserved, n, len(charges))) for n, charge in enumerate(charges)]
+    return [(charge, _released_share(reserved, n, len(charges))) for n, charge in enumerate(charges)]
 
 
-def _taken_back(reserved: Spend, number: int, count: int) -> Spend:
+def _released_share(reserved: Spend, number: int, count: int) -> Spend:
     """The share of one of `count` samples, by its number from 0; the first has what does not divide."""
     tokens, requests = (
         whole // count + (0 if number else whole % count) for whole in (reserved.tokens, reserved.requests)
@@ -95,7 +95,7 @@ def _price_usd(target: Target, prompt_tokens: int, output_tokens: int) -> float:
 
 def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     prompt_tokens, output_tokens = sample.prompt_tokens, sample.output_tokens
-    if _cost_nothing_more(sample, target):
+    if _cannot_be_billed_more(sample, target):
         return prompt_tokens or 0, output_tokens or 0
     most = estimate_request(target)
     if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
@@ -104,7 +104,7 @@ def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     return most.prompt_tokens if prompt_tokens is None else prompt_tokens, output_tokens
 
 
-def _cost_nothing_more(sample: Sample, target: Target) -> bool:
+def _cannot_be_billed_more(sample: Sample, target: Target) -> bool:
     """Whether a provider cannot have worked for this request, or has said that it will not."""
     if sample.http_status is not None:
         return sample.http_status in _REFUSED
@@ -120,22 +120,22 @@ def budget_of(budgets: Iterable[Budget], *, provider: str, vantage: str) -> Budg
     return found.get(vantage) or found.get(None)
 
 
-def verdict(most: Cost, *, used: Cost, budget: Budget | None) -> str | None:
+def exceeded_limit(most: Cost, *, used: Cost, budget: Budget | None) -> str | None:
     """Why a round that costs `most` does not fit beside what is `used`, spent or in flight; `None` when it does."""
     if budget is None:
         return None
     limits = (
-        ("usd_per_day", used.usd, most.usd, budget.usd_per_day, _DUST_USD),
+        ("usd_per_day", used.usd, most.usd, budget.usd_per_day, _ROUNDING_USD),
         ("tokens_per_day", used.tokens, most.tokens, budget.tokens_per_day, 0),
         ("requests_per_day", used.requests, most.requests, budget.requests_per_day, 0),
     )
-    for name, so_far, more, limit, dust in limits:
-        if limit is not None and so_far + more > limit + dust:
+    for name, so_far, more, limit, tolerance in limits:
+        if limit is not None and so_far + more > limit + tolerance:
             return f"{name} of {budget.provider} is {limit:.10g}: {so_far:.10g} used, this round may take {more:.10g}"
     return None
 
 
-class Ledger:
+class BudgetTracker:
     """What one vantage has spent, per provider and day, and what its rounds in flight may cost."""
 
     def __init__(self, vantage: str) -> None:
@@ -144,20 +144,20 @@ class Ledger:
         self._spent: dict[tuple[str, int], Cost] = {}
         self._in_flight: dict[str, Cost] = {}
 
-    def note(self, spends: Iterable[Spend]) -> None:
+    def record(self, spends: Iterable[Spend]) -> None:
         """Count what was spent. Days long past are forgotten."""
         for spend in spends:
             key = (spend.provider, spend.day_at)
             more = Cost(usd=spend.usd, tokens=spend.tokens, requests=spend.requests)
-            self._spent[key] = self._spent.get(key, NOTHING) + more
+            self._spent[key] = self._spent.get(key, ZERO_COST) + more
             # A clock that is set back an hour may come back to yesterday.
             self._spent = {known: cost for known, cost in self._spent.items() if known[1] >= spend.day_at - DAY_US}
 
-    def recall(self, spends: Iterable[Spend]) -> None:
+    def restore(self, spends: Iterable[Spend]) -> None:
         """Take up an account that was kept elsewhere, which may have what is known here already."""
         for spend in spends:
-            known = self._spent.get((spend.provider, spend.day_at), NOTHING)
-            self.note(
+            known = self._spent.get((spend.provider, spend.day_at), ZERO_COST)
+            self.record(
                 [
                     replace(
                         spend,
@@ -168,35 +168,37 @@ class Ledger:
                 ]
             )
 
-    def binds(self, target: Target) -> bool:
+    def has_budget(self, target: Target) -> bool:
         """Whether any budget holds for `target`."""
         return self._budget(target) is not None
 
     def refusal(self, target: Target, now_at: int) -> str | None:
         """Why a round of `target` may not be begun at `now_at`, naming the limit; `None` when it may."""
-        return verdict(most_of_round(target), used=self._used(target.provider, now_at), budget=self._budget(target))
+        return exceeded_limit(
+            max_round_cost(target), used=self._used(target.provider, now_at), budget=self._budget(target)
+        )
 
     def reservation(self, target: Target, now_at: int) -> Spend | None:
         """What to write down before a round of `target` is sent at `now_at`; `None` where no budget holds."""
-        if not self.binds(target):
+        if not self.has_budget(target):
             return None
-        most = most_of_round(target)
+        most = max_round_cost(target)
         return Spend(
             provider=target.provider, day_at=day_of(now_at), usd=most.usd, tokens=most.tokens, requests=most.requests
         )
 
     def begin(self, target: Target) -> None:
         """A round of `target` is in flight."""
-        self._in_flight[target.provider] = self._in_flight.get(target.provider, NOTHING) + most_of_round(target)
+        self._in_flight[target.provider] = self._in_flight.get(target.provider, ZERO_COST) + max_round_cost(target)
 
     def end(self, target: Target, samples: Iterable[Sample]) -> None:
         """It has ended, in these samples."""
-        self._in_flight[target.provider] -= most_of_round(target)
-        self.note(spend_of(sample, target) for sample in samples)
+        self._in_flight[target.provider] -= max_round_cost(target)
+        self.record(spend_of(sample, target) for sample in samples)
 
     def _budget(self, target: Target) -> Budget | None:
         return budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
 
     def _used(self, provider: str, now_at: int) -> Cost:
-        in_flight = self._in_flight.get(provider, NOTHING)
-        return self._spent.get((provider, day_of(now_at)), NOTHING) + in_flight
+        in_flight = self._in_flight.get(provider, ZERO_COST)
+        return self._spent.get((provider, day_of(now_at)), ZERO_COST) + in_flight

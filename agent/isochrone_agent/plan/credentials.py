@@ -167,7 +167,7 @@ def _problems(name: str, table: object) -> list[str]:
 def _variable_of(name: str) -> str | None:
     """The variable in which the catalogue looks for the key of a provider whose address is known."""
     provider = CATALOGUE.get(name)
-    return provider.key_env if provider and not provider.needs_filling else None
+    return provider.key_env if provider and not provider.has_placeholder else None
 
 
 def _of_catalogue(name: str) -> Credential | None:

@@ -46,7 +46,7 @@ _PLAN: tuple[_Bound, ...] = (
 _SHOWN_CHARS = 60
 
 
-def passed_limits(plan: Plan) -> list[str]:
+def limit_violations(plan: Plan) -> list[str]:
     """Every limit that `plan` passes, a sentence each that names the target, the value and the limit."""
     problems = list(_outside(plan, _PLAN, "the plan"))
     for target in plan.targets:

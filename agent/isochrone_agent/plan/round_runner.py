@@ -12,7 +12,7 @@ import structlog
 
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError, SpoolError
-from isochrone_agent.plan.budget import Ledger, settle
+from isochrone_agent.plan.budget import BudgetTracker, settle
 from isochrone_agent.plan.credentials import Keyring
 from isochrone_agent.plan.schedule import Due, Schedule
 from isochrone_agent.probe.measurement import ERROR_CHARS
@@ -21,9 +21,9 @@ from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target, day_of
 
 # Short naps, so that a wall clock that jumps is noticed.
-MAX_NAP_US = SECOND_US // 2
+MAX_SLEEP_US = SECOND_US // 2
 # How long a probe that was told to end may take over it.
-_CUT_OFF_SECONDS = 2.0
+_ABORT_SECONDS = 2.0
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ class Slots:
         self._one_burst = asyncio.Lock()
 
     @asynccontextmanager
-    async def of(self, streams: int) -> AsyncIterator[None]:
+    async def acquire(self, streams: int) -> AsyncIterator[None]:
         """Room for so many streams, for the length of the block."""
         if streams == 1:
             async with self._free:
@@ -49,7 +49,7 @@ class Slots:
             yield
 
 
-class Rounds:
+class RoundRunner:
     """Probes the rounds of the plan: at most `concurrency` at once, each ending in a sample in the spool, or for a
     burst in one per stream. A round in which nothing is sent ends in one sample that says why.
 
@@ -72,9 +72,9 @@ class Rounds:
         self._slots = Slots(concurrency)
         self._schedule = Schedule((), now_at=0)
         self._missed_before = 0
-        self._ledger = Ledger(prober.vantage)
+        self._budgets = BudgetTracker(prober.vantage)
         # Why today's spend is not known, until it is.
-        self._forgotten: str | None = "not yet"
+        self._spend_error: str | None = "not yet"
         # By target id and round: what the spool has counted already of rounds in flight.
         self._reserved: dict[tuple[int, int], Spend] = {}
         self._changed = asyncio.Event()
@@ -97,26 +97,26 @@ class Rounds:
         """How many planned rounds passed before they could be begun, since the start."""
         return self._missed_before + self._schedule.missed
 
-    def take_up(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. One that cannot be scheduled changes nothing."""
         schedule = Schedule(
             plan.targets, now_at=self._clock(), vantage=self._prober.vantage, begun=self._schedule.begun
         )
         self._missed_before, self._schedule = self.missed, schedule
-        self._ledger.budgets = plan.budgets
+        self._budgets.budgets = plan.budgets
         self.plan_version = plan.version
         self._changed.set()
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
 
     async def run(self) -> None:
         """Begin every round when it is due. What was spent today counts, also before a restart."""
-        await self._remember_spend()
+        await self._load_spend()
         while True:
             for due in self._schedule.due(self._clock()):
                 task = asyncio.create_task(self._round(due))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            await self._nap()
+            await self._sleep()
 
     async def finish(self, seconds: float) -> None:
         """Wait for the rounds that have begun; what takes longer is cut off, and its sample says so."""
@@ -124,30 +124,30 @@ class Rounds:
             return
         await asyncio.wait(self._tasks, timeout=seconds)
         self._stopping = True
-        self._prober.cut_off()
+        self._prober.abort()
         if not self._tasks:
             return
-        _, stuck = await asyncio.wait(self._tasks, timeout=_CUT_OFF_SECONDS)
+        _, stuck = await asyncio.wait(self._tasks, timeout=_ABORT_SECONDS)
         for task in stuck:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
 
-    async def _remember_spend(self) -> None:
+    async def _load_spend(self) -> None:
         try:
-            self._ledger.recall(await self._spool.spend(day_of(self._clock())))
+            self._budgets.restore(await self._spool.spend(day_of(self._clock())))
         except SpoolError as error:
-            if self._forgotten != str(error):
+            if self._spend_error != str(error):
                 log.error("budget.forgotten", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
-            self._forgotten = str(error)
+            self._spend_error = str(error)
         else:
-            self._forgotten = None
+            self._spend_error = None
 
-    async def _nap(self) -> None:
+    async def _sleep(self) -> None:
         next_at = self._schedule.next_at()
-        nap_us = MAX_NAP_US if next_at is None else min(max(next_at - self._clock(), 0), MAX_NAP_US)
+        sleep_us = MAX_SLEEP_US if next_at is None else min(max(next_at - self._clock(), 0), MAX_SLEEP_US)
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), nap_us / SECOND_US)
+            await asyncio.wait_for(self._changed.wait(), sleep_us / SECOND_US)
 
     async def _round(self, due: Due) -> None:
         samples = await self._samples(due)
@@ -171,8 +171,8 @@ class Rounds:
         """What the round comes to: whatever happens, at least one sample."""
         outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"
         try:
-            if self._forgotten and self._ledger.binds(due.target):
-                await self._remember_spend()
+            if self._spend_error and self._budgets.has_budget(due.target):
+                await self._load_spend()
             skipped = self._skipped(due)
             if skipped is None:
                 return await self._probe(due)
@@ -184,7 +184,7 @@ class Rounds:
         except Exception as error:  # a bug of ours: the round still ends in a sample, and the log learns everything
             reason = f"the agent failed: {type(error).__name__}"
             log.exception("probe.failed", target=due.target.name)
-        return [self._nothing_sent(due, outcome, reason)]
+        return [self._unsent_sample(due, outcome, reason)]
 
     def _skipped(self, due: Due) -> tuple[Outcome, str] | None:
         """Why nothing is sent in this round, if nothing is."""
@@ -199,23 +199,23 @@ class Rounds:
         return (Outcome.SKIPPED_BUDGET, over) if over else None
 
     def _over_budget(self, target: Target) -> str | None:
-        if self._forgotten and self._ledger.binds(target):
-            return f"what was spent today cannot be read: {self._forgotten}"
-        return self._ledger.refusal(target, self._clock())
+        if self._spend_error and self._budgets.has_budget(target):
+            return f"what was spent today cannot be read: {self._spend_error}"
+        return self._budgets.refusal(target, self._clock())
 
     async def _probe(self, due: Due) -> list[Sample]:
         target, samples = due.target, list[Sample]()
         key = self._keyring.key_for(target)
         self._busy[target.id] += 1
-        self._ledger.begin(target)
+        self._budgets.begin(target)
         try:
             samples = await self._send(due, key)
         finally:
             self._busy[target.id] -= 1
-            self._ledger.end(target, samples)
+            self._budgets.end(target, samples)
             if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
                 # Cancelled or failed: something may have been sent all the same.
-                self._ledger.note([unsettled])
+                self._budgets.record([unsettled])
         waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
         if waits_us:
             self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
@@ -227,20 +227,20 @@ class Rounds:
         async with AsyncExitStack() as room:
             try:
                 async with asyncio.timeout(target.every_us / 2 / SECOND_US):
-                    await room.enter_async_context(self._slots.of(target.workload.concurrency))
+                    await room.enter_async_context(self._slots.acquire(target.workload.concurrency))
             except TimeoutError:
-                crowd = f"no room among {self._slots.size} probes in flight for half the interval"
-                return [self._nothing_sent(due, Outcome.SKIPPED_NOT_READY, crowd)]
-            if unkept := await self._reserve(due):
-                return [self._nothing_sent(due, Outcome.SKIPPED_BUDGET, unkept)]
+                reason = f"no room among {self._slots.size} probes in flight for half the interval"
+                return [self._unsent_sample(due, Outcome.SKIPPED_NOT_READY, reason)]
+            if failure := await self._reserve(due):
+                return [self._unsent_sample(due, Outcome.SKIPPED_BUDGET, failure)]
             if self._stopping:
-                return [self._nothing_sent(due, Outcome.SKIPPED_NOT_READY, "the agent stopped")]
+                return [self._unsent_sample(due, Outcome.SKIPPED_NOT_READY, "the agent stopped")]
             samples = await self._prober.burst(target, round_at=due.round_at, key=key)
         return [replace(sample, late_us=sample.dispatched_at - due.begins_at) for sample in samples]
 
     async def _reserve(self, due: Due) -> str | None:
         """Have what the round may cost on disk, so that no crash forgets it; or why that cannot be."""
-        reservation = self._ledger.reservation(due.target, self._clock())
+        reservation = self._budgets.reservation(due.target, self._clock())
         if reservation is None:
             return None
         try:
@@ -250,7 +250,7 @@ class Rounds:
         self._reserved[due.target.id, due.round_at] = reservation
         return None
 
-    def _nothing_sent(self, due: Due, outcome: Outcome, reason: str) -> Sample:
+    def _unsent_sample(self, due: Due, outcome: Outcome, reason: str) -> Sample:
         at = self._clock()
         return Sample(
             target_id=due.target.id,

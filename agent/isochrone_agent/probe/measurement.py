@@ -10,7 +10,7 @@ The laws:
 5. A chunk is not a token. Tokens are the provider's count, or an estimate that says so.
 6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
    `buffered`, when there are fewer than 3 chunks or they all arrive within 50 ms.
-7. Where reasoning is told only in digest, its tokens are in no chunk: speed is that of the answer's tokens over the
+7. Where reasoning is content only in digest, its tokens are in no chunk: speed is that of the answer's tokens over the
    answer's chunks, and undefined where the provider does not count the reasoning apart.
 
 Not proud of: when the provider does not say how many tokens the first chunk held (usage with every chunk says it), its
@@ -24,11 +24,11 @@ from typing import Any
 
 from isochrone_agent.probe import stream_metrics
 from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
-from isochrone_agent.probe.stream_metrics import Strand, Thoughts
+from isochrone_agent.probe.stream_metrics import ChunkSeries, ReasoningVisibility
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200
-ALL_UNTOLD = "every token went into reasoning that is not told, and none was left for the answer"
+ONLY_HIDDEN_REASONING = "every token went into reasoning that is not content, and none was left for the answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ class Measurement:
         self.usage = Usage()
         self.sent_ns: int | None = None
         self.first_byte_ns: int | None = None
-        self.told = Strand()
-        self.answer = Strand()
+        self.content = ChunkSeries()
+        self.answer = ChunkSeries()
         self.summarised = False
         self.first_answer_tokens: int | None = None
         self._latest_ns = 0
@@ -105,7 +105,7 @@ class Measurement:
     @property
     def chunk_ns(self) -> Sequence[int]:
         """The instants of all chunks that held text."""
-        return self.told.at_ns
+        return self.content.at_ns
 
     def observe(self, signal: Signal, at_ns: int) -> None:
         """Take note of `signal`, which the read at `at_ns` delivered. Raises `IllegalSignal`."""
@@ -113,7 +113,7 @@ class Measurement:
         if following is None:
             raise IllegalSignal(f"{type(signal).__name__} cannot come when the stream is {self.state.value}")
         self._latest_ns = max(self._latest_ns, at_ns)
-        _NOTE[type(signal)](self, signal, self._latest_ns)
+        _HANDLERS[type(signal)](self, signal, self._latest_ns)
         self.state = following
 
     def receive(self, at_ns: int) -> None:
@@ -121,33 +121,33 @@ class Measurement:
         if self.first_byte_ns is None:
             self.first_byte_ns = at_ns
 
-    def _note_sent(self, _signal: Sent, at_ns: int) -> None:
+    def _on_sent(self, _signal: Sent, at_ns: int) -> None:
         self.sent_ns = at_ns
 
-    def _note_opened(self, signal: Opened, at_ns: int) -> None:
+    def _on_opened(self, signal: Opened, at_ns: int) -> None:
         self.opened = signal
         self.receive(at_ns)
 
-    def _note_reasoning(self, signal: Reasoning, at_ns: int) -> None:
+    def _on_reasoning(self, signal: Reasoning, at_ns: int) -> None:
         self.summarised = self.summarised or signal.summarised
         if signal.chars:
-            self.told.add(signal.chars, at_ns)
+            self.content.add(signal.chars, at_ns)
 
-    def _note_answer(self, signal: Answer, at_ns: int) -> None:
-        self.told.add(signal.chars, at_ns)
+    def _on_answer(self, signal: Answer, at_ns: int) -> None:
+        self.content.add(signal.chars, at_ns)
         self.answer.add(signal.chars, at_ns)
 
-    def _note_usage(self, signal: Usage, _at_ns: int) -> None:
+    def _on_usage(self, signal: Usage, _at_ns: int) -> None:
         known = {name: getattr(signal, name) for name in Usage.__slots__}
         before = {name: getattr(self.usage, name) for name in Usage.__slots__}
         if len(self.answer.at_ns) == 1 and signal.output_tokens is not None:
             self.first_answer_tokens = signal.output_tokens - (signal.reasoning_tokens or 0)
         self.usage = Usage(**{name: before[name] if known[name] is None else known[name] for name in known})
 
-    def _note_finished(self, _signal: Finished, _at_ns: int) -> None:
+    def _on_finished(self, _signal: Finished, _at_ns: int) -> None:
         self.finished = True
 
-    def _note_failed(self, signal: Failed, _at_ns: int) -> None:
+    def _on_failed(self, signal: Failed, _at_ns: int) -> None:
         # The first failure is the cause; what follows it are its consequences.
         self.failed = self.failed or signal
 
@@ -164,7 +164,7 @@ class Measurement:
         """The record of the probe as far as it came; instants `..._at` are in microseconds since the epoch."""
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
-        tokens, paced_ns = self._tokens()
+        tokens, speed_chunk_ns = self._tokens()
         gaps = stream_metrics.gaps_between(self.chunk_ns)
         return Sample(
             target_id=target_id,
@@ -179,7 +179,7 @@ class Measurement:
             ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
             ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
             e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
-            tokens_per_second=stream_metrics.tokens_per_second(paced_ns, tokens),
+            tokens_per_second=stream_metrics.tokens_per_second(speed_chunk_ns, tokens),
             chunk_gap_p50_us=gaps.p50_us,
             chunk_gap_p99_us=gaps.p99_us,
             chunk_gap_max_us=gaps.max_us,
@@ -190,7 +190,7 @@ class Measurement:
             cached_tokens=self.usage.cached_tokens,
             first_chunk_tokens=tokens.first_chunk,
             chunks=len(self.chunk_ns),
-            output_chars=self.told.chars,
+            output_chars=self.content.chars,
             token_source=tokens.source,
             rtt_us=connection.rtt_us,
             rtt_min_us=connection.rtt_min_us,
@@ -202,7 +202,7 @@ class Measurement:
             request_id=opened.request_id,
             ratelimit=_ratelimit(opened, failure),
             cost_usd=stream_metrics.cost_usd(price, self.usage, tokens),
-            quality=quality | self._quality(tokens, paced_ns, connection),
+            quality=quality | self._quality(tokens, speed_chunk_ns, connection),
             http_status=opened.status or None,
             error=failure.error[:ERROR_CHARS] if failure else None,
             timeout_us=failure.timeout_us if failure else None,
@@ -212,30 +212,36 @@ class Measurement:
         if not self.finished:
             return Failed(outcome=Outcome.TRUNCATED, error="the stream ended without its terminal marker")
         if not self.chunk_ns:
-            untold = self.summarised or self.usage.reasoning_tokens
-            error = ALL_UNTOLD if untold else "the stream finished without a single token"
+            hidden = self.summarised or self.usage.reasoning_tokens
+            error = ONLY_HIDDEN_REASONING if hidden else "the stream finished without a single token"
             return Failed(outcome=Outcome.GARBLED, error=error)
         return None
 
     def _tokens(self) -> tuple[stream_metrics.Tokens, Sequence[int]]:
         """The tokens, and the instants of the chunks whose pace is taken."""
-        thoughts = stream_metrics.thoughts_told(self.told, self.answer, self.usage, summarised=self.summarised)
-        paced = self.answer if thoughts is Thoughts.SUMMARISED else self.told
-        # What was counted up to the first answer says nothing of a first chunk of reasoning.
-        stated = None if thoughts is Thoughts.ALOUD else self.first_answer_tokens
-        tokens = stream_metrics.count_tokens(
-            self.usage, told=self.told, paced=paced, thoughts=thoughts, first_chunk_tokens=stated
+        visibility = stream_metrics.reasoning_visibility(
+            self.content, self.answer, self.usage, summarised=self.summarised
         )
-        return tokens, paced.at_ns
+        speed_chunks = self.answer if visibility is ReasoningVisibility.SUMMARISED else self.content
+        # What was counted up to the first answer says nothing of a first chunk of reasoning.
+        stated = None if visibility is ReasoningVisibility.VISIBLE else self.first_answer_tokens
+        tokens = stream_metrics.count_tokens(
+            self.usage,
+            content=self.content,
+            speed_chunks=speed_chunks,
+            visibility=visibility,
+            first_chunk_tokens=stated,
+        )
+        return tokens, speed_chunks.at_ns
 
     def _since_sent_us(self, at_ns: int | None) -> int | None:
         if at_ns is None or self.sent_ns is None:
             return None
         return max(0, round((at_ns - self.sent_ns) / 1000))
 
-    def _quality(self, tokens: stream_metrics.Tokens, paced_ns: Sequence[int], connection: Connection) -> Quality:
+    def _quality(self, tokens: stream_metrics.Tokens, speed_chunk_ns: Sequence[int], connection: Connection) -> Quality:
         raised = {
-            Quality.BUFFERED: bool(self.chunk_ns) and not stream_metrics.speed_is_defined(paced_ns),
+            Quality.BUFFERED: bool(self.chunk_ns) and not stream_metrics.speed_is_defined(speed_chunk_ns),
             Quality.CACHED: bool(self.usage.cached_tokens),
             Quality.ESTIMATED_TOKENS: tokens.source is TokenSource.ESTIMATED,
             Quality.REUSED: connection.reused,
@@ -245,18 +251,18 @@ class Measurement:
 
 def _ratelimit(opened: Opened, failure: Failed | None) -> RateLimit | None:
     """What the headers say; how long to wait, when they do not, from the error itself."""
-    told = opened.ratelimit or RateLimit()
-    if failure is None or failure.retry_after_us is None or told.retry_after_us is not None:
+    stated = opened.ratelimit or RateLimit()
+    if failure is None or failure.retry_after_us is None or stated.retry_after_us is not None:
         return opened.ratelimit
-    return replace(told, retry_after_us=failure.retry_after_us)
+    return replace(stated, retry_after_us=failure.retry_after_us)
 
 
-_NOTE: dict[type[Signal], Callable[[Measurement, Any, int], None]] = {
-    Sent: Measurement._note_sent,  # noqa: SLF001  # the table belongs to the class above
-    Opened: Measurement._note_opened,  # noqa: SLF001  # as above
-    Reasoning: Measurement._note_reasoning,  # noqa: SLF001  # as above
-    Answer: Measurement._note_answer,  # noqa: SLF001  # as above
-    Usage: Measurement._note_usage,  # noqa: SLF001  # as above
-    Finished: Measurement._note_finished,  # noqa: SLF001  # as above
-    Failed: Measurement._note_failed,  # noqa: SLF001  # as above
+_HANDLERS: dict[type[Signal], Callable[[Measurement, Any, int], None]] = {
+    Sent: Measurement._on_sent,  # noqa: SLF001  # the table belongs to the class above
+    Opened: Measurement._on_opened,  # noqa: SLF001  # as above
+    Reasoning: Measurement._on_reasoning,  # noqa: SLF001  # as above
+    Answer: Measurement._on_answer,  # noqa: SLF001  # as above
+    Usage: Measurement._on_usage,  # noqa: SLF001  # as above
+    Finished: Measurement._on_finished,  # noqa: SLF001  # as above
+    Failed: Measurement._on_failed,  # noqa: SLF001  # as above
 }

@@ -23,7 +23,7 @@ from isochrone_agent.probe.providers import quirks_of
 from isochrone_agent.probe.redaction import printable, redact
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.transport import ANYWHERE, Dialling, Line
+from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, ProbeConnection
 from isochrone_agent.url import Url, parse_url
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
@@ -31,7 +31,7 @@ MAX_RESPONSE_BYTES = 64 << 20
 MAX_ERROR_BYTES = 8 << 10
 MAX_TRAILER_US = 5 * SECOND_US
 # The status of a refusal is known; its words are worth this much more waiting.
-MAX_REFUSAL_US = 2 * SECOND_US
+MAX_REFUSAL_READ_US = 2 * SECOND_US
 LAG_NS = 5_000_000
 _STANDARD_HEADERS = {
     "content-type": "application/json",
@@ -42,7 +42,7 @@ _STANDARD_HEADERS = {
 }
 _NOT_A_STREAM = ("text/html", "application/json")
 # What reading JSON of an unexpected shape ends in: another type, a missing part, a number or a depth without measure.
-_MISSHAPEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)
+_SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,10 @@ class Prober:
 
     vantage: str
     tls: ssl.SSLContext
-    dialling: Dialling = ANYWHERE
+    dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
 
-    idle: dict[int, list[Line]] = field(default_factory=dict, repr=False)
-    under_way: set["Exchange"] = field(default_factory=set, repr=False)
+    idle: dict[int, list[ProbeConnection]] = field(default_factory=dict, repr=False)
+    in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
 
     async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
         """As many probes at once as the target's workload says; every stream is a sample."""
@@ -71,92 +71,94 @@ class Prober:
         nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage, stream=stream)
         request = dialect.request(target, nonce=nonce, key=key, quirks=quirks_of(target))
         measurement = Measurement()
-        async with self._line(target) as line:
+        async with self._connection(target) as connection:
             dispatched = read_clocks()
-            with line.use() as tap:
-                exchange = Exchange(dialect, measurement, line, target.workload.timeouts)
-                with self._under_way(exchange):
-                    await exchange.run(request)
+            with connection.use() as observer:
+                active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts)
+                with self._tracked(active):
+                    await active.run(request)
         sample = measurement.sample(
             target_id=target.id,
             round_at=round_at,
             dispatched_at=dispatched.wall_at,
-            connection=tap.connection,
+            connection=observer.connection,
             price=target.price,
-            quality=_quality(tap, dispatched, read_clocks()),
+            quality=_quality(observer, dispatched, read_clocks()),
         )
-        return _presentable(sample, key)
+        return _without_secrets(sample, key)
 
-    def cut_off(self) -> None:
+    def abort(self) -> None:
         """End every probe under way now; its sample tells how long the answer was waited for."""
-        for exchange in self.under_way:
-            exchange.cut_off()
+        for active in self.in_flight:
+            active.abort()
 
     async def aclose(self) -> None:
         """Hang up every connection that was kept warm."""
-        for line in [line for lines in self.idle.values() for line in lines]:
-            await line.aclose()
+        for connection in [connection for connections in self.idle.values() for connection in connections]:
+            await connection.aclose()
         self.idle.clear()
 
     @contextmanager
-    def _under_way(self, exchange: "Exchange") -> Iterator[None]:
-        self.under_way.add(exchange)
+    def _tracked(self, active: "StreamingRequest") -> Iterator[None]:
+        self.in_flight.add(active)
         try:
             yield
         finally:
-            self.under_way.discard(exchange)
+            self.in_flight.discard(active)
 
     @asynccontextmanager
-    async def _line(self, target: Target) -> AsyncIterator[Line]:
-        """A line for one probe: a new one that is hung up afterwards, or for a warm target one that is kept."""
+    async def _connection(self, target: Target) -> AsyncIterator[ProbeConnection]:
+        """A connection for one probe: a new one that is hung up afterwards, or for a warm target one that is kept."""
         if target.workload.connection is ConnectionUse.COLD:
-            line = Line(self.tls, self.dialling)
-            async with line.pool:
-                yield line
+            connection = ProbeConnection(self.tls, self.dial_options)
+            async with connection.pool:
+                yield connection
             return
         waiting = self.idle.setdefault(target.id, [])
-        line = waiting.pop() if waiting else Line(self.tls, self.dialling)
+        connection = waiting.pop() if waiting else ProbeConnection(self.tls, self.dial_options)
         try:
-            yield line
+            yield connection
         finally:
-            waiting.append(line)
+            waiting.append(connection)
 
 
-class Exchange:
+class StreamingRequest:
     """One request and its stream: feeds what arrives to the measurement, and keeps the limits."""
 
-    def __init__(self, dialect: Dialect, measurement: Measurement, line: Line, timeouts: Timeouts) -> None:
+    def __init__(
+        self, dialect: Dialect, measurement: Measurement, connection: ProbeConnection, timeouts: Timeouts
+    ) -> None:
         self._dialect = dialect
         self._measurement = measurement
-        self._line = line
-        self._tap = line.tap
+        self._connection = connection
+        self._observer = connection.observer
         self._timeouts = timeouts
         self._decoder = SseDecoder()
         self._received_bytes = 0
         self._end_ns = time.monotonic_ns() + timeouts.total_us * 1000
         self._limit_us = timeouts.total_us
         self._begun_ns = time.monotonic_ns()
-        self._guard: asyncio.Timeout | None = None
-        self._cut_off = False
+        self._deadline: asyncio.Timeout | None = None
+        self._aborted = False
 
-    def cut_off(self) -> None:
-        """End the exchange now, as if its time were over."""
-        self._cut_off, self._end_ns = True, time.monotonic_ns()
-        if self._guard is not None and not self._guard.expired():
-            self._guard.reschedule(self._end_ns / 1e9)
+    def abort(self) -> None:
+        """End the active now, as if its time were over."""
+        self._aborted, self._end_ns = True, time.monotonic_ns()
+        if self._deadline is not None and not self._deadline.expired():
+            self._deadline.reschedule(self._end_ns / 1e9)
 
     async def run(self, request: Request) -> None:
-        """Have the exchange; whatever goes wrong is observed as a failure."""
+        """Have the active; whatever goes wrong is observed as a failure."""
         try:
             url = parse_url(request.url)
         except ValueError as error:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
             return
         try:
-            async with asyncio.timeout_at(self._end_ns / 1e9) as guard:
-                self._guard = guard
-                self._tap.on_sent = lambda: self._allow(guard, self._timeouts.first_token_us)
-                await self._exchange(request, url, guard)
+            async with asyncio.timeout_at(self._end_ns / 1e9) as deadline:
+                self._deadline = deadline
+                self._observer.on_sent = lambda: self._set_limit(deadline, self._timeouts.first_token_us)
+                await self._send_and_read(request, url, deadline)
         except TimeoutError:
             self._fail_unless_finished(self._timed_out())
         except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
@@ -166,13 +168,13 @@ class Exchange:
         except httpcore.LocalProtocolError:  # its text quotes the header, which may be the key's
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error="not sent: a header holds what HTTP cannot carry"))
         except (httpcore.RemoteProtocolError, httpcore.ReadError) as error:
-            self._fail_unless_finished(self._cut(error))
+            self._fail_unless_finished(self._connection_lost(error))
         except (IllegalSignal, SseOverflow, ValueError) as error:
             self._fail(Failed(outcome=Outcome.GARBLED, error=str(error)))
 
-    async def _exchange(self, request: Request, url: Url, guard: asyncio.Timeout) -> None:
+    async def _send_and_read(self, request: Request, url: Url, deadline: asyncio.Timeout) -> None:
         seconds = self._timeouts.connect_us / SECOND_US
-        async with self._line.pool.stream(
+        async with self._connection.pool.stream(
             "POST",
             httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
             headers=[(name.encode(), value.encode()) for name, value in _headers(request, url).items()],
@@ -183,26 +185,26 @@ class Exchange:
             self._open(read_headers(response.status, headers, now_at=now_at()))
             refusal = _refusal(response.status, headers.get("content-type", ""))
             if refusal:
-                await self._read_refusal(refusal, response, guard)
+                await self._read_refusal(refusal, response, deadline)
             else:
-                await self._read_events(response, guard)
+                await self._read_events(response, deadline)
 
-    async def _read_refusal(self, refusal: Failed, response: httpcore.Response, guard: asyncio.Timeout) -> None:
+    async def _read_refusal(self, refusal: Failed, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
         """The provider refused, whatever becomes of the words it has for that."""
         body = bytearray()
-        self._allow(guard, MAX_REFUSAL_US)
+        self._set_limit(deadline, MAX_REFUSAL_READ_US)
         try:
             async for data in response.aiter_stream():
                 body += data
                 if len(body) >= MAX_ERROR_BYTES:
                     break
         finally:
-            self._fail(self._refused(refusal, bytes(body[:MAX_ERROR_BYTES])))
+            self._fail(self._with_stated_error(refusal, bytes(body[:MAX_ERROR_BYTES])))
 
-    async def _read_events(self, response: httpcore.Response, guard: asyncio.Timeout) -> None:
-        self._line.patient = True
+    async def _read_events(self, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
+        self._connection.batch_reads = True
         async for data in response.aiter_stream():
-            at_ns = self._tap.received.at_ns
+            at_ns = self._observer.received.at_ns
             self._received_bytes += len(data)
             if self._received_bytes > MAX_RESPONSE_BYTES:
                 raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
@@ -211,34 +213,34 @@ class Exchange:
                 for signal in self._signals(event):
                     self._measurement.observe(signal, at_ns)
             if self._measurement.finished:
-                self._allow(guard, min(self._timeouts.gap_us, MAX_TRAILER_US))
+                self._set_limit(deadline, min(self._timeouts.gap_us, MAX_TRAILER_US))
             elif len(self._measurement.chunk_ns) > before:
-                self._allow(guard, self._timeouts.gap_us)
+                self._set_limit(deadline, self._timeouts.gap_us)
 
     def _signals(self, event: Event) -> list[Signal]:
         try:
             return self._dialect.interpret(event)
-        except _MISSHAPEN as error:
+        except _SHAPE_ERRORS as error:
             raise ValueError("the stream holds JSON of another shape than this dialect's") from error
 
     def _open(self, opened: Opened) -> None:
         self._observe_sent()
-        self._measurement.receive(self._tap.first_byte_ns or self._tap.received.at_ns)
-        self._measurement.observe(opened, self._tap.received.at_ns)
+        self._measurement.receive(self._observer.first_byte_ns or self._observer.received.at_ns)
+        self._measurement.observe(opened, self._observer.received.at_ns)
 
     def _observe_sent(self) -> None:
-        if self._measurement.state is State.IDLE and self._tap.sent_ns is not None:
-            self._measurement.observe(Sent(), self._tap.sent_ns)
+        if self._measurement.state is State.IDLE and self._observer.sent_ns is not None:
+            self._measurement.observe(Sent(), self._observer.sent_ns)
 
-    def _allow(self, guard: asyncio.Timeout, limit_us: int) -> None:
+    def _set_limit(self, deadline: asyncio.Timeout, limit_us: int) -> None:
         """From now on `limit_us` may pass without anything new, within the total limit."""
         deadline_ns = time.monotonic_ns() + limit_us * 1000
         self._limit_us = limit_us if deadline_ns < self._end_ns else self._timeouts.total_us
-        guard.reschedule(min(deadline_ns, self._end_ns) / 1e9)
+        deadline.reschedule(min(deadline_ns, self._end_ns) / 1e9)
 
     def _fail(self, failure: Failed) -> None:
         self._observe_sent()
-        self._measurement.observe(failure, self._tap.received.at_ns)
+        self._measurement.observe(failure, self._observer.received.at_ns)
 
     def _fail_unless_finished(self, failure: Failed) -> None:
         # The answer was complete; a connection left open or dropped behind it is not the model's failure.
@@ -246,7 +248,7 @@ class Exchange:
             self._fail(failure)
 
     def _timed_out(self) -> Failed:
-        if self._cut_off:
+        if self._aborted:
             # Nobody's failure: what is known is that the answer took longer than this.
             waited_us = (self._end_ns - self._begun_ns) // 1000
             error = "the agent stopped before the answer was complete"
@@ -260,14 +262,14 @@ class Exchange:
             error, outcome = f"no token within {seconds} of the request", Outcome.TIMED_OUT
         return Failed(outcome=outcome, error=error, timeout_us=self._limit_us)
 
-    def _cut(self, error: Exception) -> Failed:
+    def _connection_lost(self, error: Exception) -> Failed:
         reset = isinstance(error, httpcore.ReadError)
-        if not (reset or self._tap.ended):
+        if not (reset or self._observer.ended):
             return Failed(outcome=Outcome.GARBLED, error=f"not HTTP as anyone knows it: {error}")
         where = "in the middle of the answer" if self._measurement.opened else "before it answered"
         return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}")
 
-    def _refused(self, refusal: Failed, body: bytes) -> Failed:
+    def _with_stated_error(self, refusal: Failed, body: bytes) -> Failed:
         """`refusal` with what the body says of it; an error object under a 2xx status speaks for itself."""
         try:
             if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
@@ -275,7 +277,7 @@ class Exchange:
             sentence = self._dialect.error(body)
             error = f"{refusal.error}: {sentence}" if sentence else refusal.error
             return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
-        except _MISSHAPEN:
+        except _SHAPE_ERRORS:
             return refusal
 
 
@@ -302,16 +304,16 @@ def _stated_error(body: bytes) -> object:
         return None
 
 
-def _quality(tap: SocketObserver, started: ClockPair, ended: ClockPair) -> Quality:
+def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> Quality:
     raised = {
-        Quality.LAGGED: tap.loop_lag_ns > LAG_NS,
-        Quality.USER_STAMPS: tap.kernel_reads < tap.reads,
+        Quality.LAGGED: observer.loop_lag_ns > LAG_NS,
+        Quality.USER_STAMPS: observer.kernel_reads < observer.reads,
         Quality.CLOCK_STEPPED: ended.stepped_since(started),
     }
     return Quality(sum(flag for flag, up in raised.items() if up))
 
 
-def _presentable(sample: Sample, key: str | None) -> Sample:
+def _without_secrets(sample: Sample, key: str | None) -> Sample:
     """The sample with whatever the provider worded made fit to be kept: without the key, which it may quote."""
 
     def clean(text: str | None) -> str | None:

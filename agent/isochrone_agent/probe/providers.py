@@ -20,7 +20,7 @@ class Provider:
     quirks: Quirks = NO_QUIRKS
 
     @property
-    def needs_filling(self) -> bool:
+    def has_placeholder(self) -> bool:
         """Whether the base URL has a part that only the user knows."""
         return "{" in self.base_url
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from isochrone_agent.probe.measurement import Connection
 from isochrone_agent.probe.receive_timestamps import NEVER, Stamp
-from isochrone_agent.probe.tcp_info import NOTHING_KNOWN, TcpInfo
+from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo
 
-_BEAT_NS = 10_000_000
+_TICK_NS = 10_000_000
 
 
-class Heartbeat:
+class LoopLagMonitor:
     """How late the event loop is, where no kernel stamp tells how long bytes waited for it: a callback that wants to
     run every 10 ms, and `worst_ns`, the most by which it ever missed its instant, in nanoseconds.
     """
@@ -21,25 +21,25 @@ class Heartbeat:
         self.worst_ns = 0
         self._loop = asyncio.get_running_loop()
         self._due_ns = 0
-        self._alarm: asyncio.TimerHandle | None = None
-        self._await_next()
+        self._timer: asyncio.TimerHandle | None = None
+        self._schedule()
 
     def stop(self) -> None:
         """No more beats; one that is overdue by now still counts."""
-        self._note()
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._record()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _await_next(self) -> None:
-        self._due_ns = time.monotonic_ns() + _BEAT_NS
-        self._alarm = self._loop.call_later(_BEAT_NS / 1e9, self._beat)
+    def _schedule(self) -> None:
+        self._due_ns = time.monotonic_ns() + _TICK_NS
+        self._timer = self._loop.call_later(_TICK_NS / 1e9, self._tick)
 
-    def _beat(self) -> None:
-        self._note()
-        self._await_next()
+    def _tick(self) -> None:
+        self._record()
+        self._schedule()
 
-    def _note(self) -> None:
+    def _record(self) -> None:
         self.worst_ns = max(self.worst_ns, time.monotonic_ns() - self._due_ns)
 
 
@@ -59,9 +59,9 @@ class SocketObserver:
     reads: int = 0
     kernel_reads: int = 0
     max_waited_ns: int = 0
-    heartbeat: Heartbeat | None = None
+    lag_monitor: LoopLagMonitor | None = None
     ended: bool = False
-    tcp_info: TcpInfo = NOTHING_KNOWN
+    tcp_info: TcpInfo = NO_TCP_INFO
     on_sent: Callable[[], None] = lambda: None
 
     @property
@@ -81,7 +81,7 @@ class SocketObserver:
             rtt_us=self.tcp_info.rtt_us,
             rtt_min_us=self.tcp_info.rtt_min_us,
             retransmits=self.tcp_info.retransmits,
-            loop_lag_us=self.loop_lag_ns // 1000 if self.kernel_reads or self.heartbeat else None,
+            loop_lag_us=self.loop_lag_ns // 1000 if self.kernel_reads or self.lag_monitor else None,
         )
 
     @property
@@ -89,7 +89,7 @@ class SocketObserver:
         """The longest that bytes waited for the event loop, by the kernel's stamps; without them, how late the loop
         was at worst.
         """
-        return max(self.max_waited_ns, self.heartbeat.worst_ns if self.heartbeat else 0)
+        return max(self.max_waited_ns, self.lag_monitor.worst_ns if self.lag_monitor else 0)
 
     def sent(self, at_ns: int, remote_address: str) -> None:
         """A piece of the request went out at `at_ns`, to that address."""
@@ -97,16 +97,16 @@ class SocketObserver:
         self.remote_address = remote_address
         self.on_sent()
 
-    def watch_loop(self) -> None:
+    def monitor_loop_lag(self) -> None:
         """There is no kernel stamp to tell how late the event loop is: measure it from now on, until `end`."""
-        if self.heartbeat is None:
-            self.heartbeat = Heartbeat()
+        if self.lag_monitor is None:
+            self.lag_monitor = LoopLagMonitor()
 
     def end(self, tcp_info: TcpInfo) -> None:
         """The probe is over, and this is what the kernel knows of its connection."""
         self.tcp_info = tcp_info
-        if self.heartbeat is not None:
-            self.heartbeat.stop()
+        if self.lag_monitor is not None:
+            self.lag_monitor.stop()
 
     def delivered(self, data: bytes, stamp: Stamp) -> None:
         """Bytes of the response with this stamp were handed on; none at all are its end."""
@@ -118,6 +118,6 @@ class SocketObserver:
         self.kernel_reads += stamp.kernel
         self.max_waited_ns = max(self.max_waited_ns, stamp.waited_ns)
         if not stamp.kernel:
-            self.watch_loop()
+            self.monitor_loop_lag()
         if self.first_byte_ns is None:
             self.first_byte_ns = stamp.at_ns

@@ -17,16 +17,16 @@ STALL_FLOOR_NS = 1_000_000_000
 STALL_FACTOR = 10
 
 
-class Thoughts(Enum):
+class ReasoningVisibility(Enum):
     """What became of the reasoning, if there was any: nothing of it was said, it was said as it went, or in digest."""
 
-    UNTOLD = "untold"
-    ALOUD = "aloud"
+    HIDDEN = "hidden"
+    VISIBLE = "visible"
     SUMMARISED = "summarised"
 
 
 @dataclass(slots=True)
-class Strand:
+class ChunkSeries:
     """Chunks of one kind as they came: their instants in nanoseconds, their characters, and those of the first."""
 
     at_ns: "array[int]" = field(default_factory=lambda: array("q"))
@@ -54,30 +54,37 @@ class Tokens:
     source: TokenSource | None
 
 
-def thoughts_told(told: Strand, answer: Strand, usage: Usage, *, summarised: bool) -> Thoughts:
+def reasoning_visibility(
+    content: ChunkSeries, answer: ChunkSeries, usage: Usage, *, summarised: bool
+) -> ReasoningVisibility:
     """What became of the reasoning. `summarised` is what the dialect knows of it."""
-    reasoning_chars = told.chars - answer.chars
+    reasoning_chars = content.chars - answer.chars
     # Gateways pass a digest on as if it were the reasoning, but tokens have more than a character each. Where that is
     # wrong it does no harm: the answer by itself has a pace too.
     if summarised or 0 < reasoning_chars < (usage.reasoning_tokens or 0):
-        return Thoughts.SUMMARISED
-    return Thoughts.ALOUD if reasoning_chars else Thoughts.UNTOLD
+        return ReasoningVisibility.SUMMARISED
+    return ReasoningVisibility.VISIBLE if reasoning_chars else ReasoningVisibility.HIDDEN
 
 
 def count_tokens(
-    usage: Usage, *, told: Strand, paced: Strand, thoughts: Thoughts, first_chunk_tokens: int | None = None
+    usage: Usage,
+    *,
+    content: ChunkSeries,
+    speed_chunks: ChunkSeries,
+    visibility: ReasoningVisibility,
+    first_chunk_tokens: int | None = None,
 ) -> Tokens:
-    """Usage first; else an estimate of one token per four characters of what was `told`, labelled so. `paced` are the
-    chunks whose pace is taken; `first_chunk_tokens` is what the provider counted up to and with the first of them, if
-    it did.
+    """Count from usage if the provider sent it, else estimate one token per four characters of `content`; `source`
+    records which. `speed_chunks` are the chunks used for the speed; `first_chunk_tokens` is the provider's count up to
+    and including the first of them, if it sent one.
     """
     if usage.output_tokens is not None:
-        output, streamed, source = usage.output_tokens, _streamed(usage, thoughts), TokenSource.USAGE
-    elif told.at_ns:
-        output, streamed, source = _estimate(told.chars), _estimate(paced.chars), TokenSource.ESTIMATED
+        output, streamed, source = usage.output_tokens, _streamed(usage, visibility), TokenSource.USAGE
+    elif content.at_ns:
+        output, streamed, source = _estimate(content.chars), _estimate(speed_chunks.chars), TokenSource.ESTIMATED
     else:
         return Tokens(output=None, streamed=None, first_chunk=None, source=None)
-    first_chunk = _first_chunk(streamed, paced, first_chunk_tokens)
+    first_chunk = _first_chunk(streamed, speed_chunks, first_chunk_tokens)
     return Tokens(output=output, streamed=streamed, first_chunk=first_chunk, source=source)
 
 
@@ -85,23 +92,23 @@ def _estimate(chars: int) -> int:
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 
-def _streamed(usage: Usage, thoughts: Thoughts) -> int | None:
+def _streamed(usage: Usage, visibility: ReasoningVisibility) -> int | None:
     """How many of the provider's output tokens came in the chunks whose pace is taken."""
     output, reasoning = usage.output_tokens or 0, usage.reasoning_tokens or 0
-    if thoughts is Thoughts.ALOUD:
+    if visibility is ReasoningVisibility.VISIBLE:
         return output
-    if thoughts is Thoughts.SUMMARISED and not reasoning:
+    if visibility is ReasoningVisibility.SUMMARISED and not reasoning:
         # There was reasoning, and nobody says how much of the output it was.
         return None
     return max(0, output - reasoning)
 
 
-def _first_chunk(streamed: int | None, paced: Strand, stated: int | None) -> int | None:
-    chunks = len(paced.at_ns)
+def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | None) -> int | None:
+    chunks = len(speed_chunks.at_ns)
     if streamed is None or not chunks:
         return None
     # With one token per chunk this share is exactly one; see the confession at the head of measurement.py.
-    share = 1 if streamed == chunks else max(1, round(streamed * paced.first_chars / max(paced.chars, 1)))
+    share = 1 if streamed == chunks else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
     return min(stated if stated and chunks > 1 else share, streamed)
 
 

@@ -25,7 +25,7 @@ class TcpInfo:
         return replace(self, retransmits=max(0, self.retransmits - earlier.retransmits))
 
 
-NOTHING_KNOWN = TcpInfo()
+NO_TCP_INFO = TcpInfo()
 
 
 def read_tcp_info(sock: socket.socket) -> TcpInfo:

@@ -9,11 +9,10 @@ The laws:
    where there is one. The stamp belongs to the bytes; a TLS record carries that of the read that completed it.
 4. Memory is bounded: when `_MAX_WAITING_BYTES` lie unread the socket is left alone until they are taken.
 5. Once a stream is under way its reads are collected, each with its stamp, and handed on together every
-   `PATIENCE_SECONDS`: thinking can wait, and a probe then wakes its task 30 times instead of 150.
+   `READ_BATCH_SECONDS`: thinking can wait, and a probe then wakes its task 30 times instead of 150.
 
-One `SocketObserver` per probe collects what the sockets saw; a `Line` that is kept from probe to probe gets a new one
-each time.
-Everything here is one event loop's.
+Each probe has its own `SocketObserver`, which records these times; a `ProbeConnection` that is reused gets a new one
+for every probe. Nothing here may be shared between event loops.
 """
 
 import asyncio
@@ -32,9 +31,9 @@ import httpcore
 from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 from isochrone_agent.probe.resolver import resolve
 from isochrone_agent.probe.socket_observer import SocketObserver
-from isochrone_agent.probe.tcp_info import NOTHING_KNOWN, TcpInfo, read_tcp_info
+from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo, read_tcp_info
 
-PATIENCE_SECONDS = 0.05
+READ_BATCH_SECONDS = 0.05
 _READ_BYTES = 65_536
 _MAX_WAITING_BYTES = 1 << 20
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -43,7 +42,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialling:
+class DialOptions:
     """How to reach hosts: `family` 4, 6 or 0 for either; `connect_to` sends the connections meant for one host and
     port to another, as curl's option of that name does, leaving URL, Host header and TLS name as they are.
     """
@@ -52,35 +51,35 @@ class Dialling:
     connect_to: Mapping[Address, Address] = field(default_factory=dict)
 
 
-ANYWHERE = Dialling()
+DEFAULT_DIAL_OPTIONS = DialOptions()
 
 
-class Line:
-    """A way to one target: a pool of at most one connection, and the `tap` of the probe that uses it now. A `patient`
-    line hands reads on in batches.
+class ProbeConnection:
+    """A pool of at most one connection to one target, and the `observer` of the probe that is using it. With
+    `batch_reads`, reads are delivered in batches.
     """
 
-    def __init__(self, tls: ssl.SSLContext, dialling: Dialling) -> None:
-        self.tap = SocketObserver()
-        self.patient = False
+    def __init__(self, tls: ssl.SSLContext, dial_options: DialOptions) -> None:
+        self.observer = SocketObserver()
+        self.batch_reads = False
         self.stream: StampingStream | None = None
-        backend = StampingBackend(self, dialling)
+        backend = StampingBackend(self, dial_options)
         self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
 
     @contextmanager
     def use(self) -> Iterator[SocketObserver]:
-        """A probe uses this line for the length of the block; its tap, which in the end knows what the kernel knows of
-        the connection that the request went out on.
+        """Lend this connection to one probe for the duration of the block, and yield that probe's observer. On exit the
+        observer has the kernel's figures for the connection that carried the request.
         """
-        self.tap = SocketObserver()
-        self.patient = False
-        kept, before = self.stream, self.stream.tcp_info() if self.stream else NOTHING_KNOWN
+        self.observer = SocketObserver()
+        self.batch_reads = False
+        kept, before = self.stream, self.stream.tcp_info() if self.stream else NO_TCP_INFO
         try:
-            yield self.tap
+            yield self.observer
         finally:
-            used = self.stream if self.tap.sent_ns is not None else None
-            found = used.tcp_info() if used else NOTHING_KNOWN
-            self.tap.end(found.since(before) if used is kept else found)
+            used = self.stream if self.observer.sent_ns is not None else None
+            found = used.tcp_info() if used else NO_TCP_INFO
+            self.observer.end(found.since(before) if used is kept else found)
 
     async def aclose(self) -> None:
         """Hang up."""
@@ -88,11 +87,11 @@ class Line:
 
 
 class StampingBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections for httpcore and notes their phases in the tap of its line."""
+    """Opens connections for httpcore and notes their phases in the observer of its connection."""
 
-    def __init__(self, line: Line, dialling: Dialling) -> None:
-        self._line = line
-        self._dialling = dialling
+    def __init__(self, connection: ProbeConnection, dial_options: DialOptions) -> None:
+        self._connection = connection
+        self._dial_options = dial_options
 
     async def connect_tcp(
         self,
@@ -107,11 +106,11 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         `timeout` is for the whole connection: what is left of it is the handshake's.
         """
         del local_address, socket_options  # never asked for by this agent
-        host, port = self._dialling.connect_to.get((host, port), (host, port))
+        host, port = self._dial_options.connect_to.get((host, port), (host, port))
         try:
             async with asyncio.timeout(timeout) as limit:
-                found = await resolve(host, port, family=_FAMILIES.get(self._dialling.family, socket.AF_UNSPEC))
-                self._line.tap.dns_us = found.dns_us
+                found = await resolve(host, port, family=_FAMILIES.get(self._dial_options.family, socket.AF_UNSPEC))
+                self._connection.observer.dns_us = found.dns_us
                 return await self._connect(found.family, found.address, limit.when())
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"connecting to {host} took longer than {timeout:g} s") from error
@@ -137,15 +136,15 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stamped = enable_receive_stamps(sock)
-            self._line.tap.remote_address = address[0]
+            self._connection.observer.remote_address = address[0]
             started_ns = time.monotonic_ns()
             await asyncio.get_running_loop().sock_connect(sock, address)
         except BaseException:
             sock.close()
             raise
-        self._line.tap.tcp_us = _since_us(started_ns)
-        self._line.stream = StampingStream(sock, self._line, stamped=stamped, connect_by=connect_by)
-        return self._line.stream
+        self._connection.observer.tcp_us = _since_us(started_ns)
+        self._connection.stream = StampingStream(sock, self._connection, stamped=stamped, connect_by=connect_by)
+        return self._connection.stream
 
 
 class StampingStream(httpcore.AsyncNetworkStream):
@@ -153,35 +152,37 @@ class StampingStream(httpcore.AsyncNetworkStream):
     of the loop's clock, if at all.
     """
 
-    def __init__(self, sock: socket.socket, line: Line, *, stamped: bool, connect_by: float | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket, connection: ProbeConnection, *, stamped: bool, connect_by: float | None = None
+    ) -> None:
         self._sock = sock
         self._stamped = stamped
         self._connect_by = connect_by
-        self._line = line
+        self._connection = connection
         self._remote_address: str = sock.getpeername()[0]
         self._last_info = TcpInfo()
         self._loop = asyncio.get_running_loop()
-        self._arrived: deque[tuple[bytes, Stamp]] = deque()
+        self._received: deque[tuple[bytes, Stamp]] = deque()
         self._waiting_bytes = 0
         self._listening = False
-        self._wake: asyncio.Future[None] | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._broken: OSError | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._batch_timer: asyncio.TimerHandle | None = None
+        self._error: OSError | None = None
         self._listen()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's interface; limits are the prober's
         """The bytes of one read of the socket, empty at the end; raises `httpcore.ReadError`."""
         data, stamp = await self.take()
-        self._line.tap.delivered(data, stamp)
+        self._connection.observer.delivered(data, stamp)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
         """Write all of `buffer` and note when its last piece was handed over; raises `httpcore.WriteError`."""
         if not buffer:  # the end of a message has no bytes, and no instant either
             return
-        self._line.tap.sent(await self.send(buffer, timeout), self._remote_address)
+        self._connection.observer.sent(await self.send(buffer, timeout), self._remote_address)
         if not self._stamped:
-            self._line.tap.watch_loop()
+            self._connection.observer.monitor_loop_lag()
 
     async def send(self, buffer: bytes, timeout: float | None = None) -> int:  # noqa: ASYNC109  # as `write`
         """Write all of `buffer`; the instant, in monotonic nanoseconds, at which its last piece went to the kernel.
@@ -206,7 +207,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
             return self._sock.send(piece)
         except (BlockingIOError, InterruptedError):
             room: asyncio.Future[None] = self._loop.create_future()
-            self._loop.add_writer(self._sock.fileno(), _tell, room)
+            self._loop.add_writer(self._sock.fileno(), _complete, room)
             try:
                 await room
             finally:
@@ -222,11 +223,11 @@ class StampingStream(httpcore.AsyncNetworkStream):
         """Shake hands in what is left of the time to connect; raises `httpcore.ConnectError` with the reason, such as
         what the certificate was refused for, or `ConnectTimeout`.
         """
-        stream = TlsStream(self, self._line, ssl_context, server_hostname)
+        stream = TlsStream(self, self._connection, ssl_context, server_hostname)
         started_ns = time.monotonic_ns()
         try:
             async with asyncio.timeout_at(self._connect_by):
-                await stream.shake_hands()
+                await stream.handshake()
         except BaseException as error:
             await self.aclose()
             if isinstance(error, TimeoutError):
@@ -236,7 +237,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
             if isinstance(error, httpcore.ReadError | httpcore.WriteError):
                 raise httpcore.ConnectError(f"TLS: {error}") from error
             raise
-        self._line.tap.tls_us = _since_us(started_ns)
+        self._connection.observer.tls_us = _since_us(started_ns)
         return stream
 
     async def aclose(self) -> None:
@@ -245,13 +246,13 @@ class StampingStream(httpcore.AsyncNetworkStream):
             return
         self._last_info = read_tcp_info(self._sock)
         self._stop_listening()
-        self._ring()
+        self._wake_reader()
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
         """What httpcore asks of a stream before it is used again."""
         # A connection that broke while it was idle has nothing to read, and is as finished as one that was closed.
-        return {"socket": self._sock, "is_readable": bool(self._arrived) or self._broken is not None}.get(info)
+        return {"socket": self._sock, "is_readable": bool(self._received) or self._error is not None}.get(info)
 
     def tcp_info(self) -> TcpInfo:
         """The kernel's figures now, or the last ones of a connection that is closed."""
@@ -259,24 +260,24 @@ class StampingStream(httpcore.AsyncNetworkStream):
 
     async def take(self) -> tuple[bytes, Stamp]:
         """The next read and its stamp, waiting for it if need be."""
-        while not self._arrived:
-            if self._broken is not None:
-                raise httpcore.ReadError(_os_reason(self._broken)) from self._broken
+        while not self._received:
+            if self._error is not None:
+                raise httpcore.ReadError(_os_reason(self._error)) from self._error
             self._listen()
-            self._wake = self._loop.create_future()
+            self._reader = self._loop.create_future()
             try:
-                await self._wake
+                await self._reader
             finally:
-                self._wake = None
-        data, stamp = self._arrived[0]
+                self._reader = None
+        data, stamp = self._received[0]
         if data:  # the end stays, so that it can be read again
-            self._arrived.popleft()
+            self._received.popleft()
             self._waiting_bytes -= len(data)
             self._listen()
         return data, stamp
 
     def _listen(self) -> None:
-        if not self._listening and self._broken is None and self._waiting_bytes < _MAX_WAITING_BYTES:
+        if not self._listening and self._error is None and self._waiting_bytes < _MAX_WAITING_BYTES:
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
             self._listening = True
 
@@ -291,40 +292,40 @@ class StampingStream(httpcore.AsyncNetworkStream):
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._broken = error
+            self._error = error
             data, ancillary = b"", []
-        if self._broken is None:
-            self._arrived.append((data, read_stamp(ancillary)))
+        if self._error is None:
+            self._received.append((data, read_stamp(ancillary)))
             self._waiting_bytes += len(data)
         if not data or self._waiting_bytes >= _MAX_WAITING_BYTES:
             self._stop_listening()
-        if self._line.patient and self._listening:
-            self._alarm = self._alarm or self._loop.call_later(PATIENCE_SECONDS, self._ring)
+        if self._connection.batch_reads and self._listening:
+            self._batch_timer = self._batch_timer or self._loop.call_later(READ_BATCH_SECONDS, self._wake_reader)
         else:
-            self._ring()
+            self._wake_reader()
 
-    def _ring(self) -> None:
+    def _wake_reader(self) -> None:
         """Wake the task that waits for a read, if one does."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if self._wake is not None:
-            _tell(self._wake)
+        if self._batch_timer is not None:
+            self._batch_timer.cancel()
+            self._batch_timer = None
+        if self._reader is not None:
+            _complete(self._reader)
 
 
 class TlsStream(httpcore.AsyncNetworkStream):
     """TLS over a `StampingStream`, deciphered in memory so that the stamps of the reads are kept."""
 
     def __init__(
-        self, stream: StampingStream, line: Line, context: ssl.SSLContext, server_hostname: str | None
+        self, stream: StampingStream, connection: ProbeConnection, context: ssl.SSLContext, server_hostname: str | None
     ) -> None:
         self._stream = stream
-        self._line = line
+        self._connection = connection
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
         self._stamp = NEVER
 
-    async def shake_hands(self) -> None:
+    async def handshake(self) -> None:
         """Exchange records until the session stands; raises `ssl.SSLError`."""
         while True:
             try:
@@ -351,7 +352,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
                 raise httpcore.ReadError(f"TLS: {_tls_reason(error)}") from error
             else:
                 break
-        self._line.tap.delivered(data, self._stamp)
+        self._connection.observer.delivered(data, self._stamp)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
@@ -385,7 +386,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
             self._incoming.write_eof()
 
 
-def _tell(waiting: asyncio.Future[None]) -> None:
+def _complete(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
 

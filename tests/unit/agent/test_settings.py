@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.settings import default_data_dir, gather_settings, parse_connect_to
+from isochrone_agent.settings import default_data_dir, load_settings, parse_connect_to
 from isochrone_wire import identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.channel import Trust
@@ -23,7 +23,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     """What the file says holds unless a flag says otherwise."""
     path = tmp_path / "agent.toml"
     path.write_text('vantage = "sg-1"\nregion = "ap-southeast-1"\nconcurrency = 4\n')
-    settings = gather_settings(path, OPTIONS | {"concurrency": 2})
+    settings = load_settings(path, OPTIONS | {"concurrency": 2})
     assert (settings.vantage.name, settings.vantage.region, settings.concurrency) == ("sg-1", "ap-southeast-1", 2)
 
 
@@ -32,7 +32,7 @@ def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"
     path.write_text('vantag = "sg-1"\nregion = "x"\ncolector = "y"\n')
     with pytest.raises(SettingsError) as caught:
-        gather_settings(path, OPTIONS)
+        load_settings(path, OPTIONS)
     assert "line 1: unknown key 'vantag', did you mean 'vantage'" in str(caught.value)
     assert "line 3: unknown key 'colector', did you mean 'collector'" in str(caught.value)
 
@@ -41,7 +41,7 @@ def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     """A collector elsewhere takes joining first, and the hint says how."""
     told = {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600", "data_dir": str(tmp_path)}
     with pytest.raises(SettingsError, match="only spoken on loopback") as caught:
-        gather_settings(None, OPTIONS | told)
+        load_settings(None, OPTIONS | told)
     assert "isochrone-agent join 10.0.0.1:4600" in caught.value.hint
 
 
@@ -58,10 +58,10 @@ IDENTITY = Identity(
 def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
     """Name, region and collector come from identity.json; another address, a tunnel's, may be said beside it."""
     identity_file.write(tmp_path / "identity.json", IDENTITY)
-    settings = gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
+    settings = load_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
     assert (settings.vantage.name, settings.vantage.region) == ("sg-1", "ap")
     assert (settings.collector, settings.identity) == (IDENTITY.address, IDENTITY)
-    tunnelled = gather_settings(None, OPTIONS | {"data_dir": str(tmp_path), "collector": "127.0.0.1:5"})
+    tunnelled = load_settings(None, OPTIONS | {"data_dir": str(tmp_path), "collector": "127.0.0.1:5"})
     assert (str(tunnelled.collector), tunnelled.identity) == ("127.0.0.1:5", IDENTITY)
 
 
@@ -80,7 +80,7 @@ def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str)
     """What is in the file is named as wrong with its path, and a secret is not repeated."""
     (tmp_path / "identity.json").write_text(text)
     with pytest.raises(SettingsError, match=r"identity\.json") as caught:
-        gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
+        load_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
     assert words in str(caught.value)
     assert "geheim" not in str(caught.value)
 
@@ -90,7 +90,7 @@ def test_nobody_is_another_than_who_joined(tmp_path: Path, told: dict[str, str])
     """A name or region that contradicts the identity is an error, not a second vantage on one spool."""
     identity_file.write(tmp_path / "identity.json", IDENTITY)
     with pytest.raises(SettingsError, match="is of vantage sg-1 in ap, not"):
-        gather_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | told)
+        load_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | told)
 
 
 def test_the_data_folder_has_the_name_that_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +98,11 @@ def test_the_data_folder_has_the_name_that_was_said(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_data_dir("sg-1") == tmp_path / "isochrone" / "agent" / "sg-1"
     identity_file.write(default_data_dir(None) / "identity.json", IDENTITY)
-    settings = gather_settings(None, OPTIONS)
+    settings = load_settings(None, OPTIONS)
     assert settings.data_dir == tmp_path / "isochrone" / "agent" / "default"
     assert settings.vantage.name == "sg-1"
     with pytest.raises(SettingsError, match="--region must be said"):
-        gather_settings(None, OPTIONS | {"vantage": "de-1"})
+        load_settings(None, OPTIONS | {"vantage": "de-1"})
 
 
 @pytest.mark.parametrize(

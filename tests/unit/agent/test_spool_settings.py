@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.settings import gather_settings, parse_size
+from isochrone_agent.settings import load_settings, parse_size
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 
 
@@ -28,9 +28,9 @@ def test_what_is_no_size_is_told(text: str) -> None:
 def test_limit_and_order_come_from_flags_or_file(tmp_path: Path) -> None:
     """Both have defaults, both can be said, and an unknown order in the file is an error."""
     told = {"vantage": "a", "region": "b", "data_dir": str(tmp_path)}
-    usual = gather_settings(None, told)
+    usual = load_settings(None, told)
     assert (usual.spool_limit_bytes, usual.drain) == (DEFAULT_LIMIT_BYTES, Drain.NEWEST)
-    said = gather_settings(None, told | {"spool_limit": "5MB", "drain": "oldest"})
+    said = load_settings(None, told | {"spool_limit": "5MB", "drain": "oldest"})
     assert (said.spool_limit_bytes, said.drain) == (5_000_000, Drain.OLDEST)
     with pytest.raises(SettingsError, match="no order to drain in"):
-        gather_settings(None, told | {"drain": "sideways"})
+        load_settings(None, told | {"drain": "sideways"})

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_agent.plan.budget import most_of_round
+from isochrone_agent.plan.budget import max_round_cost
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
 from isochrone_collector.plans import diff as planchange
 from isochrone_wire.model import DAY_US, Plan, Price, Target, Workload
@@ -54,7 +54,7 @@ def test_both_sides_and_the_request_agree(dialect: str, effort: str | None) -> N
         workload=replace(WORKLOAD, reasoning_effort=effort),
         price=Price(usd_per_m_input=1.0, usd_per_m_output=10.0),
     )
-    most = most_of_round(target)
+    most = max_round_cost(target)
     assert planchange.usd_per_day(Plan(version=1, baseline="us", targets=(target,))) == pytest.approx(most.usd)
     body = DIALECTS[dialect].request(target, nonce="0" * 12, key=None, quirks=NO_QUIRKS).body
     limits = [limit for limit in (100, 1_124, 4_196, 16_484, 32_868) if f": {limit}" in body.decode()]

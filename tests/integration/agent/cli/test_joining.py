@@ -16,7 +16,7 @@ from fix_agent import Agent, StartAgent
 from fix_collector import Collector, StartCollector
 from fix_simulator import API_KEY, Simulator
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
-from isochrone_agent.settings import gather_settings
+from isochrone_agent.settings import load_settings
 from isochrone_wire import identity_file
 from isochrone_wire.credentials import parse_credential
 from isochrone_wire.model import SECOND_US
@@ -230,7 +230,7 @@ async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_
     """While an agent runs, only a newer identity of the same vantage replaces its own; junk and another's do not."""
     folder = tmp_path / "vm"
     agent_command("join", collector.address, "--data-dir", str(folder), "--token", collector.call.invite("us-1"))
-    settings = gather_settings(None, OPTIONS | {"data_dir": str(folder)})
+    settings = load_settings(None, OPTIONS | {"data_dir": str(folder)})
     assert settings.identity is not None
     async with ReconnectingChannel(settings) as line:
         first = line._current

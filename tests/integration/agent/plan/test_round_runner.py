@@ -15,9 +15,9 @@ import pytest
 from fix_simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolError
-from isochrone_agent.plan.budget import most_of_round
+from isochrone_agent.plan.budget import max_round_cost
 from isochrone_agent.plan.credentials import Credential, Keyring
-from isochrone_agent.plan.round_runner import Rounds
+from isochrone_agent.plan.round_runner import RoundRunner
 from isochrone_agent.plan.schedule import stagger_us
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
@@ -65,7 +65,7 @@ class Machine:
 
     def __init__(self, spool: Notebook, *, keyring: Keyring, concurrency: int) -> None:
         prober = Prober(vantage="sg-1", tls=ssl.create_default_context())
-        self.rounds = Rounds(prober, spool, keyring, concurrency=concurrency)
+        self.rounds = RoundRunner(prober, spool, keyring, concurrency=concurrency)
         self.spool = spool
 
     def samples(self) -> list[Sample]:
@@ -89,7 +89,7 @@ async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: 
 async def run(folder: Path, plan: Plan, seconds: float, **how: Any) -> list[Sample]:
     """What a plan comes to in so many seconds, and what is cut off at their end."""
     async with machine(folder, **how) as made:
-        made.rounds.take_up(plan)
+        made.rounds.apply_plan(plan)
         await asyncio.sleep(seconds)
         await made.rounds.finish(0)
         return made.samples()
@@ -154,10 +154,10 @@ async def test_a_paused_target_is_told_and_not_probed(fault_simulator: Simulator
     """A paused target's rounds are samples that say so; taken up again without the pause it is probed on."""
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
-        made.rounds.take_up(plan_of(replace(of, paused=True)))
+        made.rounds.apply_plan(plan_of(replace(of, paused=True)))
         await asyncio.sleep(0.7)
         paused = made.samples()
-        made.rounds.take_up(plan_of(of))
+        made.rounds.apply_plan(plan_of(of))
         await asyncio.sleep(0.9)
         await made.rounds.finish(5)
         resumed = made.samples()
@@ -213,11 +213,11 @@ async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: S
     for bound in (budgets, []):
         folder = tmp_path / str(len(bound))
         async with machine(folder) as made:
-            made.rounds.take_up(plan_of(of, budgets=bound))
-            while not made.rounds._prober.under_way:
+            made.rounds.apply_plan(plan_of(of, budgets=bound))
+            while not made.rounds._prober.in_flight:
                 await asyncio.sleep(0.01)
             reserved = [(s.requests, s.tokens) for s in await made.spool.spend(day_of(now_at()))]
-            assert reserved == ([(1, most_of_round(of).tokens)] if bound else [])
+            assert reserved == ([(1, max_round_cost(of).tokens)] if bound else [])
             await made.rounds.finish(5)
             sent = [s for s in made.samples() if not s.outcome.skipped]
         known = sum((s.prompt_tokens or 0) + (s.output_tokens or 0) for s in sent)
@@ -232,10 +232,10 @@ async def test_no_kill_passes_a_budget(fault_simulator: Simulator, tmp_path: Pat
     sent = 0
     for _ in range(4):
         async with machine(tmp_path) as made:
-            made.rounds.take_up(plan)
-            while not (made.rounds._prober.under_way or made.spool.samples):
+            made.rounds.apply_plan(plan)
+            while not (made.rounds._prober.in_flight or made.spool.samples):
                 await asyncio.sleep(0.01)
-            sent += len(made.rounds._prober.under_way)
+            sent += len(made.rounds._prober.in_flight)
             for task in made.rounds._tasks:
                 task.cancel()
             made.spool.record = lost  # type: ignore[method-assign]  # as if the machine were gone
@@ -269,7 +269,7 @@ async def test_an_account_that_cannot_be_kept_closes_the_budget(
         budgets=[Budget(provider="sim", requests_per_day=1000)],
     )
     async with machine(tmp_path) as made:
-        made.rounds.take_up(plan)
+        made.rounds.apply_plan(plan)
         await asyncio.sleep(0.9)
         before = made.samples()
         well.set()
@@ -285,10 +285,10 @@ async def test_an_account_that_cannot_be_kept_closes_the_budget(
 async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: Simulator, tmp_path: Path) -> None:
     """Where the schedule cannot be made the plan before it runs on, and no missed round is counted twice."""
     async with machine(tmp_path) as made:
-        made.rounds.take_up(plan_of(target(fault_simulator, "fault-crlf", every_us=3600 * SECOND_US)))
+        made.rounds.apply_plan(plan_of(target(fault_simulator, "fault-crlf", every_us=3600 * SECOND_US)))
         made.rounds._schedule.missed = 3
         with pytest.raises(ZeroDivisionError):
-            made.rounds.take_up(replace(plan_of(target(fault_simulator, "fault-crlf", every_us=0)), version=2))
+            made.rounds.apply_plan(replace(plan_of(target(fault_simulator, "fault-crlf", every_us=0)), version=2))
         assert made.rounds.plan_version == 1
         assert [of.every_us for of in made.rounds._schedule.targets] == [3600 * SECOND_US]
         assert made.rounds.missed == 3
@@ -301,7 +301,7 @@ async def test_what_is_cut_off_says_so(fault_simulator: Simulator, tmp_path: Pat
     slow = replace(WORKLOAD, timeouts=Timeouts())
     of = target(fault_simulator, "fault-stall", overlap=Overlap.ALLOW, workload=slow, every_us=400_000)
     async with machine(tmp_path, concurrency=1) as made:
-        made.rounds.take_up(plan_of(of))
+        made.rounds.apply_plan(plan_of(of))
         while made.rounds.in_flight < 2:
             await asyncio.sleep(0.01)
         await made.rounds.finish(0.05)
@@ -330,7 +330,7 @@ async def test_a_sample_that_cannot_be_kept_is_counted(
     monkeypatch.setattr(Prober, "burst", burst)
     of = target(fault_simulator, "fault-none", every_us=2 * SECOND_US, workload=replace(WORKLOAD, concurrency=3))
     async with machine(tmp_path) as made:
-        made.rounds.take_up(plan_of(of))
+        made.rounds.apply_plan(plan_of(of))
         while not made.rounds.lost:
             await asyncio.sleep(0.02)
         await made.rounds.finish(5)
@@ -367,7 +367,7 @@ async def test_a_step_of_the_wall_clock_during_a_run(
     """
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
-        made.rounds.take_up(plan_of(of))
+        made.rounds.apply_plan(plan_of(of))
         await asyncio.sleep(0.9)
         stepped_at = now_at()
         step[0] = step_ns

@@ -283,8 +283,8 @@ async def test_an_ipv6_address_stands_in_brackets_in_the_host_header() -> None:
         writer.write(STREAM_HEAD + ANSWER)
 
     async with peer(handle, reads_head=False) as port:
-        dialling = transport.Dialling(connect_to={("::1", 8080): ("127.0.0.1", port)})
-        prober = Prober(vantage="v", tls=ssl.create_default_context(), dialling=dialling)
+        dial_options = transport.DialOptions(connect_to={("::1", 8080): ("127.0.0.1", port)})
+        prober = Prober(vantage="v", tls=ssl.create_default_context(), dial_options=dial_options)
         sample = await prober.probe(target(0, base_url="http://[::1]:8080/v1"), round_at=now_at())
     assert sample.outcome is Outcome.OK
     assert b"host: [::1]:8080\r\n" in heads[0].lower()

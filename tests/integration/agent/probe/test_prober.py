@@ -12,7 +12,7 @@ from fix_simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
 from isochrone_agent.probe.prober import Prober
-from isochrone_agent.probe.transport import Dialling
+from isochrone_agent.probe.transport import DialOptions
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
@@ -24,8 +24,8 @@ def target(simulator: Simulator, model: str, *, timeouts: Timeouts = QUICK, **mo
     return Target(id=7, name=model, model=model, **fields)
 
 
-async def probe(at: Target, *, key: str | None = None, dialling: Dialling | None = None) -> Sample:
-    prober = Prober(vantage="here", tls=ssl.create_default_context(), dialling=dialling or Dialling())
+async def probe(at: Target, *, key: str | None = None, dial_options: DialOptions | None = None) -> Sample:
+    prober = Prober(vantage="here", tls=ssl.create_default_context(), dial_options=dial_options or DialOptions())
     return await prober.probe(at, round_at=now_at(), key=key)
 
 
@@ -82,8 +82,10 @@ async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
 async def test_connect_to_reaches_another_address(fault_simulator: Simulator) -> None:
     """The connection goes where `connect_to` says while the request keeps naming the host of its URL."""
     port = int(fault_simulator.base_url.rsplit(":", 1)[1].split("/")[0])
-    dialling = Dialling(connect_to={("llm.example", 80): ("127.0.0.1", port)})
-    sample = await probe(target(fault_simulator, "fault-crlf", base_url="http://llm.example/v1"), dialling=dialling)
+    dial_options = DialOptions(connect_to={("llm.example", 80): ("127.0.0.1", port)})
+    sample = await probe(
+        target(fault_simulator, "fault-crlf", base_url="http://llm.example/v1"), dial_options=dial_options
+    )
     assert (sample.outcome, sample.remote_address) == (Outcome.OK, "127.0.0.1")
 
 

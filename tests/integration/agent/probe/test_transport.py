@@ -9,35 +9,35 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-from isochrone_agent.probe.transport import Dialling, Line, StampingBackend, StampingStream
+from isochrone_agent.probe.transport import DialOptions, ProbeConnection, StampingBackend, StampingStream
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Line, StampingStream, socket.socket]]:
-    """A stamping stream, its line, and the other end of the connection."""
+async def connected() -> AsyncIterator[tuple[ProbeConnection, StampingStream, socket.socket]]:
+    """A stamping stream, its connection, and the other end of the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        line = Line(ssl.create_default_context(), Dialling())
-        stream = await StampingBackend(line, Dialling()).connect_tcp(*listener.getsockname())
+        connection = ProbeConnection(ssl.create_default_context(), DialOptions())
+        stream = await StampingBackend(connection, DialOptions()).connect_tcp(*listener.getsockname())
         assert isinstance(stream, StampingStream)
         theirs, _ = listener.accept()
         with theirs:
-            yield line, stream, theirs
+            yield connection, stream, theirs
             await stream.aclose()
 
 
 async def test_an_empty_write_is_no_write() -> None:
     """HTTP libraries end a message with a write of nothing; the request was sent with its last byte, not with that."""
-    async with connected() as (line, stream, _):
+    async with connected() as (connection, stream, _):
         await stream.write(b"the request")
-        sent_ns = line.tap.sent_ns
+        sent_ns = connection.observer.sent_ns
         await asyncio.sleep(0.01)
         await stream.write(b"")
-        assert line.tap.sent_ns == sent_ns
+        assert connection.observer.sent_ns == sent_ns
 
 
 async def test_a_read_has_the_stamp_of_its_bytes() -> None:
     """Bytes that lay in the socket while the loop was busy are stamped with their arrival, and the wait is noted."""
-    async with connected() as (line, stream, theirs):
+    async with connected() as (connection, stream, theirs):
         await stream.write(b"x")
         late = threading.Timer(0.01, theirs.sendall, [b"early"])
         late.start()
@@ -45,28 +45,28 @@ async def test_a_read_has_the_stamp_of_its_bytes() -> None:
         busy_until_ns = time.monotonic_ns()
         assert await stream.read(100) == b"early"
         late.join()
-        if line.tap.received.kernel:
-            assert busy_until_ns - line.tap.received.at_ns > 50_000_000
-            assert line.tap.max_waited_ns > 50_000_000
+        if connection.observer.received.kernel:
+            assert busy_until_ns - connection.observer.received.at_ns > 50_000_000
+            assert connection.observer.max_waited_ns > 50_000_000
 
 
 async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
-    """A heartbeat runs where nothing else tells how late the loop is, and ends with the probe."""
-    async with connected() as (line, stream, theirs):
-        with line.use() as tap:
+    """A lag_monitor runs where nothing else tells how late the loop is, and ends with the probe."""
+    async with connected() as (connection, stream, theirs):
+        with connection.use() as observer:
             await stream.write(b"x")
             theirs.sendall(b"bytes")
             await stream.read(100)
-            assert (tap.heartbeat is None) is tap.received.kernel
-            tap.watch_loop()
-        assert tap.heartbeat is not None
-        assert tap.heartbeat._alarm is None
+            assert (observer.lag_monitor is None) is observer.received.kernel
+            observer.monitor_loop_lag()
+        assert observer.lag_monitor is not None
+        assert observer.lag_monitor._timer is None
 
 
 async def test_a_patient_line_collects_reads() -> None:
     """Reads of a stream under way are handed on together, in order, each with a stamp of its own."""
-    async with connected() as (line, stream, theirs):
-        line.patient = True
+    async with connected() as (connection, stream, theirs):
+        connection.batch_reads = True
         stamps = []
         waiting = asyncio.create_task(stream.read(100))
         for word in (b"one", b"two", b"three"):
@@ -74,18 +74,18 @@ async def test_a_patient_line_collects_reads() -> None:
             await asyncio.sleep(0.005)
         assert not waiting.done()
         words = [await waiting]
-        stamps.append(line.tap.received.at_ns)
+        stamps.append(connection.observer.received.at_ns)
         for _ in range(2):
             words.append(await stream.read(100))
-            stamps.append(line.tap.received.at_ns)
+            stamps.append(connection.observer.received.at_ns)
         assert words == [b"one", b"two", b"three"]
         assert all(later - earlier > 3_000_000 for earlier, later in pairwise(stamps))
 
 
 async def test_the_end_of_a_patient_stream_comes_at_once() -> None:
     """Nobody waits for more of a connection that is closed."""
-    async with connected() as (line, stream, theirs):
-        line.patient = True
+    async with connected() as (connection, stream, theirs):
+        connection.batch_reads = True
         waiting = asyncio.create_task(stream.read(100))
         await asyncio.sleep(0)
         theirs.shutdown(socket.SHUT_WR)

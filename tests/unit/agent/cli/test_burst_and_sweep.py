@@ -5,7 +5,7 @@ import random
 import pytest
 
 from isochrone_agent.cli.burst import summarise
-from isochrone_agent.cli.sweep import fit, prompt_of
+from isochrone_agent.cli.sweep import fit, make_prompt
 from isochrone_wire.model import Outcome, Sample
 
 
@@ -87,4 +87,4 @@ def test_no_line_without_two_lengths(points: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize("words", [4, 100, 5000])
 def test_prompts_have_their_length(words: int) -> None:
     """A prompt has as many words as asked for."""
-    assert len(prompt_of(words).split()) == max(words, 4)
+    assert len(make_prompt(words).split()) == max(words, 4)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from isochrone_agent.cli.examination import _names
-from isochrone_agent.settings import gather_settings
+from isochrone_agent.settings import load_settings
 from isochrone_wire.health_check import Verdict
 from isochrone_wire.model import Plan, Target
 
-SETTINGS = gather_settings(None, {"vantage": "us-1", "region": "us-east-2", "collector": "127.0.0.1:1"})
+SETTINGS = load_settings(None, {"vantage": "us-1", "region": "us-east-2", "collector": "127.0.0.1:1"})
 TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="http://127.0.0.1:8000/v1")
 
 

@@ -25,7 +25,7 @@ def test_what_cannot_be_read_is_told() -> None:
 @pytest.mark.parametrize(("mode", "verdict"), [(0o600, "ok"), (0o400, "ok"), (0o640, "fail"), (0o604, "fail")])
 def test_an_identity_is_a_secret(mode: int, verdict: str) -> None:
     """Whoever can read the identity can push in this vantage's name."""
-    assert health_checks.judge_secret(mode, where="/data/identity.json").verdict == verdict
+    assert health_checks.judge_identity_file(mode, where="/data/identity.json").verdict == verdict
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from isochrone_agent.cli import probe_output
-from isochrone_agent.probe.measurement import ALL_UNTOLD
+from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
 from isochrone_wire.model import Outcome, Sample
 
 FINE = Sample(target_id=1, round_at=0, outcome=Outcome.OK, dispatched_at=0, ttft_us=250_000, tokens_per_second=50.0)
-UNTOLD = Sample(target_id=1, round_at=0, outcome=Outcome.GARBLED, dispatched_at=0, http_status=200, error=ALL_UNTOLD)
+UNTOLD = Sample(
+    target_id=1, round_at=0, outcome=Outcome.GARBLED, dispatched_at=0, http_status=200, error=ONLY_HIDDEN_REASONING
+)
 GARBLED = replace(UNTOLD, error="the stream finished without a single token")
 MISSING = replace(UNTOLD, outcome=Outcome.HTTP_ERROR, http_status=404, error="HTTP 404")
 REFUSED = replace(MISSING, http_status=400, error="HTTP 400")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.plan.budget import Cost, Ledger, budget_of, most_of_round, settle, spend_of, verdict
+from isochrone_agent.plan.budget import BudgetTracker, Cost, budget_of, exceeded_limit, max_round_cost, settle, spend_of
 from isochrone_wire.model import (
     DAY_US,
     Budget,
@@ -35,10 +35,10 @@ MOST = {"usd": 0.001, "tokens": 200, "requests": 1}
 CONNECT_US = WORKLOAD.timeouts.connect_us
 
 
-def ledger(*budgets: Budget, spent: Spend | None = None) -> Ledger:
-    made = Ledger("sg-1")
+def make_tracker(*budgets: Budget, spent: Spend | None = None) -> BudgetTracker:
+    made = BudgetTracker("sg-1")
     made.budgets = budgets
-    made.note([spent] if spent else [])
+    made.record([spent] if spent else [])
     return made
 
 
@@ -59,7 +59,7 @@ def test_the_most_that_a_round_costs(target: Target, most: Cost) -> None:
     """Every stream may use its whole answer, and think as long as its effort lets it; a prompt in a script of three
     bytes a sign has more tokens.
     """
-    found = most_of_round(target)
+    found = max_round_cost(target)
     assert (found.tokens, found.requests) == (most.tokens, most.requests)
     assert found.usd == pytest.approx(most.usd)
 
@@ -81,16 +81,17 @@ def test_the_most_that_a_round_costs(target: Target, most: Cost) -> None:
 def test_a_limit_is_reached_and_not_passed(limits: dict[str, float], used: Cost, named: str | None) -> None:
     """What would pass a limit is refused with a sentence that begins with the limit; what would reach it is not."""
     budget = Budget(provider="p", **limits)  # type: ignore[arg-type]  # a table of limits
-    said = verdict(most_of_round(TARGET), used=used, budget=budget)
+    said = exceeded_limit(max_round_cost(TARGET), used=used, budget=budget)
     assert said == named if named is None else (said or "").startswith(named)
 
 
 def test_ten_dimes_are_a_dollar() -> None:
     """The dust of adding up floats refuses nothing that fits."""
     spent = sum([0.1] * 9)
-    assert verdict(Cost(usd=0.1), used=Cost(usd=spent), budget=Budget(provider="p", usd_per_day=1.0)) is None
+    assert exceeded_limit(Cost(usd=0.1), used=Cost(usd=spent), budget=Budget(provider="p", usd_per_day=1.0)) is None
     assert (
-        verdict(Cost(usd=0.1), used=Cost(usd=0.3 - 0.1 + 1e-15), budget=Budget(provider="p", usd_per_day=0.3)) is None
+        exceeded_limit(Cost(usd=0.1), used=Cost(usd=0.3 - 0.1 + 1e-15), budget=Budget(provider="p", usd_per_day=0.3))
+        is None
     )
 
 
@@ -110,40 +111,42 @@ def test_a_vantages_own_budget_goes_first(vantage: str, limit: int) -> None:
 
 def test_what_is_in_flight_counts() -> None:
     """Rounds begun at once cannot pass together a limit that each alone would keep."""
-    book = ledger(Budget(provider="p", tokens_per_day=500))
+    tracker = make_tracker(Budget(provider="p", tokens_per_day=500))
     for _ in range(2):
-        assert book.refusal(TARGET, NOON) is None
-        book.begin(TARGET)
-    assert "400 used" in (book.refusal(TARGET, NOON) or "")
-    book.end(TARGET, [OK])
-    assert book.refusal(TARGET, NOON) is None
-    book.end(TARGET, [replace(OK, outcome=Outcome.SKIPPED_NOT_READY)])
-    assert book.refusal(TARGET, NOON) is None
+        assert tracker.refusal(TARGET, NOON) is None
+        tracker.begin(TARGET)
+    assert "400 used" in (tracker.refusal(TARGET, NOON) or "")
+    tracker.end(TARGET, [OK])
+    assert tracker.refusal(TARGET, NOON) is None
+    tracker.end(TARGET, [replace(OK, outcome=Outcome.SKIPPED_NOT_READY)])
+    assert tracker.refusal(TARGET, NOON) is None
 
 
 def test_a_restart_remembers_and_a_new_day_does_not() -> None:
-    """What was spent before a restart binds until midnight UTC, and not a microsecond longer."""
+    """What was spent before a restart counts until midnight UTC, and not a microsecond longer."""
     spent = Spend(provider="p", day_at=day_of(NOON), requests=3)
-    book = ledger(Budget(provider="p", requests_per_day=3), spent=spent)
+    tracker = make_tracker(Budget(provider="p", requests_per_day=3), spent=spent)
     midnight = day_of(NOON) + DAY_US
-    assert book.refusal(TARGET, NOON)
-    assert book.refusal(TARGET, midnight - 1)
-    assert book.refusal(TARGET, midnight) is None
+    assert tracker.refusal(TARGET, NOON)
+    assert tracker.refusal(TARGET, midnight - 1)
+    assert tracker.refusal(TARGET, midnight) is None
 
 
 def test_a_clock_set_back_finds_yesterdays_books() -> None:
     """Past midnight and back again: the day that is not over yet after all is still spent."""
-    book = ledger(Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=3))
-    book.note([Spend(provider="p", day_at=day_of(NOON) + DAY_US, requests=1)])
-    assert book.refusal(TARGET, NOON)
+    tracker = make_tracker(
+        Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=3)
+    )
+    tracker.record([Spend(provider="p", day_at=day_of(NOON) + DAY_US, requests=1)])
+    assert tracker.refusal(TARGET, NOON)
 
 
 def test_days_long_past_are_forgotten() -> None:
     """The books do not grow for ever."""
-    book = ledger()
+    tracker = make_tracker()
     for day in range(100):
-        book.note([Spend(provider="p", day_at=day * DAY_US, requests=1)])
-    assert len(book._spent) == 2
+        tracker.record([Spend(provider="p", day_at=day * DAY_US, requests=1)])
+    assert len(tracker._spent) == 2
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,7 @@ def test_a_reservation_is_taken_back_by_the_samples(streams: int) -> None:
     charged stands, each in the day it was dispatched.
     """
     burst = replace(TARGET, workload=replace(WORKLOAD, concurrency=streams))
-    reserved = ledger(Budget(provider="p", requests_per_day=9)).reservation(burst, NOON - DAY_US)
+    reserved = make_tracker(Budget(provider="p", requests_per_day=9)).reservation(burst, NOON - DAY_US)
     assert reserved is not None
     assert reserved.requests == streams
     for samples in ([OK] * streams, [replace(OK, outcome=Outcome.SKIPPED_NOT_READY)]):
@@ -196,16 +199,18 @@ def test_a_reservation_is_taken_back_by_the_samples(streams: int) -> None:
         assert -sum(taken.tokens for _, taken in settled) == reserved.tokens
         assert -sum(taken.requests for _, taken in settled) == reserved.requests
         assert -sum(taken.usd for _, taken in settled) == pytest.approx(reserved.usd)
-    assert ledger().reservation(burst, NOON) is None
+    assert make_tracker().reservation(burst, NOON) is None
 
 
 def test_what_is_known_already_is_not_counted_twice() -> None:
     """An account read late has what was spent meanwhile; only what it has beside that is new."""
-    book = ledger(Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=1))
-    book.recall([Spend(provider="p", day_at=day_of(NOON), requests=2)])
-    assert book.refusal(TARGET, NOON) is None
-    book.note([Spend(provider="p", day_at=day_of(NOON), requests=1)])
-    assert book.refusal(TARGET, NOON)
+    tracker = make_tracker(
+        Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=1)
+    )
+    tracker.restore([Spend(provider="p", day_at=day_of(NOON), requests=2)])
+    assert tracker.refusal(TARGET, NOON) is None
+    tracker.record([Spend(provider="p", day_at=day_of(NOON), requests=1)])
+    assert tracker.refusal(TARGET, NOON)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 200)), max_size=60), st.integers(0, 3000))
@@ -213,13 +218,13 @@ def test_no_order_of_events_passes_a_limit(events: list[tuple[bool, int]], limit
     """Whatever begins and ends in whatever order, with answers of any length up to the most: the day's tokens stay
     within the limit.
     """
-    book, open_rounds, spent = ledger(Budget(provider="p", tokens_per_day=limit)), 0, 0
+    tracker, open_rounds, spent = make_tracker(Budget(provider="p", tokens_per_day=limit)), 0, 0
     for begins, tokens in events:
-        if begins and book.refusal(TARGET, NOON) is None:
-            book.begin(TARGET)
+        if begins and tracker.refusal(TARGET, NOON) is None:
+            tracker.begin(TARGET)
             open_rounds += 1
         elif not begins and open_rounds:
-            book.end(TARGET, [replace(OK, prompt_tokens=0, output_tokens=tokens)])
+            tracker.end(TARGET, [replace(OK, prompt_tokens=0, output_tokens=tokens)])
             open_rounds -= 1
             spent += tokens
     assert spent + 200 * open_rounds <= max(limit, 0)

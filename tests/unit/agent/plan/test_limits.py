@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_agent.plan.limits import passed_limits
+from isochrone_agent.plan.limits import limit_violations
 from isochrone_wire import plan_limits
 from isochrone_wire.model import SECOND_US, Budget, Plan, Price, Target, Timeouts, Workload
 
@@ -29,7 +29,7 @@ def plan_of(*targets: Target, budgets: tuple[Budget, ...] = ()) -> Plan:
 def test_what_a_collector_may_apply_is_run(change: dict[str, Any]) -> None:
     """Everything up to the limit itself is within it."""
     budget = Budget(provider="p", usd_per_day=0.0, tokens_per_day=10**15)
-    assert passed_limits(plan_of(replace(TARGET, **change), budgets=(budget,))) == []
+    assert limit_violations(plan_of(replace(TARGET, **change), budgets=(budget,))) == []
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,16 @@ def test_what_a_collector_may_apply_is_run(change: dict[str, Any]) -> None:
 )
 def test_a_limit_that_is_passed_is_named(change: dict[str, Any], sentence: str) -> None:
     """The sentence names the target, the value and the limit."""
-    [problem] = passed_limits(plan_of(replace(TARGET, **change)))
+    [problem] = limit_violations(plan_of(replace(TARGET, **change)))
     assert problem.startswith(sentence)
 
 
 def test_the_whole_plan_has_limits() -> None:
     """Targets, budgets and prompts are bounded together too, and a budget that is no number binds nobody."""
     long = replace(TARGET, workload=Workload(prompt="x" * plan_limits.MAX_PROMPT_BYTES))
-    assert passed_limits(plan_of(*[long] * 61)) == ["the plan has bytes of all prompts 6100000, outside 0 to 6000000"]
-    assert passed_limits(plan_of(*[TARGET] * 1001)) == ["the plan has targets 1001, outside 0 to 1000"]
+    assert limit_violations(plan_of(*[long] * 61)) == [
+        "the plan has bytes of all prompts 6100000, outside 0 to 6000000"
+    ]
+    assert limit_violations(plan_of(*[TARGET] * 1001)) == ["the plan has targets 1001, outside 0 to 1000"]
     nan = Budget(provider="p", usd_per_day=math.nan)
-    assert passed_limits(plan_of(budgets=(nan,))) == ["the budget of p has usd_per_day nan, outside 0 to 1000000"]
+    assert limit_violations(plan_of(budgets=(nan,))) == ["the budget of p has usd_per_day nan, outside 0 to 1000000"]

@@ -45,7 +45,7 @@ def count_chunks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         stream_metrics,
         "count_tokens",
-        lambda _usage, **seen: honest(Usage(output_tokens=len(seen["told"].at_ns)), **seen),
+        lambda _usage, **seen: honest(Usage(output_tokens=len(seen["content"].at_ns)), **seen),
     )
 
 

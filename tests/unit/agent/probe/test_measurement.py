@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from isochrone_agent.probe import stream_metrics
 from isochrone_agent.probe.dialects.signals import Answer, Failed, Finished, Opened, Reasoning, Sent, Signal, Usage
-from isochrone_agent.probe.measurement import _NEXT, ALL_UNTOLD, Connection, IllegalSignal, Measurement, State
+from isochrone_agent.probe.measurement import (
+    _NEXT,
+    ONLY_HIDDEN_REASONING,
+    Connection,
+    IllegalSignal,
+    Measurement,
+    State,
+)
 from isochrone_wire.model import Outcome, Price, Quality, Sample, TokenSource
 
 MS = 1_000_000
@@ -181,7 +188,7 @@ def test_reasoning_of_which_nothing_is_told_is_no_token() -> None:
     thought = sample_of(*said, (200, Answer(4)), (200, Finished()))
     assert (thought.ttft_us, thought.chunks, thought.outcome) == (200_000, 1, Outcome.OK)
     silent = sample_of(*said, (200, Usage(output_tokens=200)), (200, Finished()))
-    assert (silent.outcome, silent.error, silent.chunks) == (Outcome.GARBLED, ALL_UNTOLD, 0)
+    assert (silent.outcome, silent.error, silent.chunks) == (Outcome.GARBLED, ONLY_HIDDEN_REASONING, 0)
 
 
 def test_estimates_are_labelled() -> None:

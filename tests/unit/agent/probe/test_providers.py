@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_agent.cli.target_options import check_effort, find_subject
+from isochrone_agent.cli.target_options import check_effort, resolve_target_options
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
 from isochrone_agent.probe.providers import CATALOGUE, Provider, quirks_of
@@ -28,7 +28,7 @@ def test_every_entry_can_be_used(provider: Provider) -> None:
 
 def test_a_provider_needs_only_its_name() -> None:
     """`groq/llama` finds address, dialect and key variable; the model may hold slashes of its own."""
-    subject = find_subject("openrouter/meta-llama/llama-3", **NOTHING)
+    subject = resolve_target_options("openrouter/meta-llama/llama-3", **NOTHING)
     assert (subject.provider, subject.model) == ("openrouter", "meta-llama/llama-3")
     assert (subject.base_url, subject.key_env) == ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY")
 
@@ -36,7 +36,7 @@ def test_a_provider_needs_only_its_name() -> None:
 def test_what_is_said_overrules_the_catalogue() -> None:
     """Address, dialect and variable can each be said otherwise."""
     said = {"base_url": "http://127.0.0.1:9/v1", "model": None, "dialect": "anthropic", "key_env": "X"}
-    subject = find_subject("groq/llama", **said)
+    subject = resolve_target_options("groq/llama", **said)
     assert (subject.base_url, subject.dialect, subject.key_env) == ("http://127.0.0.1:9/v1", "anthropic", "X")
 
 
@@ -54,7 +54,7 @@ def test_what_is_said_overrules_the_catalogue() -> None:
 def test_what_does_not_come_to_a_subject(what: str | None, more: dict[str, str], sentence: str) -> None:
     """A subject that is unclear is told in a sentence, with the nearest name."""
     with pytest.raises(SettingsError, match=sentence):
-        find_subject(what, **{**NOTHING, **more})
+        resolve_target_options(what, **{**NOTHING, **more})
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_does_not_come_to_a_subject(what: str | None, more: dict[str, str],
 def test_an_effort_that_cannot_be_asked_for_is_refused(what: str, effort: str, known: str) -> None:
     """Where a word has no meaning for the model it is refused before anything is sent, with the words that have one."""
     with pytest.raises(SettingsError, match=f"cannot be asked for the effort '{effort}'") as refused:
-        check_effort(find_subject(what, **NOTHING), effort)
+        check_effort(resolve_target_options(what, **NOTHING), effort)
     assert refused.value.hint == f"one of {known}"
 
 
@@ -87,7 +87,7 @@ def test_an_effort_that_cannot_be_asked_for_is_refused(what: str, effort: str, k
 )
 def test_an_effort_that_there_is_may_be_pinned(what: str, effort: str | None) -> None:
     """Words that the API knows pass, and any word where each provider has its own."""
-    check_effort(find_subject(what, **NOTHING), effort)
+    check_effort(resolve_target_options(what, **NOTHING), effort)
 
 
 def test_quirks_follow_the_provider_and_its_dialect() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.plan.credentials import Credential, Keyring
-from isochrone_agent.plan.follower import PlanFollower
-from isochrone_agent.plan.round_runner import Rounds
+from isochrone_agent.plan.round_runner import RoundRunner
+from isochrone_agent.plan.watcher import PlanWatcher
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire import codec
@@ -44,8 +44,8 @@ class Agent:
     """What follows plans."""
 
     spool: AsyncSpool
-    rounds: Rounds
-    follower: PlanFollower
+    rounds: RoundRunner
+    watcher: PlanWatcher
     office: Office = field(repr=False)
 
     def hand_out(self, plan: Plan) -> None:
@@ -66,19 +66,19 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         keyring = Keyring({"k": KEY})
-        rounds = Rounds(Prober(vantage="v", tls=ssl.create_default_context()), spool, keyring, concurrency=1)
+        rounds = RoundRunner(Prober(vantage="v", tls=ssl.create_default_context()), spool, keyring, concurrency=1)
         collector = CollectorClient(channel=channel, vantage=Vantage(name="v", region="r"))
-        yield Agent(spool, rounds, PlanFollower(collector, spool, keyring, rounds), office)
+        yield Agent(spool, rounds, PlanWatcher(collector, spool, keyring, rounds), office)
     await server.stop(0)
 
 
 async def test_a_good_plan_is_taken_up_and_kept(agent: Agent) -> None:
     """A plan runs as soon as a push names its version, and lies in the spool for the next start."""
     agent.hand_out(GOOD)
-    assert await agent.follower.follow(1) == 1
+    assert await agent.watcher.update_to(1) == 1
     assert await agent.spool.last_plan() == GOOD
-    assert agent.follower.refused is None
-    assert await agent.follower.follow(1) == 1
+    assert agent.watcher.refused is None
+    assert await agent.watcher.update_to(1) == 1
     assert agent.office.asked == 1
 
 
@@ -88,17 +88,17 @@ async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: Agent, bad: 
     after it is taken up.
     """
     agent.hand_out(GOOD)
-    await agent.follower.follow(1)
+    await agent.watcher.update_to(1)
     agent.hand_out(bad)
-    assert [await agent.follower.follow(2) for _ in range(3)] == [1, 1, 1]
+    assert [await agent.watcher.update_to(2) for _ in range(3)] == [1, 1, 1]
     assert agent.office.asked == 2
-    assert agent.follower.refused is not None
-    assert agent.follower.refused[0] == 2
-    assert reason in agent.follower.refused[1]
+    assert agent.watcher.refused is not None
+    assert agent.watcher.refused[0] == 2
+    assert reason in agent.watcher.refused[1]
     assert await agent.spool.last_plan() == GOOD
     agent.hand_out(replace(GOOD, version=3))
-    assert await agent.follower.follow(3) == 3
-    assert agent.follower.refused is None
+    assert await agent.watcher.update_to(3) == 3
+    assert agent.watcher.refused is None
 
 
 ABSURD = {
@@ -119,39 +119,39 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: Agent, nam
     an older agent has kept it.
     """
     agent.hand_out(GOOD)
-    await agent.follower.follow(1)
+    await agent.watcher.update_to(1)
     absurd = Plan(version=2, baseline="us", targets=(ABSURD[named],))
     agent.hand_out(absurd)
-    assert await agent.follower.follow(2) == 1
-    assert agent.follower.refused is not None
-    assert f"p/m has {named}" in agent.follower.refused[1]
+    assert await agent.watcher.update_to(2) == 1
+    assert agent.watcher.refused is not None
+    assert f"p/m has {named}" in agent.watcher.refused[1]
     assert await agent.spool.last_plan() == GOOD
     await agent.spool.keep_plan(absurd)
-    await agent.follower._consider_kept()
+    await agent.watcher._consider_kept()
     assert agent.rounds.plan_version == 1
 
 
 async def test_a_plan_that_the_agent_fails_over_is_refused(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug of ours that a plan brings out is a refusal with a sentence: the old one runs on, and is the one kept."""
     agent.hand_out(GOOD)
-    await agent.follower.follow(1)
-    monkeypatch.setattr(Rounds, "take_up", lambda *_: 1 // 0)
+    await agent.watcher.update_to(1)
+    monkeypatch.setattr(RoundRunner, "apply_plan", lambda *_: 1 // 0)
     agent.hand_out(replace(GOOD, version=2))
-    assert await agent.follower.follow(2) == 1
-    assert agent.follower.refused == (2, "the agent failed over the plan: ZeroDivisionError")
+    assert await agent.watcher.update_to(2) == 1
+    assert agent.watcher.refused == (2, "the agent failed over the plan: ZeroDivisionError")
     assert await agent.spool.last_plan() == GOOD
 
 
 async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:
     """What this version cannot understand is refused under the number that the push named, and nothing falls over."""
     agent.hand_out(GOOD)
-    await agent.follower.follow(1)
+    await agent.watcher.update_to(1)
     agent.hand_out(replace(GOOD, version=2))
     agent.office.desk.targets[0].overlap = 77
-    assert await agent.follower.follow(2) == 1
-    assert agent.follower.refused is not None
-    assert agent.follower.refused[0] == 2
-    assert "overlap" in agent.follower.refused[1]
+    assert await agent.watcher.update_to(2) == 1
+    assert agent.watcher.refused is not None
+    assert agent.watcher.refused[0] == 2
+    assert "overlap" in agent.watcher.refused[1]
 
 
 async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> None:
@@ -159,7 +159,7 @@ async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> Non
     await agent.spool.keep_plan(GOOD)
     agent.spool._spool._db.execute("update plan set body = x'ffffffff'")
     agent.hand_out(replace(GOOD, version=5))
-    await agent.follower.obtain()
+    await agent.watcher.wait_for_plan()
     assert agent.rounds.plan_version == 5
     assert await agent.spool.last_plan() == replace(GOOD, version=5)
 
@@ -168,17 +168,17 @@ async def test_a_kept_plan_is_looked_at_again(agent: Agent) -> None:
     """A kept plan that would now send a key elsewhere is refused at the start, like one that was just fetched."""
     await agent.spool.keep_plan(FOREIGN)
     agent.hand_out(replace(GOOD, version=3))
-    await agent.follower._consider_kept()
+    await agent.watcher._consider_kept()
     assert agent.rounds.plan_version == 0
-    assert agent.follower.refused is not None
-    await agent.follower.obtain()
+    assert agent.watcher.refused is not None
+    await agent.watcher.wait_for_plan()
     assert agent.rounds.plan_version == 3
 
 
 async def test_a_refused_plan_is_taken_up_when_the_key_may_go_there(agent: Agent) -> None:
     """After the agent's own file was corrected the plan refused for it runs with the next push."""
     agent.hand_out(FOREIGN)
-    assert await agent.follower.follow(2) == 0
-    agent.follower._keyring.renew(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
-    assert await agent.follower.follow(2) == 2
-    assert agent.follower.refused is None
+    assert await agent.watcher.update_to(2) == 0
+    agent.watcher._keyring.renew(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
+    assert await agent.watcher.update_to(2) == 2
+    assert agent.watcher.refused is None

@@ -9,28 +9,28 @@ from google.protobuf.message import DecodeError
 from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.errors import PlanRefused, SpoolError
 from isochrone_agent.plan.credentials import Keyring
-from isochrone_agent.plan.limits import passed_limits
-from isochrone_agent.plan.round_runner import Rounds
+from isochrone_agent.plan.limits import limit_violations
+from isochrone_agent.plan.round_runner import RoundRunner
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Plan, Target
 
-ASK_FOR_PLAN_SECONDS = 2.0
+PLAN_RETRY_SECONDS = 2.0
 MAX_REASON_CHARS = 500
 _NAMED = 5
 
 log = structlog.get_logger()
 
 
-class PlanFollower:
+class PlanWatcher:
     """Gets the plan in force, keeps it for a start without a collector, and refuses one it cannot run: then the plan
     before it runs on.
 
     `refused` is the version refused last and why, until a plan is taken up after it.
     """
 
-    def __init__(self, collector: CollectorClient, spool: AsyncSpool, keyring: Keyring, rounds: Rounds) -> None:
+    def __init__(self, collector: CollectorClient, spool: AsyncSpool, keyring: Keyring, rounds: RoundRunner) -> None:
         self._collector = collector
         self._spool = spool
         self._keyring = keyring
@@ -38,13 +38,13 @@ class PlanFollower:
         self.refused: tuple[int, str] | None = None
         self._refused_plan: Plan | None = None
 
-    async def obtain(self) -> None:
+    async def wait_for_plan(self) -> None:
         """Take up the last good plan, if any, then ask the collector until it has answered with one."""
         await self._consider_kept()
         while not (await self._fetch() or await self._reconsider()):
-            await asyncio.sleep(ASK_FOR_PLAN_SECONDS)
+            await asyncio.sleep(PLAN_RETRY_SECONDS)
 
-    async def follow(self, version: int) -> int:
+    async def update_to(self, version: int) -> int:
         """Fetch the plan if `version` is not the one running; returns the version that runs now."""
         if self.refused and version == self.refused[0]:
             await self._reconsider()
@@ -96,7 +96,7 @@ class PlanFollower:
         """Take the plan up and keep it, or refuse it, whatever is wrong with it: then the one before it runs on."""
         try:
             check_plan(plan, self._keyring)
-            self._rounds.take_up(plan)
+            self._rounds.apply_plan(plan)
         except PlanRefused as error:
             refusal = error
         except Exception as error:  # a bug of ours: it must not end the agent, and not every start after it
@@ -127,7 +127,7 @@ class PlanFollower:
 
 def check_plan(plan: Plan, keyring: Keyring) -> None:
     """Whether this agent can run `plan`. Raises `PlanRefused` naming every target it cannot probe, and why."""
-    if passed := passed_limits(plan):
+    if passed := limit_violations(plan):
         more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
         raise PlanRefused("; ".join(passed[:_NAMED]) + more, hint="correct the plan; is the collector your own?")
     problems = [problem for target in plan.targets if (problem := _problem(target, keyring))]
