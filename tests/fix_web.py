@@ -137,8 +137,8 @@ async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
                 max_watchers=max_watchers,
                 heartbeat_us=heartbeat_us,
             )
-            gate = Authenticator(database=local.database, clock=local.clock, required=False)
-            desk = QueryContext(
+            authenticator = Authenticator(database=local.database, clock=local.clock, required=False)
+            query_context = QueryContext(
                 database=local.database,
                 plans=local.plans,
                 clock=local.clock,
@@ -146,8 +146,8 @@ async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
             sources = Sources(
                 publisher=publisher,
                 plans=local.plans,
-                desk=desk,
-                gate=gate,
+                query_context=query_context,
+                authenticator=authenticator,
                 clock=local.clock,
             )
             address = await stack.enter_async_context(listening(made(sources), Address("127.0.0.1", 0), tls=None))

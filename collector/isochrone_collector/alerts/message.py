@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isochrone_collector.analysis.drift.change_detection import Change
-from isochrone_collector.analysis.liveness import spoken
+from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import rfc3339
@@ -18,7 +18,7 @@ from isochrone_wire.json_format import rfc3339
 _ID_BYTES = 8
 _US_PER_MS = 1000
 _MANY = 100
-_SPOKEN_METRIC = {Metric.TTFT: ("ttft", "ms", 1 / _US_PER_MS), Metric.TOKENS_PER_SECOND: ("speed", "tokens/s", 1.0)}
+_METRIC_TEXT = {Metric.TTFT: ("ttft", "ms", 1 / _US_PER_MS), Metric.TOKENS_PER_SECOND: ("speed", "tokens/s", 1.0)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class AlertMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class ChangedSeries:
     """Whose change it is: the target's name, provider and model, the region it is seen from, and the metric."""
 
     target: str
@@ -44,22 +44,22 @@ class Changed:
     metric: Metric
 
 
-def of_change(whose: Changed, change: Change, *, raised_at: int) -> AlertMessage:
+def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> AlertMessage:
     """A lasting change was found."""
-    subject = f"{whose.target} from {whose.region}"
+    subject = f"{series.target} from {series.region}"
     percent = 100 * (change.after / change.before - 1)
     return AlertMessage(
-        id=_id_of(AlertKind.DRIFT, subject, whose.metric, change.changed_at),
+        id=_id_of(AlertKind.DRIFT, subject, series.metric, change.changed_at),
         kind=AlertKind.DRIFT,
         subject=subject,
-        sentence=_change_in_words(whose.metric, change, percent),
+        sentence=_change_sentence(series.metric, change, percent),
         details={
-            "target": whose.target,
-            "provider": whose.provider,
-            "model": whose.model,
-            "region": whose.region,
-            "metric": whose.metric.value,
-            "unit": "us" if whose.metric is not Metric.TOKENS_PER_SECOND else "tokens/s",
+            "target": series.target,
+            "provider": series.provider,
+            "model": series.model,
+            "region": series.region,
+            "metric": series.metric.value,
+            "unit": "us" if series.metric is not Metric.TOKENS_PER_SECOND else "tokens/s",
             "changed_at": rfc3339(change.changed_at),
             "before": change.before,
             "after": change.after,
@@ -78,7 +78,7 @@ def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) 
         id=_id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
         kind=AlertKind.VANTAGE_ABSENT,
         subject=vantage,
-        sentence=f"{vantage} in {region} has not been heard of for {spoken(raised_at - last_seen_at)}",
+        sentence=f"{vantage} in {region} has not been heard of for {rough_duration(raised_at - last_seen_at)}",
         details={"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)},
         raised_at=raised_at,
     )
@@ -90,7 +90,7 @@ def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised
         id=_id_of(AlertKind.VANTAGE_BACK, vantage, absence),
         kind=AlertKind.VANTAGE_BACK,
         subject=vantage,
-        sentence=f"{vantage} in {region} is back, {spoken(raised_at - absent_at)} after its absence was told",
+        sentence=f"{vantage} in {region} is back, {rough_duration(raised_at - absent_at)} after its absence was told",
         details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": name_of(absence)},
         raised_at=raised_at,
     )
@@ -108,9 +108,9 @@ def of_test(*, raised_at: int) -> AlertMessage:
     )
 
 
-def name_of(notice_id: int) -> str:
+def name_of(alert_id: int) -> str:
     """The id of a notice as others see it."""
-    return f"alert_{notice_id:016x}"
+    return f"alert_{alert_id:016x}"
 
 
 def _id_of(*parts: object) -> int:
@@ -119,8 +119,8 @@ def _id_of(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_ID_BYTES]) >> 1
 
 
-def _change_in_words(metric: Metric, change: Change, percent: float) -> str:
-    name, unit, scale = _SPOKEN_METRIC.get(metric, (metric.value, "us", 1.0))
+def _change_sentence(metric: Metric, change: Change, percent: float) -> str:
+    name, unit, scale = _METRIC_TEXT.get(metric, (metric.value, "us", 1.0))
     direction = "rose" if percent > 0 else "fell"
     before, after = (_number(value * scale) for value in (change.before, change.after))
     since = rfc3339(change.changed_at)[:16].replace("T", " ")

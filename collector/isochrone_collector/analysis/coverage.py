@@ -7,7 +7,7 @@ from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
 from isochrone_wire.rounds import rounds_between
 
-SILENCE_US = 5 * MINUTE_US
+MAX_SILENCE_US = 5 * MINUTE_US
 """How long a vantage that is there may be silent; the heartbeats that agents promise are closer together."""
 
 
@@ -25,7 +25,9 @@ def planned_rounds(target_id: int, spans: Sequence[PlanSpan], window: Window) ->
     return sum(_rounds(target_id, span, window) for span in spans if target_id in span.every_us)
 
 
-def seen_part(window: Window, *, first_seen_at: int, last_seen_at: int, oldest_at: int | None, now_at: int) -> Window:
+def active_window(
+    window: Window, *, first_seen_at: int, last_seen_at: int, oldest_at: int | None, now_at: int
+) -> Window:
     """The part of a window in which a vantage was there; it ends before it begins when the vantage was not.
 
     It was there from the first push, or from the oldest round of that push (`oldest_at`, of those within the window),
@@ -33,7 +35,7 @@ def seen_part(window: Window, *, first_seen_at: int, last_seen_at: int, oldest_a
     began and left nothing in it is gone: a machine that was replaced owes no rounds. One that fell silent within the
     window owes those until its end, for that absence is what coverage is to show.
     """
-    gone_at = last_seen_at + SILENCE_US
+    gone_at = last_seen_at + MAX_SILENCE_US
     if oldest_at is None and gone_at < window.from_at:
         return Window(from_at=window.from_at, until_at=gone_at)
     there_from_at = first_seen_at if oldest_at is None else min(first_seen_at, oldest_at)

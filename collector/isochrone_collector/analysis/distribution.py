@@ -67,7 +67,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endings:
+class OutcomeCounts:
     """How many probes ended well, failed, were throttled, or were never sent."""
 
     ok: int = 0
@@ -80,8 +80,8 @@ class Endings:
         """The trials of which `ok` are the successes: a throttled request says nothing of how well others fare."""
         return self.ok + self.failed
 
-    def __add__(self, other: "Endings") -> "Endings":
-        return Endings(
+    def __add__(self, other: "OutcomeCounts") -> "OutcomeCounts":
+        return OutcomeCounts(
             ok=self.ok + other.ok,
             failed=self.failed + other.failed,
             throttled=self.throttled + other.throttled,
@@ -89,9 +89,9 @@ class Endings:
         )
 
 
-def endings(outcomes: Mapping[str, int]) -> Endings:
+def outcome_counts(outcomes: Mapping[str, int]) -> OutcomeCounts:
     """The counts of `outcomes`, by what they mean."""
     skipped = sum(count for name, count in outcomes.items() if name.startswith("skipped_"))
     ok, throttled = outcomes.get(Outcome.OK, 0), outcomes.get(Outcome.THROTTLED, 0)
     failed = sum(outcomes.values()) - ok - throttled - skipped
-    return Endings(ok=ok, failed=failed, throttled=throttled, skipped=skipped)
+    return OutcomeCounts(ok=ok, failed=failed, throttled=throttled, skipped=skipped)

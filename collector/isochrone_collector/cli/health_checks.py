@@ -6,7 +6,7 @@ Instants are microseconds since the Unix epoch, sizes are bytes.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from isochrone_collector.analysis.liveness import spoken
+from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_collector.store.rows import DatabaseFacts
 from isochrone_wire.answers import Liveness, VantageList
 from isochrone_wire.health_check import CheckResult, fail, ok, warn
@@ -63,7 +63,7 @@ def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
     days = (not_after_at - now_at) // DAY_US
     hint = "put another certificate in its place: `serve` reads it when the files change"
     if not_after_at <= now_at:
-        return fail("certificate", f"it expired {spoken(now_at - not_after_at)} ago", hint)
+        return fail("certificate", f"it expired {rough_duration(now_at - not_after_at)} ago", hint)
     sentence = f"good for {days} more days"
     return warn("certificate", sentence, hint) if days < _CERTIFICATE_WARN_DAYS else ok("certificate", sentence)
 
@@ -128,7 +128,7 @@ def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
     if until_at is None:
         return ok("summaries", "none yet; `serve` begins with them when it starts")
     behind_us = now_at - until_at
-    sentence = f"made until {spoken(behind_us)} ago" if behind_us > 0 else "made until now"
+    sentence = f"made until {rough_duration(behind_us)} ago" if behind_us > 0 else "made until now"
     if behind_us > _SUMMARIES_LATE_US:
         hint = "a collector that just started catches up by itself; else its log says chore.failed"
         return warn("summaries", sentence, hint)

@@ -32,8 +32,8 @@ _log = structlog.get_logger()
 class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Asks the gate before every call of ours; health and reflection are open to all."""
 
-    def __init__(self, gate: Authenticator) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
 
     async def intercept_service(
         self,
@@ -49,7 +49,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         try:
             roles = roles_of(method)
             if roles is not None:
-                await self._gate.admit(handler_call_details.invocation_metadata, roles)
+                await self._authenticator.admit(handler_call_details.invocation_metadata, roles)
         except CollectorError as error:
             status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
             _log.warning("request.refused", method=method, status=status.name, reason=str(error))

@@ -18,11 +18,11 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 class FleetService(fleet_pb2_grpc.FleetServicer):
     """What agents ask."""
 
-    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Enrolment, gate: Authenticator) -> None:
+    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Enrolment, authenticator: Authenticator) -> None:
         self._ingest = ingest
         self._plans = plans
         self._identities = identities
-        self._gate = gate
+        self._authenticator = authenticator
 
     async def Join(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.JoinRequest, context: Context
@@ -35,7 +35,9 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self, request: fleet_pb2.FetchPlanRequest, context: Context
     ) -> fleet_pb2.FetchPlanResponse:
         """The plan in force, absent when the agent runs it already."""
-        await answer(context, self._gate.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage)))
+        await answer(
+            context, self._authenticator.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage))
+        )
         plan = self._plans.fetch(request.if_version if request.HasField("if_version") else None)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
 
@@ -48,7 +50,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
 
     async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
         # What cannot be read is the asker's fault, and has to be raised where that is answered.
-        await self._gate.bind(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
+        await self._authenticator.bind(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
         return await self._ingest.push(raw_push.batch(received_at))
 
 

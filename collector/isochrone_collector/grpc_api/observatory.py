@@ -6,16 +6,14 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.grpc_api.responses import Context, answer, answers
 from isochrone_collector.queries import (
     alerts,
-    budgets,
     coverage,
     differentials,
     drift,
     fleet,
-    leaderboards,
+    ranking,
     region_costs,
     samples,
     simulations,
-    tiers,
 )
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire import codec
@@ -27,8 +25,8 @@ from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     """What readers ask."""
 
-    def __init__(self, desk: QueryContext) -> None:
-        self._desk = desk
+    def __init__(self, query_context: QueryContext) -> None:
+        self._query_context = query_context
 
     async def ListTargets(  # noqa: N802  # the name in the .proto
         self,
@@ -36,20 +34,20 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
         context: Context,  # noqa: ARG002  # as above
     ) -> observatory_pb2.ListTargetsResponse:
         """The targets of the plan in force."""
-        return codec.encode(self._desk.targets())  # type: ignore[no-any-return]  # as above
+        return codec.encode(self._query_context.targets())  # type: ignore[no-any-return]  # as above
 
     async def ListSamples(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.ListSamplesRequest, context: Context
     ) -> observatory_pb2.ListSamplesResponse:
         """The newest samples of a selection."""
-        work = samples.samples(self._desk, codec.decode(Selection, request.selection), limit=request.limit)
+        work = samples.samples(self._query_context, codec.decode(Selection, request.selection), limit=request.limit)
         return await answer(context, _in_one_message(work))
 
     async def GetLeaderboard(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.GetLeaderboardRequest, context: Context
     ) -> observatory_pb2.GetLeaderboardResponse:
         """Targets ranked within each region."""
-        work = leaderboards.leaderboard(self._desk, codec.decode(Selection, request.selection), order=request.order)
+        work = ranking.leaderboard(self._query_context, codec.decode(Selection, request.selection), order=request.order)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def GetDifferentials(  # noqa: N802  # the name in the .proto
@@ -57,7 +55,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ) -> observatory_pb2.GetDifferentialsResponse:
         """Regions against the baseline."""
         work = differentials.differentials(
-            self._desk,
+            self._query_context,
             codec.decode(Selection, request.selection),
             baseline=request.baseline,
             against=request.against,
@@ -70,7 +68,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
         self, request: observatory_pb2.GetCoverageRequest, context: Context
     ) -> observatory_pb2.GetCoverageResponse:
         """Rounds planned and recorded."""
-        work = coverage.coverage(self._desk, codec.decode(Selection, request.selection))
+        work = coverage.coverage(self._query_context, codec.decode(Selection, request.selection))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def ListVantages(  # noqa: N802  # the name in the .proto
@@ -79,48 +77,52 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
         context: Context,
     ) -> observatory_pb2.ListVantagesResponse:
         """How every vantage is doing."""
-        return codec.encode(await answer(context, fleet.vantage_list(self._desk)))  # type: ignore[no-any-return]  # as above
+        return codec.encode(await answer(context, fleet.vantage_list(self._query_context)))  # type: ignore[no-any-return]  # as above
 
     async def GetSpend(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.GetSpendRequest, context: Context
     ) -> observatory_pb2.GetSpendResponse:
         """What was spent today, and what the day comes to."""
-        work = fleet.spend(self._desk, codec.decode(Selection, request.selection))
+        work = fleet.spend(self._query_context, codec.decode(Selection, request.selection))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def GetRegionCosts(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.GetRegionCostsRequest, context: Context
     ) -> observatory_pb2.GetRegionCostsResponse:
         """Where each provider is nearest, and what the others pay."""
-        work = region_costs.region_costs(self._desk, codec.decode(Selection, request.selection), metric=request.metric)
+        work = region_costs.region_costs(
+            self._query_context, codec.decode(Selection, request.selection), metric=request.metric
+        )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def GetLatencyBudgets(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.GetLatencyBudgetsRequest, context: Context
     ) -> observatory_pb2.GetLatencyBudgetsResponse:
         """Which targets keep which budget from where."""
-        work = budgets.latency_budgets(self._desk, codec.decode(Selection, request.selection), uses=request.uses)
+        work = ranking.latency_targets(
+            self._query_context, codec.decode(Selection, request.selection), uses=request.uses
+        )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def GetTiers(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.GetTiersRequest, context: Context
     ) -> observatory_pb2.GetTiersResponse:
         """Targets by price tier."""
-        work = tiers.tiers(self._desk, codec.decode(Selection, request.selection))
+        work = ranking.price_tiers(self._query_context, codec.decode(Selection, request.selection))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def ListDrift(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.ListDriftRequest, context: Context
     ) -> observatory_pb2.ListDriftResponse:
         """The changes that were found."""
-        work = drift.drift_events(self._desk, codec.decode(Selection, request.selection))
+        work = drift.drift_events(self._query_context, codec.decode(Selection, request.selection))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def ListAlerts(  # noqa: N802  # the name in the .proto
         self, request: observatory_pb2.ListAlertsRequest, context: Context
     ) -> observatory_pb2.ListAlertsResponse:
         """What was raised."""
-        work = alerts.alerts(self._desk, codec.decode(Window, request.window))
+        work = alerts.alerts(self._query_context, codec.decode(Window, request.window))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def Simulate(  # noqa: N802  # the name in the .proto
@@ -128,7 +130,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ) -> observatory_pb2.SimulateResponse:
         """What other policies would have given."""
         work = simulations.simulations(
-            self._desk, codec.decode(Selection, request.selection), policies=request.policies
+            self._query_context, codec.decode(Selection, request.selection), policies=request.policies
         )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
@@ -137,7 +139,9 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ) -> AsyncIterator[observatory_pb2.ListSamplesResponse]:
         """Samples as they are stored."""
         selection = codec.decode(Selection, request.selection)
-        async for portion in answers(context, samples.followed(self._desk, selection, since_at=request.since_at)):
+        async for portion in answers(
+            context, samples.followed(self._query_context, selection, since_at=request.since_at)
+        ):
             yield codec.encode(portion)
 
     async def ExportSamples(  # noqa: N802  # the name in the .proto
@@ -145,7 +149,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ) -> AsyncIterator[observatory_pb2.ListSamplesResponse]:
         """Every sample of a selection, or the newest."""
         selection = codec.decode(Selection, request.selection)
-        async for portion in answers(context, samples.exported(self._desk, selection, newest=request.newest)):
+        async for portion in answers(context, samples.exported(self._query_context, selection, newest=request.newest)):
             yield codec.encode(SampleList(samples=tuple(portion)))
 
 

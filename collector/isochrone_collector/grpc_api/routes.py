@@ -32,10 +32,10 @@ _log = structlog.get_logger()
 class RoutesService(routes_pb2_grpc.RoutesServicer):
     """What consumers of route tables ask."""
 
-    def __init__(self, *, desk: QueryContext, publisher: Publisher, gate: Authenticator) -> None:
-        self._desk = desk
+    def __init__(self, *, query_context: QueryContext, publisher: Publisher, authenticator: Authenticator) -> None:
+        self._query_context = query_context
         self._publisher = publisher
-        self._gate = gate
+        self._authenticator = authenticator
         self._messages: OrderedDict[int, routes_pb2.WatchTablesResponse] = OrderedDict()
 
     async def GetTables(  # noqa: N802  # the name in the .proto
@@ -63,7 +63,7 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
     ) -> routes_pb2.Explanation:
         """Why a table is as it is."""
         work = routes.explanation(
-            self._desk, request.client_region, request.route, generation=max(request.generation, 0)
+            self._query_context, request.client_region, request.route, generation=max(request.generation, 0)
         )
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
@@ -71,7 +71,7 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
         self, request: routes_pb2.ListRouteEventsRequest, context: Context
     ) -> routes_pb2.ListRouteEventsResponse:
         """What happened to routes."""
-        work = routes.events(self._desk, codec.decode(Selection, request.selection), route=request.route)
+        work = routes.events(self._query_context, codec.decode(Selection, request.selection), route=request.route)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def _tables(self, client_region: str, route: str) -> RegionTables:
@@ -84,7 +84,7 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
         async with aclosing(watch) as tables:
             async for table in tables:
                 # A stream lasts long, and whoever was let in may have been shut out since.
-                await self._gate.admit(context.invocation_metadata(), READERS)
+                await self._authenticator.admit(context.invocation_metadata(), READERS)
                 yield _HEARTBEAT if table is None else self._message(table)
 
     def _message(self, table: RouteTable) -> routes_pb2.WatchTablesResponse:

@@ -32,15 +32,17 @@ class Sources:
 
     publisher: Publisher
     plans: Plans
-    desk: QueryContext
-    gate: Authenticator
+    query_context: QueryContext
+    authenticator: Authenticator
     clock: Callable[[], int]
 
 
 def made(sources: Sources) -> Starlette:
     """The application."""
-    tables = TableRoutes(publisher=sources.publisher, plans=sources.plans, gate=sources.gate, clock=sources.clock)
-    questions = Questions(sources.desk)
+    tables = TableRoutes(
+        publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
+    )
+    questions = Questions(sources.query_context)
 
     async def ready(_request: Request) -> Response:
         """Whether tables are served, and since when without the database."""
@@ -63,7 +65,7 @@ def made(sources: Sources) -> Starlette:
             Route("/healthz", _alive, methods=_GET),
             Route("/readyz", ready, methods=_GET),
         ],
-        middleware=[Middleware(BearerAuth, gate=sources.gate)],
+        middleware=[Middleware(BearerAuth, authenticator=sources.authenticator)],
         exception_handlers={
             CollectorError: problems.handle,
             HTTPException: problems.handle,

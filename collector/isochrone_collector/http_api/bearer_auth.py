@@ -18,15 +18,15 @@ _log = structlog.get_logger()
 class BearerAuth:
     """Asks the gate before every request, and refuses paths that nobody can have meant."""
 
-    def __init__(self, app: ASGIApp, gate: Authenticator) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
-        self._gate = gate
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
         try:
             if scope["path"] not in OPEN:
-                await admit(self._gate, Request(scope))
+                await admit(self._authenticator, Request(scope))
             query_parameters.require_readable(scope["raw_path"])
         except CollectorError as error:
             _log.warning("request.refused", method=scope["method"], reason=str(error))
@@ -35,9 +35,9 @@ class BearerAuth:
         await self._app(scope, receive, send)
 
 
-async def admit(gate: Authenticator, request: Request) -> Principal:
+async def admit(authenticator: Authenticator, request: Request) -> Principal:
     """Who asks. Raises as `Authenticator.admit`."""
     said = request.headers.getlist("authorization")
     if len(said) > 1:
         raise NotAdmitted("there is more than one authorization")
-    return await gate.admit([("authorization", value) for value in said], ROLES)
+    return await authenticator.admit([("authorization", value) for value in said], ROLES)

@@ -16,16 +16,18 @@ EXPLAIN = ("generation", "format")
 class Questions:
     """Answers from a desk, the same as over gRPC."""
 
-    def __init__(self, desk: QueryContext) -> None:
-        self._desk = desk
+    def __init__(self, query_context: QueryContext) -> None:
+        self._query_context = query_context
 
     async def diff(self, request: Request) -> Response:
         """Regions against a baseline; `against` and `target` may be said several times."""
         asked = query_parameters.words(request.scope["query_string"], known=DIFF)
         query_parameters.require_json(asked.one("format"))
         answer = await differentials.differentials(
-            self._desk,
-            Selection(window=query_parameters.window(asked, now_at=self._desk.clock()), targets=asked.all("target")),
+            self._query_context,
+            Selection(
+                window=query_parameters.window(asked, now_at=self._query_context.clock()), targets=asked.all("target")
+            ),
             baseline=asked.one("baseline"),
             against=asked.all("against"),
             metric=asked.one("metric"),
@@ -38,7 +40,9 @@ class Questions:
         query_parameters.require_json(asked.one("format"))
         generation = query_parameters.generation(asked.one("generation"), name="generation")
         place = request.path_params
-        answer = await routes.explanation(self._desk, place["client_region"], place["route"], generation=generation)
+        answer = await routes.explanation(
+            self._query_context, place["client_region"], place["route"], generation=generation
+        )
         return _answered(answer)
 
 

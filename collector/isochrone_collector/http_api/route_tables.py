@@ -30,10 +30,12 @@ WATCHING = ("route", "after")
 class TableRoutes:
     """Answers about the tables that a publisher has."""
 
-    def __init__(self, *, publisher: Publisher, plans: Plans, gate: Authenticator, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, *, publisher: Publisher, plans: Plans, authenticator: Authenticator, clock: Callable[[], int]
+    ) -> None:
         self._publisher = publisher
         self._plans = plans
-        self._gate = gate
+        self._authenticator = authenticator
         self._clock = clock
         self._renderings = Renderings()
 
@@ -95,7 +97,7 @@ class TableRoutes:
         return await event_stream.begin(
             self._publisher.watch(found.client_region, route, after=after),
             event=self._renderings.event,
-            admit=partial(bearer_auth.admit, self._gate, request),
+            admit=partial(bearer_auth.admit, self._authenticator, request),
         )
 
     def _find(self, request: Request, route: str) -> RegionTables:

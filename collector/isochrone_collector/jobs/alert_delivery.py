@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from isochrone_collector.alerts.absence import Heard, Said, roll_call
+from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
 from isochrone_collector.alerts.message import AlertMessage, name_of, of_test
 from isochrone_collector.errors import Conflict
 from isochrone_collector.jobs.webhook import Reply, Webhook
@@ -80,8 +80,8 @@ class AlertDelivery:
             newest = await alerts.absences(connection)
         now_at = self._clock()
         self._watch.goes_on(now_at)
-        heard = [
-            Heard(
+        heartbeats = [
+            VantageHeartbeat(
                 name=row.name,
                 region=row.region,
                 last_seen_at=row.last_seen_at,
@@ -89,8 +89,10 @@ class AlertDelivery:
             )
             for row in states
         ]
-        said = {row.subject: Said(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest}
-        for notice in roll_call(heard, said, now_at=now_at, since_at=self._watch.since_at):
+        last_alerts = {
+            row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
+        }
+        for notice in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._watch.since_at):
             async with self._database.connection() as connection:
                 await self.raise_(connection, notice)
 

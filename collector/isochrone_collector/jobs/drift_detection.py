@@ -1,6 +1,6 @@
 """Watches every series for lasting changes, and tells of those it finds. Done by the collector that leads.
 
-Theory of operation. What was seen of each series lately is kept in memory (`track`), about 20 kB each, so that a look
+Theory of operation. What was seen of each series lately is kept in memory, about 20 kB each, so that a look
 reads only what came since the last one: rounds whose probes have come, slow ones too. What comes later than that the
 ledger tells, every few minutes. Targets that were not read yet are read once, a week back. All reading is done in
 portions of time, of all targets: each page has rows of some seconds, and is read once. The server rests while it reads,
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from isochrone_collector.alerts.message import Changed, of_change
-from isochrone_collector.analysis.drift.change_detection import LEAST_AFTER, Change
+from isochrone_collector.alerts.message import ChangedSeries, of_change
+from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS_AFTER, Change
 from isochrone_collector.analysis.drift.seasonality import HOUR_US
-from isochrone_collector.analysis.drift.series_state import KEPT_DAYS, SeriesState
+from isochrone_collector.analysis.drift.series_state import MAX_DAYS, SeriesState
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.names import display_names
 from isochrone_collector.plans.service import Plans
@@ -67,7 +67,7 @@ class _Portions:
 
 # Less than this would read the same pages again and again; more, and a flood would not fit the server's memory.
 _NEW = _Portions(least_us=3 * SECOND_US, most_us=3 * SECOND_US)
-# What is old is taken by whole hours, because tracks remember the medians of those.
+# What is old is taken by whole hours, because series states remember the medians of those.
 _OLD = _Portions(least_us=HOUR_US, most_us=DAY_US)
 
 Found = tuple[SeriesKey, Change, int]
@@ -82,7 +82,7 @@ class DriftDetection:
         self._plans = plans
         self._alerting = alerting
         self._clock = clock
-        self._tracks: dict[SeriesKey, SeriesState] = {}
+        self._states: dict[SeriesKey, SeriesState] = {}
         self._read: set[int] = set()
         self._looked_at = 0
         self._ended_at = 0
@@ -112,7 +112,7 @@ class DriftDetection:
         if now_at < self._looked_at or now_at - self._ended_at > _STALE_US:
             targets = ()
         self._read.intersection_update(targets)
-        self._tracks = {key: track for key, track in self._tracks.items() if key.target_id in self._read}
+        self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
 
     async def _read_on(self, now_at: int) -> None:
         new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
@@ -157,10 +157,10 @@ class DriftDetection:
 
     async def _read_past(self, targets: tuple[int, ...]) -> None:
         until_at = self._looked_at - _SETTLED_US
-        from_at = (until_at - KEPT_DAYS * DAY_US) // HOUR_US * HOUR_US
+        from_at = (until_at - MAX_DAYS * DAY_US) // HOUR_US * HOUR_US
         async with self._database.connection() as connection:
             known = await drift.known(connection, targets, from_at=from_at)
-        self._tracks |= {key: SeriesState(changes) for key, changes in known.items()}
+        self._states |= {key: SeriesState(changes) for key, changes in known.items()}
         await self._read_window(Window(from_at=from_at, until_at=until_at), targets, portions=_OLD)
         self._read.update(targets)
 
@@ -168,10 +168,10 @@ class DriftDetection:
         for row in rows:
             for metric in WATCHED:
                 key = SeriesKey(target_id=row.target_id, region=row.region, metric=metric)
-                self._tracks.setdefault(key, SeriesState()).take(row.rounds, row.values(metric), row.limited(metric))
+                self._states.setdefault(key, SeriesState()).add(row.rounds, row.values(metric), row.limited(metric))
 
     async def _seek(self) -> None:
-        waiting = [(key, track) for key, track in self._tracks.items() if track.has_fresh]
+        waiting = [(key, state) for key, state in self._states.items() if state.has_new_rounds]
         for begin in range(0, len(waiting), _AT_ONCE):
             self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _AT_ONCE])
 
@@ -186,20 +186,20 @@ class DriftDetection:
         while self._unrecorded:
             key, change, tolerance_us = self._unrecorded[0]
             target, provider, model = of[key.target_id]
-            whose = Changed(target=target, provider=provider, model=model, region=key.region, metric=key.metric)
+            series = ChangedSeries(target=target, provider=provider, model=model, region=key.region, metric=key.metric)
             async with self._database.transaction() as connection:
-                await self._record_one(connection, key, change, whose, tolerance_us)
+                await self._record_one(connection, key, change, series, tolerance_us)
             del self._unrecorded[0]
 
     async def _record_one(
-        self, connection: Connection, key: SeriesKey, change: Change, whose: Changed, tolerance_us: int
+        self, connection: Connection, key: SeriesKey, change: Change, series: ChangedSeries, tolerance_us: int
     ) -> None:
         now_at = self._clock()
         if await drift.record(connection, key, change, detected_at=now_at, tolerance_us=tolerance_us):
-            await self._alerting.raise_(connection, of_change(whose, change, raised_at=now_at))
+            await self._alerting.raise_(connection, of_change(series, change, raised_at=now_at))
             _log.info(
                 "drift.found",
-                target=whose.target,
+                target=series.target,
                 region=key.region,
                 metric=key.metric.value,
                 before=round(change.before, 3),
@@ -208,5 +208,5 @@ class DriftDetection:
             )
 
 
-def _changes_of(tracks: Sequence[tuple[SeriesKey, SeriesState]]) -> list[Found]:
-    return [(key, change, LEAST_AFTER * track.every_us) for key, track in tracks for change in track.look()]
+def _changes_of(states: Sequence[tuple[SeriesKey, SeriesState]]) -> list[Found]:
+    return [(key, change, MIN_ROUNDS_AFTER * state.every_us) for key, state in states for change in state.detect()]

@@ -6,9 +6,9 @@ from isochrone_wire.answers import Window
 from isochrone_wire.insights import AlertList
 
 
-async def alerts(desk: QueryContext, window: Window) -> AlertList:
+async def alerts(context: QueryContext, window: Window) -> AlertList:
     """The alerts raised in a window, newest first; the newest thousand."""
     check_window(window)
-    async with desk.database.connection() as connection:
+    async with context.database.connection() as connection:
         found = await alert_table.of_window(connection, window)
-    return AlertList(window=window, alerts=found, webhook=desk.webhook)
+    return AlertList(window=window, alerts=found, webhook=context.webhook)

@@ -48,13 +48,13 @@ class ResolvedSelection:
     known_regions: list[str]
 
 
-async def look_up(connection: Connection, selection: Selection) -> ResolvedSelection:
+async def resolve(connection: Connection, selection: Selection) -> ResolvedSelection:
     """The question of a selection with a window. Raises `BadRequest` and `UnknownName`."""
     check_window(selection.window)
-    return await find(connection, selection)
+    return await resolve_names(connection, selection)
 
 
-async def find(connection: Connection, selection: Selection) -> ResolvedSelection:
+async def resolve_names(connection: Connection, selection: Selection) -> ResolvedSelection:
     """The question of a selection whose window is not looked at. Raises `UnknownName`."""
     regions = await vantages.regions(connection)
     check_regions(selection.regions, regions)

@@ -8,13 +8,13 @@ from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential import decomposition
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
-from isochrone_collector.analysis.differential.pairing import Changes, Seen
-from isochrone_collector.analysis.differential.panel import Panel, panel
+from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
+from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries import participation
-from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, look_up, metric_of
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, metric_of, resolve
 from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.postgres.pool import Connection
@@ -24,10 +24,10 @@ from isochrone_wire.answers import Differential, DifferentialList, Metric, Part,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Query:
     """What is asked for; `regions` are those against the baseline, all that were seen when it is empty."""
 
-    question: ResolvedSelection
+    resolved: ResolvedSelection
     metric: Metric
     baseline: str
     regions: tuple[str, ...]
@@ -37,7 +37,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Data:
     """What the database has of it."""
 
     probes: Probes
@@ -48,7 +48,7 @@ class _Found:
 
 
 async def differentials(
-    desk: QueryContext,
+    context: QueryContext,
     selection: Selection,
     *,
     baseline: str,
@@ -62,93 +62,99 @@ async def differentials(
     that the difference is made of.
     """
     measure = metric_of(metric)
-    reference = baseline or desk.targets().baseline
+    reference = baseline or context.targets().baseline
     if not reference:
         raise BadRequest("no baseline: name a region, or apply a plan that does")
-    async with desk.database.connection() as connection:
-        question = await look_up(connection, selection)
-        check_regions((reference, *against), question.known_regions)
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        check_regions((reference, *against), resolved.known_regions)
         if reference in against:
             raise BadRequest(f"{reference!r} is the baseline; it has no differential against itself")
-        asked = _Asked(
-            question=question,
+        query = _Query(
+            resolved=resolved,
             metric=measure,
             baseline=reference,
             regions=tuple(dict.fromkeys(against or selection.regions)),
-            control=participation.control_of(desk.plans.current),
-            planned=frozenset(target.id for target in desk.targets().targets),
-            now_at=desk.clock(),
+            control=participation.control_of(context.plans.current),
+            planned=frozenset(target.id for target in context.targets().targets),
+            now_at=context.clock(),
         )
-        found = await _found(desk, connection, asked, explain=explain)
+        data = await _read(context, connection, query, explain=explain)
     # Both sort all probes, and numpy lets the one do so beside the other.
-    seen, turnouts = await asyncio.gather(
-        asyncio.to_thread(panel, found.probes), asyncio.to_thread(_turnouts, asked, found)
+    panel, participations = await asyncio.gather(
+        asyncio.to_thread(build_panel, data.probes), asyncio.to_thread(_participations, query, data)
     )
-    answers = await asyncio.to_thread(_answers, asked, found, seen, turnouts)
+    answers = await asyncio.to_thread(_answers, query, data, panel, participations)
     return DifferentialList(window=selection.window, differentials=answers)
 
 
-async def _found(desk: QueryContext, connection: Connection, asked: _Asked, *, explain: bool) -> _Found:
-    window, targets = asked.question.scope.window, asked.question.scope.target_ids
-    regions = tuple(dict.fromkeys((asked.baseline, *asked.regions))) if asked.regions else None
+async def _read(context: QueryContext, connection: Connection, query: _Query, *, explain: bool) -> _Data:
+    window, targets = query.resolved.scope.window, query.resolved.scope.target_ids
+    regions = tuple(dict.fromkeys((query.baseline, *query.regions))) if query.regions else None
     scope = Scope(window=window, target_ids=targets, regions=regions)
-    with_control = {*targets, asked.control[0]} if asked.control else targets
+    with_control = {*targets, query.control[0]} if query.control else targets
     every = Scope(window=window, target_ids=tuple(with_control), regions=regions)
-    return _Found(
-        probes=await probe_queries.probes(connection, every, asked.metric),
+    return _Data(
+        probes=await probe_queries.probes(connection, every, query.metric),
         vantages=await vantages.vantages(connection),
-        spans=await desk.plans.spans(connection, window),
-        changes=await drift.newest_changes(connection, scope, asked.metric),
+        spans=await context.plans.spans(connection, window),
+        changes=await drift.newest_changes(connection, scope, query.metric),
         phases=await probe_queries.phases(connection, scope) if explain else None,
     )
 
 
 def _answers(
-    asked: _Asked, found: _Found, seen: Panel, turnouts: Mapping[Seen, Participation]
+    query: _Query, data: _Data, panel: Panel, participations: Mapping[TargetRegion, Participation]
 ) -> tuple[Differential, ...]:
-    regions = asked.regions or _regions_with_probes(turnouts, asked.question.targets)
-    against = tuple(region for region in regions if region != asked.baseline)
-    subjects = _subjects(asked, seen, against)
+    regions = query.regions or _regions_with_probes(participations, query.resolved.targets)
+    against = tuple(region for region in regions if region != query.baseline)
+    subjects = _subjects(query, panel, against)
     known = ComparisonContext(
-        turnouts=turnouts,
-        troubles=participation.troubles(asked.control, turnouts, (asked.baseline, *against)),
-        changes=found.changes,
-        parts=_parts(asked, found, subjects),
+        participations=participations,
+        region_problems=participation.region_problems(query.control, participations, (query.baseline, *against)),
+        changes=data.changes,
+        parts=_parts(query, data, subjects),
     )
-    return differentials_of(seen, subjects, metric=asked.metric, baseline=asked.baseline, known=known)
+    return differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, known=known)
 
 
-def _turnouts(asked: _Asked, found: _Found) -> dict[Seen, Participation]:
+def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participation]:
     """Who recorded how much of what was planned, the control target included."""
-    return participation.turnouts(
-        found.probes,
-        found.vantages,
-        found.spans,
-        target_ids={*asked.question.targets, *([asked.control[0]] if asked.control else [])},
-        window=asked.question.scope.window,
-        now_at=asked.now_at,
+    return participation.participations(
+        data.probes,
+        data.vantages,
+        data.spans,
+        target_ids={*query.resolved.targets, *([query.control[0]] if query.control else [])},
+        window=query.resolved.scope.window,
+        now_at=query.now_at,
     )
 
 
-def _regions_with_probes(turnouts: Mapping[Seen, Participation], target_ids: Collection[int]) -> list[str]:
+def _regions_with_probes(
+    participations: Mapping[TargetRegion, Participation], target_ids: Collection[int]
+) -> list[str]:
     return sorted(
-        {region for (target_id, region), turnout in turnouts.items() if turnout.recorded and target_id in target_ids}
+        {
+            region
+            for (target_id, region), participation in participations.items()
+            if participation.recorded and target_id in target_ids
+        }
     )
 
 
-def _subjects(asked: _Asked, seen: Panel, regions: Sequence[str]) -> list[Subject]:
-    question = asked.question
-    shown = asked.planned | seen.targets_with_values()
+def _subjects(query: _Query, panel: Panel, regions: Sequence[str]) -> list[Subject]:
+    resolved = query.resolved
+    shown = query.planned | panel.targets_with_values()
     return [
-        Subject(target_id=row.id, target=question.names[row.id], provider=row.provider, model=row.model, region=region)
-        for row in question.targets.values()
+        Subject(target_id=row.id, target=resolved.names[row.id], provider=row.provider, model=row.model, region=region)
+        for row in resolved.targets.values()
         if row.id in shown
         for region in regions
     ]
 
 
-def _parts(asked: _Asked, found: _Found, subjects: Sequence[Subject]) -> Mapping[Seen, tuple[Part, ...]]:
-    if found.phases is None:
+def _parts(query: _Query, data: _Data, subjects: Sequence[Subject]) -> Mapping[TargetRegion, tuple[Part, ...]]:
+    if data.phases is None:
         return {}
-    wanted = [subject.seen for subject in subjects]
-    return decomposition.parts(found.phases, wanted, baseline=asked.baseline, changes=found.changes)
+    wanted = [subject.key for subject in subjects]
+    return decomposition.parts(data.phases, wanted, baseline=query.baseline, changes=data.changes)

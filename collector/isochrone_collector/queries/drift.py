@@ -1,23 +1,23 @@
 """The changes that were found."""
 
-from isochrone_collector.analysis.drift.change_detection import LEAST_ROUNDS
-from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
+from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import drift
 from isochrone_collector.store.drift import DriftRow, WatchedRow
 from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.insights import DriftEvent, DriftList
 
 
-async def drift_events(desk: QueryContext, selection: Selection) -> DriftList:
+async def drift_events(context: QueryContext, selection: Selection) -> DriftList:
     """The changes whose instant lies in the window, newest first, and how many series had enough rounds in it."""
-    async with desk.database.connection() as connection:
-        question = await look_up(connection, selection)
-        rows = await drift.of_window(connection, question.scope)
-        rounds = await drift.watched(connection, question.scope)
-    enough = [count >= LEAST_ROUNDS for row in rounds for count in _counts(row)]
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        rows = await drift.of_window(connection, resolved.scope)
+        rounds = await drift.watched(connection, resolved.scope)
+    enough = [count >= MIN_ROUNDS for row in rounds for count in _counts(row)]
     return DriftList(
         window=selection.window,
-        events=tuple(_event(row, question) for row in rows),
+        events=tuple(_event(row, resolved) for row in rows),
         watched=sum(enough),
         too_short=len(enough) - sum(enough),
     )
@@ -28,10 +28,10 @@ def _counts(row: WatchedRow) -> list[int]:
     return [count for count in (row.ttft, row.tokens_per_second) if count]
 
 
-def _event(row: DriftRow, question: ResolvedSelection) -> DriftEvent:
-    target = question.targets[row.target_id]
+def _event(row: DriftRow, resolved: ResolvedSelection) -> DriftEvent:
+    target = resolved.targets[row.target_id]
     return DriftEvent(
-        target=question.names[row.target_id],
+        target=resolved.names[row.target_id],
         provider=target.provider,
         model=target.model,
         region=row.region,

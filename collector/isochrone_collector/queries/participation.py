@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from isochrone_collector.analysis.coverage import PlanSpan, seen_part
+from isochrone_collector.analysis.coverage import PlanSpan, active_window
 from isochrone_collector.analysis.differential import participation
-from isochrone_collector.analysis.differential.pairing import Seen
+from isochrone_collector.analysis.differential.pairing import TargetRegion
 from isochrone_collector.analysis.differential.participation import Participation, Presence
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.store.rows import VantageRow
@@ -21,7 +21,7 @@ def control_of(plan: Plan | None) -> Control | None:
     return (named[0].id, named[0].name) if named else None
 
 
-def turnouts(
+def participations(
     probes: Probes,
     vantages: Iterable[VantageRow],
     spans: Sequence[PlanSpan],
@@ -29,35 +29,39 @@ def turnouts(
     target_ids: Collection[int],
     window: Window,
     now_at: int,
-) -> dict[Seen, Participation]:
+) -> dict[TargetRegion, Participation]:
     """What became of each of these targets in each region, by all its vantages together."""
     oldest = participation.oldest_rounds(probes)
     presences = [_presence(vantage, window, oldest.get(vantage.id), now_at) for vantage in vantages]
-    return participation.turnouts(probes, participation.planned(presences, spans, target_ids))
+    return participation.participations(probes, participation.planned(presences, spans, target_ids))
 
 
-def troubles(control: Control | None, found: Mapping[Seen, Participation], regions: Iterable[str]) -> dict[str, str]:
+def region_problems(
+    control: Control | None, found: Mapping[TargetRegion, Participation], regions: Iterable[str]
+) -> dict[str, str]:
     """Region → why its own trouble makes it no use for comparisons."""
     if control is None:
         return {}
     target_id, name = control
-    reasons = {region: found.get((target_id, region), Participation()).sickness(region, name) for region in regions}
+    reasons = {
+        region: found.get((target_id, region), Participation()).control_problem(region, name) for region in regions
+    }
     return {region: reason for region, reason in reasons.items() if reason}
 
 
-def unfit(found: Mapping[Seen, Participation], trouble: Mapping[str, str]) -> dict[Seen, str]:
+def unfit(found: Mapping[TargetRegion, Participation], region_problem: Mapping[str, str]) -> dict[TargetRegion, str]:
     """Target and region → why they are not to be compared: the region's own trouble, too little recorded, or nearly
     nothing that came through.
     """
     reasons = {
-        seen: trouble.get(seen[1]) or turnout.absence(seen[1]) or turnout.losses(seen[1])
-        for seen, turnout in found.items()
+        key: region_problem.get(key[1]) or participation.coverage_problem(key[1]) or participation.losses(key[1])
+        for key, participation in found.items()
     }
-    return {seen: reason for seen, reason in reasons.items() if reason}
+    return {key: reason for key, reason in reasons.items() if reason}
 
 
 def _presence(vantage: VantageRow, window: Window, oldest_at: int | None, now_at: int) -> Presence:
-    part = seen_part(
+    part = active_window(
         window,
         first_seen_at=vantage.first_seen_at,
         last_seen_at=vantage.last_seen_at,

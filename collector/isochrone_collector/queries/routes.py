@@ -16,25 +16,25 @@ from isochrone_wire.answers import Selection
 from isochrone_wire.routes import ChangeKind, Explanation, RouteEvent, RouteEventList, RouteTable
 
 
-async def explanation(desk: QueryContext, client_region: str, route: str, *, generation: int = 0) -> Explanation:
+async def explanation(context: QueryContext, client_region: str, route: str, *, generation: int = 0) -> Explanation:
     """The decision behind one table, or behind the newest for generation 0, made again from what it was made from.
 
     Raises `UnknownName` and `DatabaseUnavailable`.
     """
-    async with desk.database.connection() as connection:
+    async with context.database.connection() as connection:
         row = await routes.in_full(connection, client_region=client_region, route=route, generation=generation)
         if row is None:
             raise await _unknown(connection, client_region, route, generation)
     return await asyncio.to_thread(_explained, row)
 
 
-async def events(desk: QueryContext, selection: Selection, *, route: str = "") -> RouteEventList:
+async def events(context: QueryContext, selection: Selection, *, route: str = "") -> RouteEventList:
     """What happened to routes in a window, newest first.
 
     Raises `BadRequest`, `UnknownName` and `DatabaseUnavailable`.
     """
     check_window(selection.window)
-    async with desk.database.connection() as connection:
+    async with context.database.connection() as connection:
         check_regions(selection.regions, await vantages.regions(connection))
         if route:
             _check_route(route, {known for _, known in await routes.known(connection)})

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from isochrone_collector.analysis.arrivals import Arrival, Arrivals, gathered
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries.context import QueryContext, ResolvedSelection, find, look_up
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.rows import stored_sample
 from isochrone_collector.store.samples import Place, Record, place_of
@@ -28,46 +28,48 @@ _LOOK_EVERY_S = 1.0
 _SIGN_OF_LIFE_US = 10 * SECOND_US
 
 
-async def samples(desk: QueryContext, selection: Selection, *, limit: int) -> list[StoredSample]:
+async def samples(context: QueryContext, selection: Selection, *, limit: int) -> list[StoredSample]:
     """The newest samples of a selection, newest first; `limit` 0 means 1 000, and 10 000 is the most."""
     if not 0 <= limit <= MAX_SAMPLES:
         raise BadRequest(f"limit {limit} is outside 0 to {MAX_SAMPLES}")
-    async with desk.database.connection() as connection:
-        question = await look_up(connection, selection)
-        records = await sample_table.newest(connection, question.scope, limit=limit or DEFAULT_SAMPLES)
-    return _values(records, question)
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        records = await sample_table.newest(connection, resolved.scope, limit=limit or DEFAULT_SAMPLES)
+    return _values(records, resolved)
 
 
-async def exported(desk: QueryContext, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
+async def exported(
+    context: QueryContext, selection: Selection, *, newest: int = 0
+) -> AsyncIterator[list[StoredSample]]:
     """Every sample of a selection in portions, oldest round first; or so many of the newest, newest first.
 
     The samples are read page by page, so that neither end holds more than a page and no reader, however slow, keeps the
     database waiting. What is stored meanwhile is among them if its round was still to come.
     """
     if newest:
-        for newest_first in _portions(await samples(desk, selection, limit=newest)):
+        for newest_first in _portions(await samples(context, selection, limit=newest)):
             yield newest_first
         return
-    async with desk.database.connection() as connection:
-        question = await look_up(connection, selection)
-    async for records in _pages(desk, question):
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+    async for records in _pages(context, resolved):
         for portion in _portions(records):
-            yield _values(portion, question)
+            yield _values(portion, resolved)
 
 
-async def followed(desk: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
+async def followed(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
     """Samples that are received from `since_at` (0: from now) on, as they are stored, each once.
 
     The first portion comes at once; an empty portion now and then shows that this still runs.
     """
-    now_at = desk.clock()
+    now_at = context.clock()
     if since_at and now_at - since_at > _LONGEST_AGO_US:
         raise BadRequest(f"one can follow from at most {_LONGEST_AGO_US // DAY_US} days ago; export what is older")
     arrivals, told_at = Arrivals(since_at or now_at), now_at - _SIGN_OF_LIFE_US
     while True:
-        resume_at, now_at = arrivals.resume_at, desk.clock()
+        resume_at, now_at = arrivals.resume_at, context.clock()
         span = arrivals.span(now_at)
-        async for found in _come(desk, selection, arrivals, span):
+        async for found in _come(context, selection, arrivals, span):
             for portion in _portions(found):
                 told_at = now_at
                 yield SampleList(samples=tuple(portion), resume_at=resume_at)
@@ -79,30 +81,30 @@ async def followed(desk: QueryContext, selection: Selection, *, since_at: int = 
 
 
 async def _come(
-    desk: QueryContext, selection: Selection, arrivals: Arrivals, span: Window
+    context: QueryContext, selection: Selection, arrivals: Arrivals, span: Window
 ) -> AsyncIterator[list[StoredSample]]:
     """The samples of the batches that came, about a page of them at a time."""
-    async with desk.database.connection() as connection:
+    async with context.database.connection() as connection:
         # Looked up each time: a new plan has new targets, and a pattern may ask for them too.
-        question = await find(connection, selection)
-        fresh = arrivals.fresh(await sample_table.arrivals(connection, span, question.scope.regions), span)
+        resolved = await resolve_names(connection, selection)
+        fresh = arrivals.fresh(await sample_table.arrivals(connection, span, resolved.scope.regions), span)
     for group in gathered(fresh, samples=_PAGE):
-        yield _values(await _samples_of(desk, question, group), question)
+        yield _values(await _samples_of(context, resolved, group), resolved)
 
 
-async def _samples_of(desk: QueryContext, question: ResolvedSelection, group: Sequence[Arrival]) -> list[Record]:
-    async with desk.database.connection() as connection:
-        return await sample_table.of_batches(connection, question.scope, group)
+async def _samples_of(context: QueryContext, resolved: ResolvedSelection, group: Sequence[Arrival]) -> list[Record]:
+    async with context.database.connection() as connection:
+        return await sample_table.of_batches(connection, resolved.scope, group)
 
 
-async def _pages(desk: QueryContext, question: ResolvedSelection) -> AsyncIterator[list[Record]]:
+async def _pages(context: QueryContext, resolved: ResolvedSelection) -> AsyncIterator[list[Record]]:
     """All records of a scope. A page spans as many rounds as fit into it, which is known from the page before."""
-    window = question.scope.window
+    window = resolved.scope.window
     place, stride_us = Place(round_at=window.from_at), MINUTE_US
     while place.round_at < window.until_at:
         until_at = min(place.round_at + stride_us, window.until_at)
-        part = replace(question.scope, window=Window(from_at=place.round_at, until_at=until_at))
-        async with desk.database.connection() as connection:
+        part = replace(resolved.scope, window=Window(from_at=place.round_at, until_at=until_at))
+        async with context.database.connection() as connection:
             records = await sample_table.after(connection, part, place, limit=_PAGE)
         full = len(records) == _PAGE
         place = place_of(records[-1]) if full else Place(round_at=until_at)
@@ -110,8 +112,8 @@ async def _pages(desk: QueryContext, question: ResolvedSelection) -> AsyncIterat
         yield records
 
 
-def _values(records: Sequence[Record], question: ResolvedSelection) -> list[StoredSample]:
-    return [stored_sample(record, target=question.names[record["target_id"]]) for record in records]
+def _values(records: Sequence[Record], resolved: ResolvedSelection) -> list[StoredSample]:
+    return [stored_sample(record, target=resolved.names[record["target_id"]]) for record in records]
 
 
 def _portions(rows: list[Row]) -> Iterator[list[Row]]:

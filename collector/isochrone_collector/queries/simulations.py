@@ -12,7 +12,7 @@ from isochrone_collector.analysis.simulation.replay import Replay, pooled
 from isochrone_collector.analysis.simulation.shared_rounds import Asked, Shared, shared
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries.context import QueryContext, ResolvedSelection, look_up
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import simulations as simulation_tables
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.insights import Simulation, SimulationList
@@ -32,18 +32,18 @@ class _Record:
     slot_us: int
 
 
-async def simulations(desk: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
+async def simulations(context: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
     """One line per region and policy; one of each kind of policy when none is named."""
     if len(policies) > _MAX_POLICIES:
         raise BadRequest(f"more than {_MAX_POLICIES} policies")
-    async with desk.database.connection() as connection:
-        question = await look_up(connection, selection)
-        asked = await simulation_tables.asked(connection, question.scope, limit=_MAX_PROBES + 1)
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        asked = await simulation_tables.asked(connection, resolved.scope, limit=_MAX_PROBES + 1)
         region_of = await simulation_tables.vantage_regions(connection)
-        every_us = await simulation_tables.intervals(connection, question.scope.target_ids)
+        every_us = await simulation_tables.intervals(connection, resolved.scope.target_ids)
     if len(asked) > _MAX_PROBES:
         raise BadRequest(f"that is more than {_MAX_PROBES} probes; name fewer targets or regions, or a shorter window")
-    members = _members(asked, question, _planned(desk) if not selection.targets else None)
+    members = _members(asked, resolved, _planned(context) if not selection.targets else None)
     record = _Record(
         members=members, asked=asked, region_of=region_of, slot_us=max(every_us[member] for member in members)
     )
@@ -53,14 +53,14 @@ async def simulations(desk: QueryContext, selection: Selection, *, policies: Seq
         raise BadRequest(str(error)) from error
 
 
-def _planned(desk: QueryContext) -> set[int]:
-    return {target.id for target in desk.targets().targets}
+def _planned(context: QueryContext) -> set[int]:
+    return {target.id for target in context.targets().targets}
 
 
-def _members(asked: Asked, question: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
+def _members(asked: Asked, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
     """The targets that were asked at all, by id, in the order of their names."""
     found = [int(target_id) for target_id in np.unique(asked.target_id)]
-    names = {target_id: question.names[target_id] for target_id in found if among is None or target_id in among}
+    names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
     if len(names) < _FEWEST_MEMBERS:
         there = f"only {next(iter(names.values()))} has" if names else "none has"
         raise BadRequest(

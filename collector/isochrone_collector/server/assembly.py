@@ -39,8 +39,8 @@ class Parts:
     database: Database
     plans: Plans
     ingest: Ingest
-    desk: QueryContext
-    gate: Authenticator
+    query_context: QueryContext
+    authenticator: Authenticator
     identities: Enrolment
     alerts: AlertDelivery
     housekeeping: Housekeeping
@@ -71,19 +71,19 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     housekeeping = _housekeeping(database, ingest, settings.keep)
     _add_watches(housekeeping, alerts, DriftDetection(database=database, plans=plans, alerting=alerts, clock=now_at))
     certificates = _certificates(settings)
-    gate = Authenticator(database=database, clock=now_at, required=certificates is not None)
-    await gate.refresh()
+    authenticator = Authenticator(database=database, clock=now_at, required=certificates is not None)
+    await authenticator.refresh()
     return Parts(
         database=database,
         plans=plans,
         ingest=ingest,
-        desk=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.hook is not None),
-        gate=gate,
+        query_context=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.hook is not None),
+        authenticator=authenticator,
         identities=Enrolment(
             database=database,
             clock=now_at,
             fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
-            changed=gate.refresh,
+            changed=authenticator.refresh,
         ),
         alerts=alerts,
         housekeeping=housekeeping,

@@ -30,17 +30,22 @@ from isochrone_wire.v1 import (
 def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
     """The server with every service on it, and the service that says how it is."""
     server = grpc.aio.server(
-        interceptors=[PushMetrics(parts.tally, clock=now_at), AuthInterceptor(parts.gate)], options=SERVER_OPTIONS
+        interceptors=[PushMetrics(parts.tally, clock=now_at), AuthInterceptor(parts.authenticator)],
+        options=SERVER_OPTIONS,
     )
     health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
-    fleet = FleetService(ingest=parts.ingest, plans=parts.plans, identities=parts.identities, gate=parts.gate)
+    fleet = FleetService(
+        ingest=parts.ingest, plans=parts.plans, identities=parts.identities, authenticator=parts.authenticator
+    )
     add_to_server(fleet, server)
     operations = OperationsService(plans=parts.plans, identities=parts.identities, alerting=parts.alerts)
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
-    readers = ObservatoryService(parts.desk)
+    readers = ObservatoryService(parts.query_context)
     observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
-    routes = RoutesService(desk=parts.desk, publisher=parts.publishing.publisher, gate=parts.gate)
+    routes = RoutesService(
+        query_context=parts.query_context, publisher=parts.publishing.publisher, authenticator=parts.authenticator
+    )
     routes_pb2_grpc.add_RoutesServicer_to_server(routes, server)
     ours = [
         module.DESCRIPTOR.services_by_name[name].full_name

@@ -56,7 +56,13 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         await (operator.keep(certificates) if certificates else operator.drop())
         http = await stack.enter_async_context(
             offered(
-                Sources(publisher=publisher, plans=parts.plans, desk=parts.desk, gate=parts.gate, clock=now_at),
+                Sources(
+                    publisher=publisher,
+                    plans=parts.plans,
+                    query_context=parts.query_context,
+                    authenticator=parts.authenticator,
+                    clock=now_at,
+                ),
                 settings.http,
                 tls=certificates.context() if certificates else None,
             )
@@ -101,7 +107,7 @@ def _chores(
         _again_and_again(_PARTITIONS_REFRESH_S, parts.ingest.refresh_window),
         _again_and_again(_PLAN_REFRESH_S, parts.publishing.follow_plan),
         _again_and_again(_WATCH_POSTGRES_S, watch_postgres),
-        _again_and_again(_ACCESS_REFRESH_S, parts.gate.refresh),
+        _again_and_again(_ACCESS_REFRESH_S, parts.authenticator.refresh),
         _again_and_again(_CERTIFICATE_S, keep_certificate),
     ]
 

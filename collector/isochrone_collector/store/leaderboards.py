@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.analysis.distribution import Distribution, Endings, Values
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import Scope, measure, within_reach
@@ -26,7 +26,7 @@ class Seen:
     target_id: int
     region: str
     values: Mapping[Metric, Distribution]
-    endings: Endings
+    outcome_counts: OutcomeCounts
     newest_at: int
 
 
@@ -58,10 +58,10 @@ class _StandingRow:
         return self.probes
 
     @property
-    def endings(self) -> Endings:
+    def outcome_counts(self) -> OutcomeCounts:
         """How the probes ended."""
         failed = self.probes - self.ok - self.throttled - self.skipped
-        return Endings(ok=self.ok, failed=failed, throttled=self.throttled, skipped=self.skipped)
+        return OutcomeCounts(ok=self.ok, failed=failed, throttled=self.throttled, skipped=self.skipped)
 
     def column(self, name: str) -> NDArray[np.float64]:
         """A column, empty where it is NULL or there is no such column."""
@@ -98,7 +98,7 @@ def _seen(parts: Sequence[_StandingRow]) -> Seen:
         values={
             metric: Values(values=joined(metric.value), limits=joined(f"{metric.value}_limits")) for metric in METRICS
         },
-        endings=sum((part.endings for part in parts), start=Endings()),
+        outcome_counts=sum((part.outcome_counts for part in parts), start=OutcomeCounts()),
         newest_at=max(part.newest_at for part in parts),
     )
 

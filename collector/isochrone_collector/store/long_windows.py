@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from isochrone_collector.analysis import histogram
-from isochrone_collector.analysis.distribution import Distribution, Values, endings
+from isochrone_collector.analysis.distribution import Distribution, Values, outcome_counts
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import leaderboards, partitions, summaries
 from isochrone_collector.store.leaderboards import METRICS, Seen
@@ -97,7 +97,9 @@ def _together(joined: Sequence[JoinedRow], counted: dict[Series, OutcomeRow], ed
             target_id=series[0],
             region=series[1],
             values={metric: found[series] for metric, found in values.items() if series in found},
-            endings=sum((seen.endings for seen in own), start=endings(row.outcomes if row is not None else {})),
+            outcome_counts=sum(
+                (seen.outcome_counts for seen in own), start=outcome_counts(row.outcomes if row is not None else {})
+            ),
             newest_at=max([*summarised_at, *(seen.newest_at for seen in own)]),
         )
 

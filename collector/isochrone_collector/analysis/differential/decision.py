@@ -29,11 +29,13 @@ def margin_of(metric: Metric, baseline_median: float) -> float:
     return share if metric.more_is_better else max(MARGIN_US, share)
 
 
-def decide(shift: Shift, *, n: int, margin: float, metric: Metric, untold: int = 0) -> Verdict:
+def decide(shift: Shift, *, n: int, margin: float, metric: Metric, undetermined: int = 0) -> Verdict:
     """What one shift of n rounds lets us say by itself; where n is too few, that `untold` more were left out."""
     low, high = shift.low, shift.high
     if low is None or high is None:
-        return Decision.UNDECIDED, "; ".join(filter(None, (f"{n} of {MIN_N} rounds needed", left_out(untold))))
+        return Decision.UNDECIDED, "; ".join(
+            filter(None, (f"{n} of {MIN_N} rounds needed", undetermined_note(undetermined)))
+        )
     if -margin <= low and high <= margin:
         return Decision.EQUIVALENT, ""
     if low <= 0 <= high:
@@ -44,7 +46,7 @@ def decide(shift: Shift, *, n: int, margin: float, metric: Metric, untold: int =
     return (Decision.FASTER if better else Decision.SLOWER), ""
 
 
-def despite_losses(verdict: Verdict, *, baseline: str, region: str) -> Verdict:
+def after_losses(verdict: Verdict, *, baseline: str, region: str) -> Verdict:
     """A verdict of two sides of which some lost most of their rounds: `baseline` and `region` say so, or are empty."""
     decision, _ = verdict
     against = {Decision.FASTER: region, Decision.SLOWER: baseline, Decision.EQUIVALENT: region or baseline}
@@ -57,12 +59,12 @@ def mostly_lost(region: str, *, lost: int, rounds: int) -> str:
     return f"most rounds of {region} ended in a timeout" if 2 * lost > rounds else ""
 
 
-def left_out(untold: int) -> str:
+def undetermined_note(undetermined: int) -> str:
     """How many shared rounds were left out because a timeout leaves their sign open; empty when none was."""
-    return f"{untold} left out: a timeout of one side came before the other's answer" if untold else ""
+    return f"{undetermined} left out: a timeout of one side came before the other's answer" if undetermined else ""
 
 
-def among_others(verdict: Verdict, *, q_value: float | None, comparisons: int) -> Verdict:
+def adjusted_for_comparisons(verdict: Verdict, *, q_value: float | None, comparisons: int) -> Verdict:
     """A verdict of one pair among so many: a difference that may well be chance is none."""
     decision, _ = verdict
     if decision in {Decision.FASTER, Decision.SLOWER} and (q_value is None or q_value > MAX_FALSE_SHARE):

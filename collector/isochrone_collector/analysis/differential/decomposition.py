@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.analysis.differential.estimation import medians
-from isochrone_collector.analysis.differential.pairing import Changes, Seen, pair_up
-from isochrone_collector.analysis.differential.panel import panel
+from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion, pair_up
+from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
 from isochrone_collector.analysis.stats.paired import paired_shifts
 from isochrone_wire.answers import Part
@@ -46,15 +46,15 @@ class Phases:
 
 
 def parts(
-    phases: Phases, wanted: Sequence[Seen], *, baseline: str, changes: Changes
-) -> Mapping[Seen, tuple[Part, ...]]:
+    phases: Phases, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes
+) -> Mapping[TargetRegion, tuple[Part, ...]]:
     """The parts of each target and region wanted against the baseline, in the order of a request."""
     columns = _columns(phases)
-    found: dict[Seen, list[Part]] = {seen: [] for seen in wanted}
+    found: dict[TargetRegion, list[Part]] = {key: [] for key in wanted}
     for name, column in columns.items():
-        for seen, part in _shifts(phases, column, wanted, name=name, baseline=baseline, changes=changes):
-            found[seen].append(part)
-    return {seen: tuple(told) for seen, told in found.items()}
+        for key, part in _shifts(phases, column, wanted, name=name, baseline=baseline, changes=changes):
+            found[key].append(part)
+    return {key: tuple(told) for key, told in found.items()}
 
 
 def _columns(phases: Phases) -> dict[str, Reals]:
@@ -83,12 +83,12 @@ def _ever(target_id: Integers, flags: Flags) -> Flags:
 
 
 def _shifts(
-    phases: Phases, column: Reals, wanted: Sequence[Seen], *, name: str, baseline: str, changes: Changes
-) -> Iterator[tuple[Seen, Part]]:
+    phases: Phases, column: Reals, wanted: Sequence[TargetRegion], *, name: str, baseline: str, changes: Changes
+) -> Iterator[tuple[TargetRegion, Part]]:
     """The part of that name of each target and region that has it."""
-    seen = panel(_as_probes(phases, column))
-    pairs = pair_up(seen, wanted, baseline=baseline, changes=changes)
-    base, other = seen.value[pairs.baseline], seen.value[pairs.region]
+    panel = build_panel(_as_probes(phases, column))
+    pairs = pair_up(panel, wanted, baseline=baseline, changes=changes)
+    base, other = panel.value[pairs.baseline], panel.value[pairs.region]
     rows = pairs.rows(other - base)
     columns = (rows.counts, medians(pairs.rows(base)), medians(pairs.rows(other)))
     for one, shift, n, baseline_median, region_median in zip(

@@ -12,15 +12,15 @@ import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
     Verdict,
-    among_others,
+    adjusted_for_comparisons,
+    after_losses,
     decide,
-    despite_losses,
-    left_out,
     margin_of,
     mostly_lost,
+    undetermined_note,
 )
 from isochrone_collector.analysis.differential.estimation import Estimate, estimates
-from isochrone_collector.analysis.differential.pairing import Changes, Pairs, Seen, pair_up
+from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.stats.discovery import q_values
@@ -41,7 +41,7 @@ class Subject:
     region: str
 
     @property
-    def seen(self) -> Seen:
+    def key(self) -> TargetRegion:
         """Its target and region."""
         return self.target_id, self.region
 
@@ -52,10 +52,10 @@ class ComparisonContext:
     when, and what the phases of a request add.
     """
 
-    turnouts: Mapping[Seen, Participation] = field(default_factory=dict)
-    troubles: Mapping[str, str] = field(default_factory=dict)
+    participations: Mapping[TargetRegion, Participation] = field(default_factory=dict)
+    region_problems: Mapping[str, str] = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
-    parts: Mapping[Seen, tuple[Part, ...]] = field(default_factory=dict)
+    parts: Mapping[TargetRegion, tuple[Part, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +67,10 @@ class _Line:
     since_at: int
     baseline_n: int
     region_n: int
-    baseline_turnout: Participation
-    region_turnout: Participation
+    baseline_participation: Participation
+    region_participation: Participation
     unfit: str
-    untold: int
+    undetermined: int
     baseline_losses: str
     region_losses: str
 
@@ -82,7 +82,7 @@ class _Line:
 
     def why_nothing(self) -> str:
         """Why there is no estimate."""
-        losses = (self.unfit, self.region_losses, self.baseline_losses, left_out(self.untold))
+        losses = (self.unfit, self.region_losses, self.baseline_losses, undetermined_note(self.undetermined))
         return next(filter(None, losses), "no round has a value from both regions")
 
 
@@ -90,7 +90,7 @@ def differentials_of(
     panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: ComparisonContext
 ) -> tuple[Differential, ...]:
     """One differential per subject: region minus baseline with its interval and what it lets us say."""
-    pairs = pair_up(panel, [subject.seen for subject in subjects], baseline=baseline, changes=known.changes)
+    pairs = pair_up(panel, [subject.key for subject in subjects], baseline=baseline, changes=known.changes)
     lines = _lines(pairs, subjects, metric=metric, baseline=baseline, known=known)
     rates = q_values(np.array([line.tested() for line in lines], dtype=np.float64))
     comparisons = int(np.count_nonzero(~np.isnan(rates)))
@@ -101,7 +101,7 @@ def differentials_of(
             baseline=baseline,
             q_value=None if np.isnan(rate) else float(rate),
             comparisons=comparisons,
-            parts=known.parts.get(line.subject.seen, ()),
+            parts=known.parts.get(line.subject.key, ()),
         )
         for line, rate in zip(lines, rates, strict=True)
     )
@@ -110,23 +110,27 @@ def differentials_of(
 def _lines(
     pairs: Pairs, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: ComparisonContext
 ) -> list[_Line]:
-    nobody = Participation()
+    none = Participation()
     columns = (
         subjects,
         estimates(pairs, with_network=metric in LATENCIES),
         pairs.since_at.tolist(),
         pairs.baseline_span.counts.tolist(),
         pairs.region_span.counts.tolist(),
-        pairs.untold.tolist(),
-        zip(pairs.met.tolist(), pairs.baseline_lost.tolist(), pairs.region_lost.tolist(), strict=True),
+        pairs.undetermined.tolist(),
+        zip(pairs.n_shared.tolist(), pairs.baseline_lost.tolist(), pairs.region_lost.tolist(), strict=True),
     )
     lines = []
-    for subject, estimate, since_at, baseline_n, region_n, untold, (met, *lost) in zip(*columns, strict=True):
-        turnouts = [known.turnouts.get((subject.target_id, region), nobody) for region in (baseline, subject.region)]
-        sides = list(zip((baseline, subject.region), (baseline_n, region_n), turnouts, strict=True))
+    for subject, estimate, since_at, baseline_n, region_n, undetermined, (n_shared, *lost) in zip(
+        *columns, strict=True
+    ):
+        participations = [
+            known.participations.get((subject.target_id, region), none) for region in (baseline, subject.region)
+        ]
+        sides = list(zip((baseline, subject.region), (baseline_n, region_n), participations, strict=True))
         losses = [
-            mostly_lost(region, lost=own_lost, rounds=met) or turnout.losses(region)
-            for (region, _, turnout), own_lost in zip(sides, lost, strict=True)
+            mostly_lost(region, lost=own_lost, rounds=n_shared) or participation.losses(region)
+            for (region, _, participation), own_lost in zip(sides, lost, strict=True)
         ]
         lines.append(
             _Line(
@@ -135,10 +139,10 @@ def _lines(
                 since_at=since_at,
                 baseline_n=baseline_n,
                 region_n=region_n,
-                baseline_turnout=turnouts[0],
-                region_turnout=turnouts[1],
-                unfit=_unfit(sides, metric=metric, troubles=known.troubles),
-                untold=untold,
+                baseline_participation=participations[0],
+                region_participation=participations[1],
+                unfit=_unfit(sides, metric=metric, region_problems=known.region_problems),
+                undetermined=undetermined,
                 baseline_losses=losses[0],
                 region_losses=losses[1],
             )
@@ -146,12 +150,14 @@ def _lines(
     return lines
 
 
-def _unfit(sides: Sequence[tuple[str, int, Participation]], *, metric: Metric, troubles: Mapping[str, str]) -> str:
+def _unfit(
+    sides: Sequence[tuple[str, int, Participation]], *, metric: Metric, region_problems: Mapping[str, str]
+) -> str:
     """Why nothing is to be decided of these two sides, whatever their values are; empty when something may be."""
     reasons = (
-        *(troubles.get(region, "") for region, _, _ in sides),
+        *(region_problems.get(region, "") for region, _, _ in sides),
         *("" if n else f"no {metric.value} from {region}" for region, n, _ in sides),
-        *(turnout.absence(region) for region, _, turnout in sides),
+        *(participation.coverage_problem(region) for region, _, participation in sides),
     )
     return next(filter(None, reasons), "")
 
@@ -171,8 +177,8 @@ def _differential(
         "baseline_n": line.baseline_n,
         "region_n": line.region_n,
         "since_at": line.since_at or None,
-        "baseline_side": line.baseline_turnout.side(line.baseline_n),
-        "region_side": line.region_turnout.side(line.region_n),
+        "baseline_side": line.baseline_participation.side(line.baseline_n),
+        "region_side": line.region_participation.side(line.region_n),
         "parts": parts,
     }
     if estimate is None:
@@ -195,14 +201,14 @@ def _verdict(
 ) -> Verdict:
     if line.unfit:
         return Decision.UNDECIDED, line.unfit
-    decision, reason = despite_losses(
-        decide(estimate.shift, n=estimate.n, margin=margin, metric=metric, untold=line.untold),
+    decision, reason = after_losses(
+        decide(estimate.shift, n=estimate.n, margin=margin, metric=metric, undetermined=line.undetermined),
         baseline=line.baseline_losses,
         region=line.region_losses,
     )
     if estimate.shift.low is None and line.since_at:
         reason += ", counted from the change point on"
-    return among_others((decision, reason), q_value=q_value, comparisons=comparisons)
+    return adjusted_for_comparisons((decision, reason), q_value=q_value, comparisons=comparisons)
 
 
 def _figures(estimate: Estimate) -> dict[str, object]:

@@ -46,7 +46,7 @@ def estimates(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
     """The estimate of each pair; `None` where nothing can be said. `with_network` asks for the parts of a latency."""
     found = _paired(pairs, with_network=with_network)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
-    for place in np.flatnonzero(enough & (pairs.met < MIN_N)).tolist():
+    for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
         found[place] = _unpaired(pairs, place)
     return found
 

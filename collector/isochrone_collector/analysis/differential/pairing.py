@@ -25,10 +25,10 @@ from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.ragged import Ragged, grouped
 
-Seen = tuple[int, str]
+TargetRegion = tuple[int, str]
 """A target, by its id, as seen from a region."""
 
-Changes = Mapping[Seen, int]
+Changes = Mapping[TargetRegion, int]
 """When the newest lasting change was."""
 
 
@@ -68,8 +68,8 @@ class Pairs:
     region: Integers
     baseline_span: Spans
     region_span: Spans
-    met: Integers
-    untold: Integers
+    n_shared: Integers
+    undetermined: Integers
     baseline_lost: Integers
     region_lost: Integers
 
@@ -88,15 +88,15 @@ class Pairs:
         return base, other
 
 
-def pair_up(panel: Panel, wanted: Sequence[Seen], *, baseline: str, changes: Changes) -> Pairs:
+def pair_up(panel: Panel, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes) -> Pairs:
     """The rounds that each target and region wanted shares with the baseline."""
-    since_at = np.array([_since(changes, seen, baseline) for seen in wanted], dtype=np.int64)
+    since_at = np.array([_since(changes, key, baseline) for key in wanted], dtype=np.int64)
     baseline_span = _spans(panel, [(target_id, baseline) for target_id, _ in wanted], since_at)
     region_span = _spans(panel, wanted, since_at)
     pair, region = region_span.places()
-    partner, met = _partners(panel, region, baseline)
-    pair, region, partner = pair[met], region[met], partner[met]
-    kept = panel.tells_apart(partner, region)
+    partner, matched = _partners(panel, region, baseline)
+    pair, region, partner = pair[matched], region[matched], partner[matched]
+    kept = panel.sign_is_known(partner, region)
     baseline_lost, region_lost = panel.censored[partner], panel.censored[region]
 
     def count(flags: Flags) -> Integers:
@@ -110,18 +110,18 @@ def pair_up(panel: Panel, wanted: Sequence[Seen], *, baseline: str, changes: Cha
         region=region[kept],
         baseline_span=baseline_span,
         region_span=region_span,
-        met=np.bincount(pair, minlength=len(wanted)),
-        untold=count(~kept & ~(baseline_lost & region_lost)),
+        n_shared=np.bincount(pair, minlength=len(wanted)),
+        undetermined=count(~kept & ~(baseline_lost & region_lost)),
         baseline_lost=count(baseline_lost),
         region_lost=count(region_lost),
     )
 
 
-def _since(changes: Changes, seen: Seen, baseline: str) -> int:
-    return max(changes.get(seen, 0), changes.get((seen[0], baseline), 0))
+def _since(changes: Changes, key: TargetRegion, baseline: str) -> int:
+    return max(changes.get(key, 0), changes.get((key[0], baseline), 0))
 
 
-def _spans(panel: Panel, sides: Sequence[Seen], since_at: Integers) -> Spans:
+def _spans(panel: Panel, sides: Sequence[TargetRegion], since_at: Integers) -> Spans:
     groups = panel.groups(sides)
     starts, ends = (np.searchsorted(panel.group, groups, side=side) for side in ("left", "right"))
     for place in np.flatnonzero(since_at):
@@ -132,10 +132,10 @@ def _spans(panel: Panel, sides: Sequence[Seen], since_at: Integers) -> Spans:
 
 def _partners(panel: Panel, region: Integers, baseline: str) -> tuple[Integers, Flags]:
     """For each place in the panel that of the baseline's value in the same round, and whether there is one."""
-    from_baseline = np.flatnonzero(panel.seen_from(baseline))
+    from_baseline = np.flatnonzero(panel.is_from(baseline))
     if not len(from_baseline):
         return np.zeros(len(region), dtype=np.int64), np.zeros(len(region), dtype=bool)
-    moments = panel.moments()
-    baseline_moments = moments[from_baseline]
-    found = np.minimum(np.searchsorted(baseline_moments, moments[region]), len(from_baseline) - 1)
-    return from_baseline[found], baseline_moments[found] == moments[region]
+    round_keys = panel.round_keys()
+    baseline_keys = round_keys[from_baseline]
+    found = np.minimum(np.searchsorted(baseline_keys, round_keys[region]), len(from_baseline) - 1)
+    return from_baseline[found], baseline_keys[found] == round_keys[region]

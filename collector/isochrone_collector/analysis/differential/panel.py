@@ -35,14 +35,14 @@ class Panel:
     censored: Flags
     network: Reals
 
-    def groups(self, seen: Sequence[tuple[int, str]]) -> Integers:
+    def groups(self, key: Sequence[tuple[int, str]]) -> Integers:
         """The group of each target and region; -1 where there are no probes of the one or the other."""
         target = {target_id: place for place, target_id in enumerate(self.target_ids.tolist())}
         region = {name: place for place, name in enumerate(self.regions)}
         return np.array(
             [
                 target[target_id] * len(region) + region[name] if target_id in target and name in region else -1
-                for target_id, name in seen
+                for target_id, name in key
             ],
             dtype=np.int64,
         )
@@ -52,12 +52,12 @@ class Panel:
         first = np.diff(self.group, prepend=-1) > 0
         return set(self.target_ids[self.group[first] // max(1, len(self.regions))].tolist())
 
-    def seen_from(self, region: str) -> Flags:
+    def is_from(self, region: str) -> Flags:
         """Which rows are of that region."""
         place = self.regions.index(region) if region in self.regions else -1
         return np.asarray(self.group % max(1, len(self.regions)) == place)
 
-    def tells_apart(self, ours: Integers, theirs: Integers) -> Flags:
+    def sign_is_known(self, ours: Integers, theirs: Integers) -> Flags:
         """For two rows each whether the sign of their difference is known: none of the two is censored, or one is and
         its value, which is the least it can be, lies beyond the other's.
         """
@@ -65,14 +65,14 @@ class Panel:
         excess = self.value[ours] - self.value[theirs]
         return np.where(our_limit, ~their_limit & (excess > 0), ~their_limit | (excess < 0))
 
-    def moments(self) -> Integers:
+    def round_keys(self) -> Integers:
         """One number per target and round, the same in each region, ascending within a region."""
         place = self.round_at - self.round_at.min(initial=_LATEST)
         span = int(place.max(initial=0)) + 1
         return np.asarray(self.group // max(1, len(self.regions)) * span + place)
 
 
-def panel(probes: Probes) -> Panel:
+def build_panel(probes: Probes) -> Panel:
     """The panel of probes; those without a value are left out."""
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     known = ~np.isnan(probes.value)

@@ -14,7 +14,7 @@ from math import floor
 import numpy as np
 
 from isochrone_collector.analysis.coverage import PlanSpan, planned_rounds
-from isochrone_collector.analysis.differential.pairing import Seen
+from isochrone_collector.analysis.differential.pairing import TargetRegion
 from isochrone_collector.analysis.probes import Integers, Kind, Probes
 from isochrone_collector.analysis.sorting import beginnings, order_by
 from isochrone_collector.analysis.stats.proportion import wilson
@@ -50,7 +50,7 @@ class Participation:
         """Its part in a differential, with n rounds that have a value."""
         return Side(n=n, coverage=self.coverage, failures=wilson(self.failed, self.tried))
 
-    def absence(self, region: str) -> str:
+    def coverage_problem(self, region: str) -> str:
         """Why too little was recorded to decide anything; empty when it was not."""
         if self.coverage is None or self.coverage >= MIN_COVERAGE:
             return ""
@@ -61,7 +61,7 @@ class Participation:
         failures = wilson(self.failed, self.tried)
         return f"most probes of {region} failed" if failures and failures.low > MAX_FAILURES else ""
 
-    def sickness(self, region: str, control: str) -> str:
+    def control_problem(self, region: str, control: str) -> str:
         """Why the region is not to be trusted, if this is its turnout of the control target; empty when it is."""
         success = wilson(self.tried - self.failed, self.tried)
         if success and success.high < MIN_CONTROL_SUCCESS:
@@ -80,20 +80,22 @@ class Presence:
     part: Window
 
 
-def planned(presences: Iterable[Presence], spans: Sequence[PlanSpan], target_ids: Iterable[int]) -> dict[Seen, int]:
+def planned(
+    presences: Iterable[Presence], spans: Sequence[PlanSpan], target_ids: Iterable[int]
+) -> dict[TargetRegion, int]:
     """How many rounds were planned of each target in each region, by all its vantages together."""
     ids = list(target_ids)
-    found: dict[Seen, int] = {}
+    found: dict[TargetRegion, int] = {}
     # Most vantages were there all the time.
     for presence, vantages in Counter(presences).items():
         for target_id in ids:
-            seen = (target_id, presence.region)
+            key = (target_id, presence.region)
             rounds = planned_rounds(target_id, spans, presence.part)
-            found[seen] = found.get(seen, 0) + rounds * vantages
+            found[key] = found.get(key, 0) + rounds * vantages
     return found
 
 
-def turnouts(probes: Probes, plans: Mapping[Seen, int]) -> dict[Seen, Participation]:
+def participations(probes: Probes, plans: Mapping[TargetRegion, int]) -> dict[TargetRegion, Participation]:
     """The turnout of every target and region that has probes, or was to have some."""
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     regions = len(probes.regions)
@@ -102,14 +104,14 @@ def turnouts(probes: Probes, plans: Mapping[Seen, int]) -> dict[Seen, Participat
     failed = np.bincount(group[probes.kind == Kind.FAILED], minlength=groups)
     tried = np.bincount(group[probes.kind == Kind.OK], minlength=groups) + failed
     recorded = _rounds(probes, group, groups)
-    found = {seen: Participation(planned=count) for seen, count in plans.items()}
+    found = {key: Participation(planned=count) for key, count in plans.items()}
     for place in np.flatnonzero(recorded).tolist():
-        seen = (int(target_ids[place // regions]), probes.regions[place % regions])
-        found[seen] = Participation(
+        key = (int(target_ids[place // regions]), probes.regions[place % regions])
+        found[key] = Participation(
             tried=int(tried[place]),
             failed=int(failed[place]),
             recorded=int(recorded[place]),
-            planned=plans.get(seen, 0),
+            planned=plans.get(key, 0),
         )
     return found
 

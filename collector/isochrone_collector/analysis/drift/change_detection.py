@@ -20,34 +20,34 @@ from math import exp, log
 
 import numpy as np
 
-from isochrone_collector.analysis.drift.seasonality import NONE, Seasonality
+from isochrone_collector.analysis.drift.seasonality import NO_SEASONALITY, Seasonality
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.analysis.stats import noise_level
 from isochrone_collector.analysis.stats.changepoint import likeliest, significance
 from isochrone_wire.model import DAY_US
 
-KEPT_ROUNDS = 1024
+MAX_ROUNDS = 1024
 """How many rounds of a series are looked back at."""
-LEAST_ROUNDS = 60
+MIN_ROUNDS = 60
 """How many rounds a new series takes before anything can be said of it."""
-LEAST_CHANGE = 0.10
-LEAST_CHANGE_AT_FIRST = 0.25
+MIN_CHANGE = 0.10
+MIN_CHANGE_AT_FIRST = 0.25
 """The smallest change, of 1: once the rhythm of the day is known, and before."""
-LEAST_AFTER = 6
+MIN_ROUNDS_AFTER = 6
 
 _SIGNIFICANT = 0.01
 _MONTH_US = 30 * DAY_US
 # As many of the rounds before a window are looked at to find where the change began.
-_LEAST_TAIL, _MOST_TAIL = 48, 96
+_MIN_TAIL, _MAX_TAIL = 48, 96
 # Bursts shorter than a change are to be found too, so that they are not taken for the end of one.
-_LEAST_PART = 2
-_APART = 3
+_MIN_PART = 2
+_MIN_DISTANCE = 3
 # New rounds that are looked at against the same past; fewer while a level is young.
-_STRIDE = 48
+_MAX_BATCH = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Course:
+class Series:
     """One metric of one target as seen from one region: the median of each round, oldest first, all above zero.
 
     The last `fresh` rounds have not been looked at yet; `changes` are the rounds with which known changes began.
@@ -55,9 +55,9 @@ class Course:
 
     rounds: Integers
     values: Reals
-    fresh: int
+    n_new: int
     changes: tuple[int, ...] = ()
-    rhythm: Seasonality = NONE
+    seasonality: Seasonality = NO_SEASONALITY
 
     def __len__(self) -> int:
         return len(self.rounds)
@@ -79,13 +79,13 @@ class Change:
     n_after: int
 
 
-def changes(course: Course) -> tuple[Change, ...]:
+def changes(series: Series) -> tuple[Change, ...]:
     """The changes that the fresh rounds give away, the earliest first."""
     found: list[Change] = []
-    while change := _first(course):
+    while change := _first(series):
         found.append(change)
-        fresh = int(np.count_nonzero(course.rounds > change.seen_at))
-        course = replace(course, fresh=min(fresh, course.fresh), changes=(*course.changes, change.changed_at))
+        n_new = int(np.count_nonzero(series.rounds > change.seen_at))
+        series = replace(series, n_new=min(n_new, series.n_new), changes=(*series.changes, change.changed_at))
     return tuple(found)
 
 
@@ -94,89 +94,89 @@ def every_us(rounds: Integers) -> int:
     return max(1, int(np.median(np.diff(rounds)))) if len(rounds) > 1 else 1
 
 
-def _first(course: Course) -> Change | None:
-    if len(course) < LEAST_ROUNDS or course.fresh == 0:
+def _first(series: Series) -> Change | None:
+    if len(series) < MIN_ROUNDS or series.n_new == 0:
         return None
-    logs = np.log(course.values) - course.rhythm.at(course.rounds)
-    edges = _edges(course)
-    looks, least = _MONTH_US / every_us(course.rounds), _least_shift(course)
-    for end, fresh in _portions(len(course), course.fresh, edges[-1]):
-        levelled = _levelled(logs[:end], edges, known=end - fresh)
+    logs = np.log(series.values) - series.seasonality.at(series.rounds)
+    edges = _edges(series)
+    looks, least = _MONTH_US / every_us(series.rounds), _min_shift(series)
+    for end, n_new in _batches(len(series), series.n_new, edges[-1]):
+        residuals = _without_level(logs[:end], edges, known=end - n_new)
         found = noise_level.alarms(
-            levelled,
-            fresh=fresh,
+            residuals,
+            n_new=n_new,
             begin=edges[-1],
             looks_per_month=looks,
-            least_shift=least,
-            is_local=course.rhythm is NONE,
+            min_shift=least,
+            is_local=series.seasonality is NO_SEASONALITY,
         )
-        for alarm in _apart(found):
-            change = _confirmed(alarm, logs, course, begin=edges[-1])
+        for alarm in _distinct(found):
+            change = _confirmed(alarm, logs, series, begin=edges[-1])
             if change:
                 return change
     return None
 
 
-def _least_shift(course: Course) -> float:
-    return log(1 + (LEAST_CHANGE_AT_FIRST if course.rhythm is NONE else LEAST_CHANGE))
+def _min_shift(series: Series) -> float:
+    return log(1 + (MIN_CHANGE_AT_FIRST if series.seasonality is NO_SEASONALITY else MIN_CHANGE))
 
 
-def _edges(course: Course) -> list[int]:
+def _edges(series: Series) -> list[int]:
     """The places where the parts between changes begin, the first at 0."""
-    places = {int(place) for place in np.searchsorted(course.rounds, sorted(course.changes))}
-    return sorted({0, *(place for place in places if place < len(course))})
+    places = {int(place) for place in np.searchsorted(series.rounds, sorted(series.changes))}
+    return sorted({0, *(place for place in places if place < len(series))})
 
 
-def _portions(rounds: int, fresh: int, begin: int) -> Iterator[tuple[int, int]]:
+def _batches(rounds: int, n_new: int, begin: int) -> Iterator[tuple[int, int]]:
     """(end, fresh) of the portions in which the fresh rounds are looked at."""
-    end = rounds - fresh
+    end = rounds - n_new
     while end < rounds:
-        portion = min(max(1, min((end - begin) // 8, _STRIDE)), rounds - end)
+        portion = min(max(1, min((end - begin) // 8, _MAX_BATCH)), rounds - end)
         end += portion
         yield end, portion
 
 
-def _levelled(logs: Reals, edges: list[int], *, known: int) -> Reals:
+def _without_level(logs: Reals, edges: list[int], *, known: int) -> Reals:
     """Each part between changes with its own median taken off; of the last one that of the rounds known before."""
-    levelled = logs.copy()
+    residuals = logs.copy()
     for begin, end in zip(edges, [*edges[1:], len(logs)], strict=True):
         level_of = logs[begin : min(end, known)] if known > begin else logs[begin:end]
         if len(level_of):
-            levelled[begin:end] -= np.median(level_of)
-    return levelled
+            residuals[begin:end] -= np.median(level_of)
+    return residuals
 
 
-def _apart(found: list[noise_level.Alarm]) -> Iterator[noise_level.Alarm]:
+def _distinct(found: list[noise_level.Alarm]) -> Iterator[noise_level.Alarm]:
     """The alarms without those of the same length that end only just after another: they say nothing new."""
     newest: dict[int, int] = {}
     for alarm in found:
-        if alarm.end - newest.get(alarm.length, -_APART) >= _APART:
+        if alarm.end - newest.get(alarm.length, -_MIN_DISTANCE) >= _MIN_DISTANCE:
             newest[alarm.length] = alarm.end
             yield alarm
 
 
-def _confirmed(alarm: noise_level.Alarm, logs: Reals, course: Course, *, begin: int) -> Change | None:
-    tail = min(max(_LEAST_TAIL, 2 * alarm.length), _MOST_TAIL)
+def _confirmed(alarm: noise_level.Alarm, logs: Reals, series: Series, *, begin: int) -> Change | None:
+    tail = min(max(_MIN_TAIL, 2 * alarm.length), _MAX_TAIL)
     tail_begin = max(begin, alarm.end - alarm.length - tail)
     stretch = logs[tail_begin : alarm.end]
-    place = likeliest(stretch, least=_LEAST_PART)
-    if place is None or len(stretch) - place < LEAST_AFTER or not _is_step(stretch, place, bends=_bends(course)):
+    place = likeliest(stretch, least=_MIN_PART)
+    if place is None or len(stretch) - place < MIN_ROUNDS_AFTER or not _is_step(stretch, place, degree=_degree(series)):
         return None
-    level_begin = tail_begin if course.rhythm is NONE else begin
+    level_begin = tail_begin if series.seasonality is NO_SEASONALITY else begin
     shift = float(np.median(stretch[place:]) - np.median(logs[level_begin : tail_begin + place]))
-    if abs(shift) < _least_shift(course) or shift * alarm.shift < 0:
+    if abs(shift) < _min_shift(series) or shift * alarm.shift < 0:
         return None
-    p_value = significance(stretch, least=_LEAST_PART, enough=_SIGNIFICANT)
+    p_value = significance(stretch, least=_MIN_PART, enough=_SIGNIFICANT)
     if p_value > _SIGNIFICANT:
         return None
-    return _change(course, tail_begin + place, alarm.end, shift=shift, p_value=p_value, level_begin=level_begin)
+    return _change(series, tail_begin + place, alarm.end, shift=shift, p_value=p_value, level_begin=level_begin)
 
 
-def _change(course: Course, place: int, end: int, *, shift: float, p_value: float, level_begin: int) -> Change:
-    after = float(np.median(course.values[place:end]))
+def _change(series: Series, place: int, end: int, *, shift: float, p_value: float, level_begin: int) -> Change:
+    after = float(np.median(series.values[place:end]))
     return Change(
-        changed_at=int(course.rounds[place]),
-        seen_at=int(course.rounds[end - 1]),
+        changed_at=int(series.rounds[place]),
+        seen_at=int(series.rounds[end - 1]),
         before=after * exp(-shift),
         after=after,
         p_value=p_value,
@@ -185,15 +185,15 @@ def _change(course: Course, place: int, end: int, *, shift: float, p_value: floa
     )
 
 
-def _bends(course: Course) -> int:
+def _degree(series: Series) -> int:
     """The degree of the curve that a step must beat: a day's flanks take one more while no rhythm is known."""
-    return 3 if course.rhythm is NONE else 2
+    return 3 if series.seasonality is NO_SEASONALITY else 2
 
 
-def _is_step(stretch: Reals, place: int, *, bends: int) -> bool:
+def _is_step(stretch: Reals, place: int, *, degree: int) -> bool:
     """Whether two levels describe a stretch better than a polynomial of that degree."""
     before, after = stretch[:place], stretch[place:]
     unexplained = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
     # Legendre's polynomials are all but orthogonal on a grid, so that the fit is well conditioned.
-    bent = np.polynomial.Legendre.fit(np.arange(len(stretch)), stretch, deg=bends)(np.arange(len(stretch)))
-    return unexplained < float(((stretch - bent) ** 2).sum())
+    curve = np.polynomial.Legendre.fit(np.arange(len(stretch)), stretch, deg=degree)(np.arange(len(stretch)))
+    return unexplained < float(((stretch - curve) ** 2).sum())

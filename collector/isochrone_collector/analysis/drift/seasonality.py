@@ -12,12 +12,12 @@ from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_wire.model import DAY_US, MINUTE_US
 
 HOUR_US = 60 * MINUTE_US
-LEAST_DAYS = 3
+MIN_DAYS = 3
 """How many days make a rhythm: with three, one odd day is outvoted."""
 
 _HOURS = 24
 # A day tells of the rhythm only when most of it was seen.
-_LEAST_HOURS = 18
+_MIN_HOURS = 18
 _SMOOTHING = np.array([0.25, 0.5, 0.25])
 
 
@@ -34,14 +34,14 @@ class Seasonality:
         return usual
 
 
-NONE = Seasonality(offsets=np.zeros(_HOURS))
+NO_SEASONALITY = Seasonality(offsets=np.zeros(_HOURS))
 
 
-def rhythm_of(hours: Integers, levels: Reals) -> Seasonality:
+def estimate_seasonality(hours: Integers, levels: Reals) -> Seasonality:
     """The rhythm of levels by hour, `hours` being their beginnings; none while fewer than three days were seen."""
     days = _by_day(hours, levels)
-    if len(days) < LEAST_DAYS:
-        return NONE
+    if len(days) < MIN_DAYS:
+        return NO_SEASONALITY
     offsets = np.nanmedian(days - np.nanmedian(days, axis=1, keepdims=True), axis=0)
     around = np.pad(offsets, 1, mode="wrap")
     return Seasonality(offsets=np.convolve(around, _SMOOTHING, mode="valid"))
@@ -52,6 +52,6 @@ def _by_day(hours: Integers, levels: Reals) -> Reals:
     days, row = np.unique(hours // DAY_US, return_inverse=True)
     table = np.full((len(days), _HOURS), np.nan)
     table[row, hours % DAY_US // HOUR_US] = levels
-    full = table[np.isfinite(table).sum(axis=1) >= _LEAST_HOURS]
+    full = table[np.isfinite(table).sum(axis=1) >= _MIN_HOURS]
     middles = np.broadcast_to(np.nanmedian(full, axis=1, keepdims=True), full.shape) if len(full) else full
     return np.where(np.isfinite(full), full, middles)

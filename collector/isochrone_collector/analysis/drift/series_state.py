@@ -8,17 +8,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from isochrone_collector.analysis.drift.change_detection import KEPT_ROUNDS, Change, Course, changes, every_us
-from isochrone_collector.analysis.drift.seasonality import HOUR_US, NONE, Seasonality, rhythm_of
+from isochrone_collector.analysis.drift.change_detection import MAX_ROUNDS, Change, Series, changes, every_us
+from isochrone_collector.analysis.drift.seasonality import HOUR_US, NO_SEASONALITY, Seasonality, estimate_seasonality
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_collector.analysis.sorting import medians_within
 from isochrone_wire.model import DAY_US
 
-KEPT_DAYS = 7
+MAX_DAYS = 7
 
-_NEVER_AT = -1
+_NEVER = -1
 # How many rounds are looked at of a series that was never looked at in this process.
-_FIRST_LOOK = 96
+_FIRST_ROUNDS = 96
 
 
 class SeriesState:
@@ -30,30 +30,30 @@ class SeriesState:
         self.values: Reals = np.empty(0)
         self._hours: Integers = np.empty(0, dtype=np.int64)
         self._levels: Reals = np.empty(0)
-        self._looked_at = _NEVER_AT
-        self._rhythm: tuple[int, Seasonality] = (_NEVER_AT, NONE)
+        self._examined_until = _NEVER
+        self._seasonality: tuple[int, Seasonality] = (_NEVER, NO_SEASONALITY)
 
-    def take(self, rounds: Integers, values: Reals, limited: Flags | None = None) -> None:
+    def add(self, rounds: Integers, values: Reals, censored: Flags | None = None) -> None:
         """Remember rounds with their medians; values that are unknown, or not above zero, are none.
 
         Of a `limited` one only the least is known, where a timeout cut it off: it is a value where it lies beyond the
         level, and none where it does not, for what was given up early is not fast.
         """
         known = np.isfinite(values) & (values > 0)
-        if limited is not None:
-            known &= ~limited | (values > self._level(rounds[known & ~limited], values[known & ~limited]))
+        if censored is not None:
+            known &= ~censored | (values > self._level(rounds[known & ~censored], values[known & ~censored]))
         if not known.any():
             return
         first_hour = int(rounds[known].min()) // HOUR_US * HOUR_US
         rounds, values = _merged(self.rounds, self.values, rounds[known], values[known])
         begin = int(np.searchsorted(rounds, first_hour))
-        self._note_hours(rounds[begin:], values[begin:], is_whole=begin > 0)
+        self._update_hours(rounds[begin:], values[begin:], is_whole=begin > 0)
         # Copies, because a slice would keep all of what it is a slice of.
-        self.rounds, self.values = rounds[-KEPT_ROUNDS:].copy(), values[-KEPT_ROUNDS:].copy()
+        self.rounds, self.values = rounds[-MAX_ROUNDS:].copy(), values[-MAX_ROUNDS:].copy()
 
     def _level(self, rounds: Integers, values: Reals) -> float:
         """The median since the newest change, with what is new; nothing is beyond it while nothing is known."""
-        begin = max(self.changes, default=_NEVER_AT)
+        begin = max(self.changes, default=_NEVER)
         since = np.concatenate([self.values[self.rounds >= begin], values[rounds >= begin]])
         return float(np.median(since)) if len(since) else np.inf
 
@@ -63,41 +63,45 @@ class SeriesState:
         return every_us(self.rounds)
 
     @property
-    def has_fresh(self) -> bool:
+    def has_new_rounds(self) -> bool:
         """Whether rounds came that nobody has looked at."""
-        return len(self.rounds) > 0 and int(self.rounds[-1]) > self._looked_at
+        return len(self.rounds) > 0 and int(self.rounds[-1]) > self._examined_until
 
-    def look(self) -> tuple[Change, ...]:
+    def detect(self) -> tuple[Change, ...]:
         """The changes that the rounds since the last look give away; they are known from now on."""
-        found = changes(self._course())
-        self._looked_at = int(self.rounds[-1]) if len(self.rounds) else _NEVER_AT
+        found = changes(self._series())
+        self._examined_until = int(self.rounds[-1]) if len(self.rounds) else _NEVER
         self.changes = tuple(sorted({*self.changes, *(change.changed_at for change in found)}))
         return found
 
-    def _course(self) -> Course:
-        fresh = int(np.count_nonzero(self.rounds > self._looked_at))
-        if self._looked_at == _NEVER_AT:
-            fresh = min(fresh, _FIRST_LOOK)
-        return Course(
-            rounds=self.rounds, values=self.values, fresh=fresh, changes=self.changes, rhythm=self._rhythm_now()
+    def _series(self) -> Series:
+        n_new = int(np.count_nonzero(self.rounds > self._examined_until))
+        if self._examined_until == _NEVER:
+            n_new = min(n_new, _FIRST_ROUNDS)
+        return Series(
+            rounds=self.rounds,
+            values=self.values,
+            n_new=n_new,
+            changes=self.changes,
+            seasonality=self._current_seasonality(),
         )
 
-    def _rhythm_now(self) -> Seasonality:
+    def _current_seasonality(self) -> Seasonality:
         """The rhythm of the days before today; it lasts until tomorrow."""
-        today = int(self.rounds[-1]) // DAY_US if len(self.rounds) else _NEVER_AT
-        if self._rhythm[0] != today:
+        today = int(self.rounds[-1]) // DAY_US if len(self.rounds) else _NEVER
+        if self._seasonality[0] != today:
             before = self._hours < today * DAY_US
-            self._rhythm = today, rhythm_of(self._hours[before], self._levels[before])
-        return self._rhythm[1]
+            self._seasonality = today, estimate_seasonality(self._hours[before], self._levels[before])
+        return self._seasonality[1]
 
-    def _note_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
+    def _update_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
         """The median of each hour; of the first only if its beginning is not forgotten, or nothing is known of it."""
         hours, first = np.unique(rounds // HOUR_US * HOUR_US, return_index=True)
         levels = medians_within(np.log(values), np.diff(first, append=len(values)))
         if not is_whole and hours[0] in self._hours:
             hours, levels = hours[1:], levels[1:]
         hours, levels = _merged(self._hours, self._levels, hours, levels)
-        kept = hours > rounds[-1] - (KEPT_DAYS + 1) * DAY_US
+        kept = hours > rounds[-1] - (MAX_DAYS + 1) * DAY_US
         self._hours, self._levels = hours[kept], levels[kept]
 
 

@@ -48,10 +48,10 @@ USES = (
 )
 
 
-def judge(entries: Iterable[Entry], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
+def assess(entries: Iterable[Entry], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
     """One line per entry and use, in order of the region, the target, and the uses."""
     ordered = sorted(entries, key=lambda entry: (entry.region, entry.target))
-    return tuple(_judged(entry, use) for entry in ordered for use in uses)
+    return tuple(_assessed(entry, use) for entry in ordered for use in uses)
 
 
 def eligible(values: Distribution, *, limit: float, share: float) -> Eligible:
@@ -71,7 +71,7 @@ def needed(share: float) -> int:
     return next(n for n in count(1) if interval_ranks(n, share) is not None)
 
 
-def _judged(entry: Entry, use: Use) -> LatencyBudget:
+def _assessed(entry: Entry, use: Use) -> LatencyBudget:
     values = entry.values.get(use.metric, Values())
     verdict = eligible(values, limit=use.limit_us, share=use.share)
     return LatencyBudget(
@@ -90,7 +90,7 @@ def _judged(entry: Entry, use: Use) -> LatencyBudget:
 
 
 def _reason(entry: Entry, use: Use, n: int, verdict: Eligible) -> str:
-    sent = entry.endings.sent
+    sent = entry.outcome_counts.sent
     left_out = max(0, sent - n)
     if verdict is Eligible.UNKNOWN:
         failed = f"; {left_out} of {sent} probes failed" if left_out else ""

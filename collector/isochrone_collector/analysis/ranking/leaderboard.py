@@ -13,7 +13,7 @@ from itertools import groupby
 from math import inf
 from operator import attrgetter
 
-from isochrone_collector.analysis.distribution import Distribution, Endings
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.answers import Metric, Order, Quantile, Standing
 
@@ -33,7 +33,7 @@ class Entry:
     provider: str
     model: str
     values: Mapping[Metric, Distribution] = field(default_factory=dict)
-    endings: Endings = field(default_factory=Endings)
+    outcome_counts: OutcomeCounts = field(default_factory=OutcomeCounts)
     usd_per_m_input: float | None = None
     usd_per_m_output: float | None = None
     newest_at: int | None = None
@@ -87,9 +87,9 @@ def _standing(entry: Entry) -> Standing:
         provider=entry.provider,
         model=entry.model,
         n=entry.known,
-        failed=entry.endings.failed,
-        throttled=entry.endings.throttled,
-        skipped=entry.endings.skipped,
+        failed=entry.outcome_counts.failed,
+        throttled=entry.outcome_counts.throttled,
+        skipped=entry.outcome_counts.skipped,
         ttft_p50_us=entry.quantile(Metric.TTFT, 0.5),
         ttft_p95_us=entry.quantile(Metric.TTFT, 0.95),
         ttft_p99_us=entry.quantile(Metric.TTFT, 0.99),
@@ -97,7 +97,7 @@ def _standing(entry: Entry) -> Standing:
         ttfat_p50_us=entry.quantile(Metric.TTFAT, 0.5),
         e2e_p50_us=entry.quantile(Metric.E2E, 0.5),
         tokens_per_second_p50=speed,
-        success=wilson(entry.endings.ok, entry.endings.sent),
+        success=wilson(entry.outcome_counts.ok, entry.outcome_counts.sent),
         usd_per_m_input=entry.usd_per_m_input,
         usd_per_m_output=entry.usd_per_m_output,
         tokens_per_second_per_usd=per_usd(speed, entry.usd_per_m_output),

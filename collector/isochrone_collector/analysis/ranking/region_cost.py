@@ -24,14 +24,14 @@ from types import MappingProxyType
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
-    among_others,
+    adjusted_for_comparisons,
+    after_losses,
     decide,
-    despite_losses,
-    left_out,
     margin_of,
     mostly_lost,
+    undetermined_note,
 )
-from isochrone_collector.analysis.differential.pairing import Changes, Seen
+from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.analysis.stats.autocorrelation import correlation_times
@@ -41,7 +41,7 @@ from isochrone_collector.analysis.stats.ragged import Ragged, grouped
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost
 
-_NOTHING: Mapping[Seen, str] = MappingProxyType({})
+_NOTHING: Mapping[TargetRegion, str] = MappingProxyType({})
 _NEVER: Changes = MappingProxyType({})
 
 
@@ -58,27 +58,27 @@ def region_costs(
     providers: Mapping[int, str],
     *,
     metric: Metric,
-    unfit: Mapping[Seen, str] = _NOTHING,
+    unfit: Mapping[TargetRegion, str] = _NOTHING,
     changes: Changes = _NEVER,
 ) -> tuple[RegionCost, ...]:
     """One line for each provider (by target id) and region that has a value, the best region of a provider first.
 
     Targets without a provider are not asked for. `unfit` says of targets and regions why they are not to be compared.
     """
-    panel = _since(panel, changes)
+    panel = _since_newest_change(panel, changes)
     places: dict[str, list[int]] = {}
     for place, target_id in enumerate(panel.target_ids.tolist()):
         if target_id in providers:
             places.setdefault(providers[target_id], []).append(place)
-    field = _Field(panel, metric, unfit)
-    found = [line for provider in sorted(places) for line in _provider(field, provider, places[provider])]
+    view = _PanelView(panel, metric, unfit)
+    found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
     rates = q_values(np.array([line.p_value for line in found]))
     comparisons = int(np.count_nonzero(~np.isnan(rates)))
-    judged = [_among_others(line.cost, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
-    return tuple(cost for provider in sorted(places) for cost in _told(judged, provider))
+    judged = [_adjusted(line.cost, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
+    return tuple(cost for provider in sorted(places) for cost in _ordered(judged, provider))
 
 
-def _since(panel: Panel, changes: Changes) -> Panel:
+def _since_newest_change(panel: Panel, changes: Changes) -> Panel:
     """The rounds of each target since its newest change."""
     newest: dict[int, int] = {}
     for (target_id, _), changed_at in changes.items():
@@ -101,21 +101,21 @@ class _Differences:
 
     values: Reals
     targets: Integers
-    untold: int
+    undetermined: int
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-class _Field:
+class _PanelView:
     """A panel cut up by target and region, with what is unfit in it."""
 
-    def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[Seen, str]) -> None:
+    def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[TargetRegion, str]) -> None:
         self.regions = panel.regions
         self.metric = metric
         self.sign = -1 if metric.more_is_better else 1
         self._panel = panel
-        self._moments = panel.moments()
+        self._round_keys = panel.round_keys()
         width = max(1, len(panel.regions))
         self._target = panel.group // width
         self._starts = np.searchsorted(panel.group, np.arange(len(panel.target_ids) * width + 1))
@@ -142,16 +142,16 @@ class _Field:
     def differences(self, rows: Integers, best: Integers) -> _Differences:
         """The values in `rows` minus those in `best` of the same target and round."""
         _, left, right = np.intersect1d(
-            self._moments[rows], self._moments[best], assume_unique=True, return_indices=True
+            self._round_keys[rows], self._round_keys[best], assume_unique=True, return_indices=True
         )
         ours, theirs = rows[left], best[right]
-        kept = self._panel.tells_apart(ours, theirs)
-        untold = ~kept & ~(self._panel.censored[ours] & self._panel.censored[theirs])
+        kept = self._panel.sign_is_known(ours, theirs)
+        undetermined = ~kept & ~(self._panel.censored[ours] & self._panel.censored[theirs])
         ours, theirs = ours[kept], theirs[kept]
         return _Differences(
             values=self._panel.value[ours] - self._panel.value[theirs],
             targets=self._target[ours],
-            untold=int(np.count_nonzero(untold)),
+            undetermined=int(np.count_nonzero(undetermined)),
         )
 
     def why_unfit(self, region: int, targets: Sequence[int]) -> str:
@@ -165,47 +165,49 @@ class _Field:
         return int(self._starts[group]), int(self._starts[group + 1])
 
 
-def _provider(field: _Field, provider: str, places: Sequence[int]) -> Iterator[_Line]:
-    regions, targets = _compared(field, places)
-    blank = RegionCost(provider=provider, metric=field.metric, region="", best_region="", targets=len(targets))
+def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterator[_Line]:
+    regions, targets = _comparable(view, places)
+    blank = RegionCost(provider=provider, metric=view.metric, region="", best_region="", targets=len(targets))
     if not regions:
-        yield from _left_out(field, blank, places, ())
+        yield from _excluded_lines(view, blank, places, ())
         return
-    rows = [field.rows(region, targets) for region in regions]
-    losses = [field.losses(region, own) for region, own in zip(regions, rows, strict=True)]
-    best = _best(field, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
-    differences = [field.differences(own, rows[best]) for own in rows]
+    rows = [view.rows(region, targets) for region in regions]
+    losses = [view.losses(region, own) for region, own in zip(regions, rows, strict=True)]
+    best = _best(view, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
+    differences = [view.differences(own, rows[best]) for own in rows]
     found = _shifts(differences)
     shifts, p_values = found.listed(), found.p_value.tolist()
     nearest = regions[best]
-    blank = replace(blank, best_region=field.regions[nearest])
-    best_median = field.median(nearest, targets)
+    blank = replace(blank, best_region=view.regions[nearest])
+    best_median = view.median(nearest, targets)
     for place, region in enumerate(regions):
-        line = replace(blank, region=field.regions[region], median=field.median(region, targets))
+        line = replace(blank, region=view.regions[region], median=view.median(region, targets))
         if place == best:
             yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
         else:
-            told = (losses[best], losses[place])
-            added = _added(line, shifts[place], differences[place], best_median=best_median, losses=told)
+            losses_of_both = (losses[best], losses[place])
+            added = _added(line, shifts[place], differences[place], best_median=best_median, losses=losses_of_both)
             yield _Line(cost=added, p_value=p_values[place])
-    yield from _left_out(field, blank, places, regions)
+    yield from _excluded_lines(view, blank, places, regions)
 
 
-def _left_out(field: _Field, blank: RegionCost, places: Sequence[int], compared: Sequence[int]) -> Iterator[_Line]:
+def _excluded_lines(
+    view: _PanelView, blank: RegionCost, places: Sequence[int], compared: Sequence[int]
+) -> Iterator[_Line]:
     """A line with the reason for each region that has values and is not compared."""
-    for region in np.flatnonzero(field.counts[places].any(axis=0)).tolist():
+    for region in np.flatnonzero(view.counts[places].any(axis=0)).tolist():
         if region not in compared:
-            reason = field.why_unfit(region, places) or (
+            reason = view.why_unfit(region, places) or (
                 f"measured none of the targets of {blank.provider} that the others did"
             )
-            yield _Line(cost=replace(blank, region=field.regions[region], targets=0, reason=reason))
+            yield _Line(cost=replace(blank, region=view.regions[region], targets=0, reason=reason))
 
 
-def _compared(field: _Field, places: Sequence[int]) -> tuple[list[int], list[int]]:
+def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], list[int]]:
     """The regions to compare and the targets that all of them measured. While there are none, the region that measured
     the fewest targets is left out.
     """
-    measured = (field.counts[places] > 0) & field.fit[places]
+    measured = (view.counts[places] > 0) & view.fit[places]
     regions = np.flatnonzero(measured.any(axis=0)).tolist()
     while regions:
         common = np.flatnonzero(measured[:, regions].all(axis=1))
@@ -215,7 +217,7 @@ def _compared(field: _Field, places: Sequence[int]) -> tuple[list[int], list[int
     return [], []
 
 
-def _best(field: _Field, rows: Sequence[Integers], *, candidates: Sequence[int]) -> int:
+def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[int]) -> int:
     """The place of the candidate from which no other is nearer: begin at the one with most values, and go to the one
     that is nearest as seen from there, until that is nowhere new.
     """
@@ -223,9 +225,9 @@ def _best(field: _Field, rows: Sequence[Integers], *, candidates: Sequence[int])
     tried: set[int] = set()
     while best not in tried:
         tried.add(best)
-        differences = [field.differences(rows[place], rows[best]).values for place in candidates]
+        differences = [view.differences(rows[place], rows[best]).values for place in candidates]
         # Where nothing meets, nothing is nearer.
-        estimates = np.nan_to_num(field.sign * paired_estimates(_laid_out(differences)))
+        estimates = np.nan_to_num(view.sign * paired_estimates(_laid_out(differences)))
         if estimates.min() < 0:
             best = candidates[int(estimates.argmin())]
     return best
@@ -260,10 +262,10 @@ def _added(
     best_losses, own_losses = losses
     if shift is None:
         nowhere = f"no round has a value both from here and from {line.best_region}"
-        return replace(line, reason=own_losses or best_losses or left_out(own.untold) or nowhere)
+        return replace(line, reason=own_losses or best_losses or undetermined_note(own.undetermined) or nowhere)
     margin = margin_of(line.metric, best_median)
-    verdict = decide(shift, n=len(own), margin=margin, metric=line.metric, untold=own.untold)
-    decision, reason = despite_losses(verdict, baseline=best_losses, region=own_losses)
+    verdict = decide(shift, n=len(own), margin=margin, metric=line.metric, undetermined=own.undetermined)
+    decision, reason = after_losses(verdict, baseline=best_losses, region=own_losses)
     return replace(
         line,
         added=shift.estimate,
@@ -275,27 +277,27 @@ def _added(
     )
 
 
-def _among_others(cost: RegionCost, rate: float, comparisons: int) -> RegionCost:
+def _adjusted(cost: RegionCost, rate: float, comparisons: int) -> RegionCost:
     if np.isnan(rate):
         return cost
-    decision, reason = among_others((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
+    decision, reason = adjusted_for_comparisons((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
     return replace(cost, decision=decision, reason=reason)
 
 
-def _told(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
+def _ordered(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
     """The lines of one provider, the best region first and what is not known last."""
     own = [cost for cost in costs if cost.provider == provider]
     others = [cost for cost in own if cost.region != cost.best_region]
-    others.sort(key=lambda cost: (cost.added is None, _worse(cost), cost.region))
-    return [*(_crowned(cost, others) for cost in own if cost.region == cost.best_region), *others]
+    others.sort(key=lambda cost: (cost.added is None, _disadvantage(cost), cost.region))
+    return [*(_best_line(cost, others) for cost in own if cost.region == cost.best_region), *others]
 
 
-def _worse(cost: RegionCost) -> float:
+def _disadvantage(cost: RegionCost) -> float:
     added = cost.added or 0.0
     return -added if cost.metric.more_is_better else added
 
 
-def _crowned(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
+def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
     """The best region's own line, decided by all that were compared with it."""
     decisions = {cost.region: cost.decision for cost in others if cost.targets}
     near = [region for region, decision in decisions.items() if decision is Decision.EQUIVALENT]

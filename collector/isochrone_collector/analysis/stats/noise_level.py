@@ -55,7 +55,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Usual:
+class NoiseLevel:
     """How far windows of one length stray: the standard deviation of their locations, with its degrees of freedom."""
 
     deviation: float
@@ -63,7 +63,7 @@ class _Usual:
 
 
 def alarms(
-    values: Reals, *, fresh: int, begin: int, looks_per_month: float, least_shift: float, is_local: bool = False
+    values: Reals, *, n_new: int, begin: int, looks_per_month: float, min_shift: float, is_local: bool = False
 ) -> list[Alarm]:
     """The alarms among the windows that end within the last `fresh` values, the earliest first.
 
@@ -71,8 +71,8 @@ def alarms(
     begins at place `begin`. A shift below `least_shift` is none. Where a series is known to swing, unless `is_local` is
     said, its level is that of everything since `begin`; else it is that of the four windows before.
     """
-    known = len(values) - fresh
-    usual: dict[int, _Usual] = {}
+    known = len(values) - n_new
+    levels: dict[int, NoiseLevel] = {}
     found: list[Alarm] = []
     for length, share in SHARES.items():
         before = known + 1 - length
@@ -82,24 +82,26 @@ def alarms(
         if len(past) < _LEAST_WINDOWS * length:
             break
         spread = _spread(past)
-        usual[length] = _usual(past, length, spread, usual, is_local=is_local)
+        levels[length] = _noise_level(past, length, spread, levels, is_local=is_local)
         reach = max(_LEAST_REACH, _LOCAL_WINDOWS * length) if is_local else before
         level_of = values[max(begin, before - reach) : before]
-        allowed = -float(stdtrit(usual[length].freedom, share * FALSE_ALARMS / looks_per_month / 2))
-        limit = allowed * usual[length].deviation * sqrt(1 + length / len(level_of))
-        found += _beyond(
-            values[before:] - _level(level_of, spread), length, spread, max(limit, least_shift), first_end=known + 1
+        allowed = -float(stdtrit(levels[length].freedom, share * FALSE_ALARMS / looks_per_month / 2))
+        limit = allowed * levels[length].deviation * sqrt(1 + length / len(level_of))
+        found += _exceeding(
+            values[before:] - _level(level_of, spread), length, spread, max(limit, min_shift), first_end=known + 1
         )
     return sorted(found, key=lambda alarm: (alarm.end, alarm.length))
 
 
-def _beyond(rest: Reals, length: int, spread: float, limit: float, *, first_end: int) -> Iterator[Alarm]:
+def _exceeding(rest: Reals, length: int, spread: float, limit: float, *, first_end: int) -> Iterator[Alarm]:
     shifts = _locations(sliding_window_view(rest, length), spread)
     for place in np.flatnonzero(np.abs(shifts) > limit):
         yield Alarm(end=first_end + int(place), length=length, shift=float(shifts[place]))
 
 
-def _usual(past: Reals, length: int, spread: float, shorter: dict[int, _Usual], *, is_local: bool) -> _Usual:
+def _noise_level(
+    past: Reals, length: int, spread: float, shorter: dict[int, NoiseLevel], *, is_local: bool
+) -> NoiseLevel:
     # Windows a quarter apart say nearly as much as all of them. The newest are kept, whatever remains is the oldest.
     every = max(1, length // 4)
     windows = sliding_window_view(past, length)[::-1][::every]
@@ -111,7 +113,7 @@ def _usual(past: Reals, length: int, spread: float, shorter: dict[int, _Usual], 
     if length > _LONGEST_TRUSTED:
         quarter = shorter[length // 4]
         deviation, freedom = max(deviation, quarter.deviation / 2), quarter.freedom
-    return _Usual(deviation=max(deviation, _LEAST_SPREAD / sqrt(length)), freedom=freedom)
+    return NoiseLevel(deviation=max(deviation, _LEAST_SPREAD / sqrt(length)), freedom=freedom)
 
 
 def _off_those_before(locations: Reals, *, apart: int) -> Reals:

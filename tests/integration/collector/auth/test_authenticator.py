@@ -56,17 +56,17 @@ async def granted(database: Database) -> None:
         )
 
 
-async def admitted(gate: Authenticator) -> bool:
+async def admitted(authenticator: Authenticator) -> bool:
     try:
-        await gate.admit(METADATA, [Role.OPERATOR])
+        await authenticator.admit(METADATA, [Role.OPERATOR])
     except NotAdmitted:
         return False
     return True
 
 
-async def cpu_of_refresh(gate: Authenticator) -> float:
+async def cpu_of_refresh(authenticator: Authenticator) -> float:
     began = time.process_time()
-    await gate.refresh()
+    await authenticator.refresh()
     return time.process_time() - began
 
 
@@ -74,22 +74,22 @@ async def test_a_look_that_finds_nothing_new_is_cheap(database: Database, databa
     """With ten thousand credentials the look of every second costs a small part of reading them all."""
     with psycopg.connect(database_url) as connection:
         connection.execute(FILL, [MANY])
-    gate = Authenticator(database=database, clock=Clock(), required=True)
-    reading = await cpu_of_refresh(gate)
-    idle = min([await cpu_of_refresh(gate) for _ in range(5)])
+    authenticator = Authenticator(database=database, clock=Clock(), required=True)
+    reading = await cpu_of_refresh(authenticator)
+    idle = min([await cpu_of_refresh(authenticator) for _ in range(5)])
     assert idle < reading / 5, (idle, reading)
 
 
 async def test_a_revocation_is_seen_at_the_next_look(database: Database) -> None:
     """Whoever revoked it: nothing but the database tells the gate."""
     await granted(database)
-    gate = Authenticator(database=database, clock=Clock(), required=True)
-    await gate.refresh()
-    assert await admitted(gate)
+    authenticator = Authenticator(database=database, clock=Clock(), required=True)
+    await authenticator.refresh()
+    assert await admitted(authenticator)
     async with database.connection() as connection:
         await access.revoke_credential(connection, OURS.id, revoked_at=NOW_AT + 1)
-    await gate.refresh()
-    assert not await admitted(gate)
+    await authenticator.refresh()
+    assert not await admitted(authenticator)
 
 
 async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database, database_url: str) -> None:
@@ -99,27 +99,27 @@ async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database,
             connection.execute("DELETE FROM credential")
         await granted(database)
         clock = Clock()
-        gate = Authenticator(database=database, clock=clock, required=True)
-        await gate.refresh()
+        authenticator = Authenticator(database=database, clock=clock, required=True)
+        await authenticator.refresh()
         with psycopg.connect(database_url) as connection:
             connection.execute("UPDATE credential SET secret_hash = sha256('another')")
-        await gate.refresh()
-        assert await admitted(gate)
+        await authenticator.refresh()
+        assert await admitted(authenticator)
         clock.at += later
-        await gate.refresh()
-        assert not await admitted(gate)
+        await authenticator.refresh()
+        assert not await admitted(authenticator)
 
 
 async def test_use_is_written_down_once_a_minute(database: Database, database_url: str) -> None:
     """However often somebody comes, the database is told of it once a minute, without reading everything again."""
     await granted(database)
     clock = Clock()
-    gate = Authenticator(database=database, clock=clock, required=True)
+    authenticator = Authenticator(database=database, clock=clock, required=True)
     written: list[int] = []
     for seconds in range(0, 125, 5):
         clock.at = NOW_AT + seconds * SECOND_US
-        assert await admitted(gate)
-        await gate.refresh()
+        assert await admitted(authenticator)
+        await authenticator.refresh()
         with psycopg.connect(database_url) as connection:
             row = connection.execute("SELECT extract(epoch FROM last_used_at)::bigint FROM credential").fetchone()
         assert row is not None

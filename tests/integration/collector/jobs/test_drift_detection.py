@@ -253,4 +253,4 @@ def watch_in(local: InProcessCollector) -> DriftDetection:
 
 def watch_of(watch: DriftDetection, local: InProcessCollector) -> SeriesState:
     """What a watch remembers of the one target's TTFT."""
-    return watch._tracks[SeriesKey(target_id=local.target_id, region=US.region, metric=Metric.TTFT)]
+    return watch._states[SeriesKey(target_id=local.target_id, region=US.region, metric=Metric.TTFT)]

@@ -258,9 +258,9 @@ async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
     """The stub of a publisher's tables over a real connection; the asyncio one has no class at run time."""
     await publisher.refresh()
     server = grpc.aio.server()
-    gate = Authenticator(database=stage.database, clock=lambda: NOW_AT, required=False)
-    desk = QueryContext(database=stage.database, plans=stage.plans, clock=lambda: NOW_AT)
-    service = RoutesService(desk=desk, publisher=publisher, gate=gate)
+    authenticator = Authenticator(database=stage.database, clock=lambda: NOW_AT, required=False)
+    query_context = QueryContext(database=stage.database, plans=stage.plans, clock=lambda: NOW_AT)
+    service = RoutesService(query_context=query_context, publisher=publisher, authenticator=authenticator)
     routes_pb2_grpc.add_RoutesServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -65,13 +65,13 @@ class World:
     async def asked(self, *, explain: bool = False, **selected: Any) -> dict[str, Differential]:
         """The differentials at the end of the hour, by target."""
         self.local.clock.at = DAY_AT + HOUR_US
-        desk = QueryContext(
+        query_context = QueryContext(
             database=self.local.database,
             plans=self.local.plans,
             clock=self.local.clock,
         )
         selection = Selection(window=WINDOW, **selected)
-        found = await differentials(desk, selection, baseline="", against=(), metric="ttft", explain=explain)
+        found = await differentials(query_context, selection, baseline="", against=(), metric="ttft", explain=explain)
         return {line.target: line for line in found.differentials}
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.analysis.distribution import Endings, Values
+from isochrone_collector.analysis.distribution import OutcomeCounts, Values
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import drift, leaderboards, partitions, probe_queries
@@ -202,8 +202,8 @@ async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch
         assert isinstance(ttft, Values)
         assert sorted(ttft.values) == list(range(1_000, 1_030))
         assert ttft.limits.tolist() == [60_000]
-        assert (us.endings, us.newest_at) == (Endings(ok=30, failed=1), NOW_AT)
-        assert found["ap-southeast-1"].endings == Endings(ok=5)
+        assert (us.outcome_counts, us.newest_at) == (OutcomeCounts(ok=30, failed=1), NOW_AT)
+        assert found["ap-southeast-1"].outcome_counts == OutcomeCounts(ok=5)
     monkeypatch.setattr(probe_queries, "MAX_PROBES", 35)
     with pytest.raises(BadRequest, match="shorter window, fewer targets"):
         await leaderboards.standings(connection, month)

@@ -2,21 +2,23 @@
 
 import pytest
 
-from isochrone_collector.alerts.absence import Heard, Said, roll_call
+from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 SEEN_AT = 1_795_000_000_000_000
 
 
-def heard(promise_s: int | None = 15, *, seen_at: int = SEEN_AT) -> Heard:
+def heard(promise_s: int | None = 15, *, seen_at: int = SEEN_AT) -> VantageHeartbeat:
     promised = None if promise_s is None else seen_at + promise_s * SECOND_US
-    return Heard(name="ohio-1", region="us-east-2", last_seen_at=seen_at, next_heartbeat_at=promised)
+    return VantageHeartbeat(name="ohio-1", region="us-east-2", last_seen_at=seen_at, next_heartbeat_at=promised)
 
 
-def kinds(vantage: Heard, after_us: int, said: Said | None = None, *, since_at: int = 0) -> list[AlertKind]:
-    known = {vantage.name: said} if said else {}
-    notices = roll_call([vantage], known, now_at=vantage.last_seen_at + after_us, since_at=since_at)
+def kinds(
+    vantage: VantageHeartbeat, after_us: int, last_alerts: LastAlert | None = None, *, since_at: int = 0
+) -> list[AlertKind]:
+    known = {vantage.name: last_alerts} if last_alerts else {}
+    notices = absence_alerts([vantage], known, now_at=vantage.last_seen_at + after_us, since_at=since_at)
     return [notice.kind for notice in notices]
 
 
@@ -32,33 +34,34 @@ def test_patience_is_three_promises_and_two_minutes_at_least(promise_s: int | No
 
 def test_an_absence_is_told_once() -> None:
     """What was said of this absence is not said again; a new absence is said, and has an id of its own."""
-    [first] = roll_call([heard()], {}, now_at=SEEN_AT + 5 * MINUTE_US, since_at=0)
-    said = Said(kind=AlertKind.VANTAGE_ABSENT, alert_id=first.id, raised_at=first.raised_at)
-    assert kinds(heard(), 9 * MINUTE_US, said) == []
+    [first] = absence_alerts([heard()], {}, now_at=SEEN_AT + 5 * MINUTE_US, since_at=0)
+    last_alerts = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=first.id, raised_at=first.raised_at)
+    assert kinds(heard(), 9 * MINUTE_US, last_alerts) == []
     later = heard(seen_at=SEEN_AT + 20 * MINUTE_US)
-    [second] = roll_call([later], {"ohio-1": said}, now_at=later.last_seen_at + 5 * MINUTE_US, since_at=0)
+    [second] = absence_alerts([later], {"ohio-1": last_alerts}, now_at=later.last_seen_at + 5 * MINUTE_US, since_at=0)
     assert second.id != first.id
 
 
 def test_the_same_absence_has_the_same_id() -> None:
     """Two collectors that see it at different instants raise one alert."""
     ids = {
-        next(roll_call([heard()], {}, now_at=SEEN_AT + minutes * MINUTE_US, since_at=0)).id for minutes in (4, 5, 60)
+        next(absence_alerts([heard()], {}, now_at=SEEN_AT + minutes * MINUTE_US, since_at=0)).id
+        for minutes in (4, 5, 60)
     }
     assert len(ids) == 1
 
 
 def test_who_is_back_was_missed() -> None:
     """A return is said after an absence that was told, and not after a return."""
-    absent = Said(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
+    absent = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
     assert kinds(heard(), SECOND_US, absent) == [AlertKind.VANTAGE_BACK]
-    assert kinds(heard(), SECOND_US, Said(kind=AlertKind.VANTAGE_BACK, alert_id=8, raised_at=SEEN_AT)) == []
+    assert kinds(heard(), SECOND_US, LastAlert(kind=AlertKind.VANTAGE_BACK, alert_id=8, raised_at=SEEN_AT)) == []
     assert kinds(heard(), SECOND_US) == []
 
 
 def test_who_is_late_is_neither_missing_nor_back() -> None:
     """Between the promise and the end of patience nothing is said."""
-    absent = Said(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
+    absent = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
     assert kinds(heard(), 60 * SECOND_US, absent) == []
 
 

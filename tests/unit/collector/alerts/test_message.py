@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from isochrone_collector.alerts.message import Changed, of_absence, of_change, of_return, of_test
+from isochrone_collector.alerts.message import ChangedSeries, of_absence, of_change, of_return, of_test
 from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.jobs.webhook import body_of
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import MINUTE_US
 
 AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
-WHOSE = Changed(target="openai/gpt-5", provider="openai", model="gpt-5", region="us-east-2", metric=Metric.TTFT)
+WHOSE = ChangedSeries(target="openai/gpt-5", provider="openai", model="gpt-5", region="us-east-2", metric=Metric.TTFT)
 
 
 def change(before: float, after: float, *, changed_at: int = AT) -> Change:
@@ -30,8 +30,8 @@ def change(before: float, after: float, *, changed_at: int = AT) -> Change:
 )
 def test_a_change_in_words(metric: Metric, values: tuple[float, float], sentence: str) -> None:
     """Direction, size, both levels in a unit people read, and since when."""
-    whose = Changed(target="a", provider="b", model="c", region="d", metric=metric)
-    assert of_change(whose, change(*values), raised_at=AT).sentence == sentence
+    series = ChangedSeries(target="a", provider="b", model="c", region="d", metric=metric)
+    assert of_change(series, change(*values), raised_at=AT).sentence == sentence
 
 
 def test_ids_are_of_what_is_said() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.analysis.coverage import SILENCE_US, PlanSpan, planned_rounds, seen_part
+from isochrone_collector.analysis.coverage import MAX_SILENCE_US, PlanSpan, active_window, planned_rounds
 from isochrone_wire.answers import Window
 
 WINDOW = Window(from_at=1_000, until_at=2_000)
@@ -47,7 +47,7 @@ def test_nobody_is_asked_for_rounds_before_or_after_their_time(
     first_seen_at: int, oldest_at: int | None, now_at: int, expected: tuple[int, int]
 ) -> None:
     """A vantage is there from its first push or the oldest round in it, and the future has not happened."""
-    part = seen_part(WINDOW, first_seen_at=first_seen_at, last_seen_at=now_at, oldest_at=oldest_at, now_at=now_at)
+    part = active_window(WINDOW, first_seen_at=first_seen_at, last_seen_at=now_at, oldest_at=oldest_at, now_at=now_at)
     assert (part.from_at, part.until_at) == expected
 
 
@@ -59,15 +59,15 @@ def test_a_vantage_of_the_future_has_no_rounds() -> None:
 @pytest.mark.parametrize(
     ("last_seen_at", "oldest_at", "planned"),
     [
-        (-SILENCE_US, None, 0),
-        (999 - SILENCE_US, None, 0),
-        (1_000 - SILENCE_US, None, 10),
+        (-MAX_SILENCE_US, None, 0),
+        (999 - MAX_SILENCE_US, None, 0),
+        (1_000 - MAX_SILENCE_US, None, 10),
         (1_300, None, 10),
-        (-SILENCE_US, 1_100, 10),
+        (-MAX_SILENCE_US, 1_100, 10),
         (1_300, 1_100, 10),
     ],
 )
 def test_a_vantage_that_was_replaced_owes_nothing(last_seen_at: int, oldest_at: int | None, planned: int) -> None:
     """Gone before the window and without a round in it: nothing is asked. Who fell silent within it owes all of it."""
-    part = seen_part(WINDOW, first_seen_at=-(10**12), last_seen_at=last_seen_at, oldest_at=oldest_at, now_at=9_999)
+    part = active_window(WINDOW, first_seen_at=-(10**12), last_seen_at=last_seen_at, oldest_at=oldest_at, now_at=9_999)
     assert planned_rounds(100, [span(0, None, t100=100)], part) == planned

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.analysis.liveness import GRACE_US, Signs, fresh_us, judge, spoken
+from isochrone_collector.analysis.liveness import LATE_GRACE_US, VantageSignals, classify, fresh_us, rough_duration
 from isochrone_wire.answers import Liveness
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan, Target
 
@@ -15,7 +15,7 @@ EVERY_5_MIN = replace(EVERY_30_S, id=2, every_us=5 * MINUTE_US)
 PLAN = Plan(version=4, baseline="us", targets=(EVERY_30_S, EVERY_5_MIN))
 PAUSED = replace(PLAN, targets=(replace(EVERY_30_S, paused=True),))
 SLOW = replace(PLAN, targets=(replace(EVERY_30_S, paused=True), EVERY_5_MIN))
-WELL = Signs(
+WELL = VantageSignals(
     first_seen_at=NOW_AT - DAY_US,
     last_seen_at=NOW_AT - 3 * SECOND_US,
     next_heartbeat_at=NOW_AT + 12 * SECOND_US,
@@ -42,9 +42,9 @@ WELL = Signs(
         ({"newest_sample_at": None}, Plan(version=2, baseline="us"), "empty: plan 2 has no targets"),
         ({"newest_sample_at": None}, PAUSED, "empty: every target of plan 4 is paused"),
         ({}, PAUSED, "online: samples arrive"),
-        ({"next_heartbeat_at": NOW_AT - GRACE_US}, PLAN, "online: samples arrive"),
+        ({"next_heartbeat_at": NOW_AT - LATE_GRACE_US}, PLAN, "online: samples arrive"),
         (
-            {"next_heartbeat_at": NOW_AT - GRACE_US - 1},
+            {"next_heartbeat_at": NOW_AT - LATE_GRACE_US - 1},
             PLAN,
             "late: last heard 3 s ago, and was to be heard again 5 s ago",
         ),
@@ -59,7 +59,7 @@ WELL = Signs(
 )
 def test_a_vantage_is_what_was_last_heard_of_it(changes: dict[str, Any], plan: Plan | None, expected: str) -> None:
     """A broken promise is late, fresh samples are online, an empty plan is empty, and the rest is silent."""
-    liveness, reason = judge(replace(WELL, **changes), now_at=NOW_AT, plan=plan)
+    liveness, reason = classify(replace(WELL, **changes), now_at=NOW_AT, plan=plan)
     assert f"{liveness}: {reason}".startswith(expected)
 
 
@@ -75,7 +75,7 @@ def test_a_vantage_is_what_was_last_heard_of_it(changes: dict[str, Any], plan: P
 )
 def test_silence_comes_with_a_clue(changes: dict[str, Any], clue: str) -> None:
     """Whoever reads that a vantage is silent reads what most likely keeps it so, the nearest cause first."""
-    liveness, reason = judge(replace(WELL, newest_sample_at=None, **changes), now_at=NOW_AT, plan=PLAN)
+    liveness, reason = classify(replace(WELL, newest_sample_at=None, **changes), now_at=NOW_AT, plan=PLAN)
     assert liveness is Liveness.SILENT
     assert reason.endswith(f"; {clue}")
 
@@ -103,4 +103,4 @@ def test_three_rounds_are_fresh(plan: Plan | None, seconds: int) -> None:
 )
 def test_durations_are_spoken(us: int, said: str) -> None:
     """A reason names a duration in the unit a person would, and never a negative one."""
-    assert spoken(us) == said
+    assert rough_duration(us) == said

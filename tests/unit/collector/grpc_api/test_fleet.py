@@ -63,9 +63,9 @@ async def test_vitals_that_cannot_be_decoded_are_the_askers_fault(monkeypatch: p
     request = codec.encode(Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=7, seq=0))
     monkeypatch.setattr(codec, "decode", decode)
     nobody: Any = None
-    gate: Any = OpenGate()
+    authenticator: Any = OpenGate()
     ingest: Any = Ingest()
-    service, call = FleetService(ingest=ingest, plans=nobody, identities=nobody, gate=gate), Call()
+    service, call = FleetService(ingest=ingest, plans=nobody, identities=nobody, authenticator=authenticator), Call()
     with pytest.raises(Aborted):
         await service.Push(RawPush(request.SerializeToString()), call)
     assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Vitals.mood: 7")

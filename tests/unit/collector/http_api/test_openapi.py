@@ -14,7 +14,7 @@ from isochrone_collector.http_api.app import Sources, made
 def routes() -> dict[str, Route]:
     """The paths that are served."""
     nothing = cast(Any, SimpleNamespace())
-    app = made(Sources(publisher=nothing, plans=nothing, desk=nothing, gate=nothing, clock=lambda: 0))
+    app = made(Sources(publisher=nothing, plans=nothing, query_context=nothing, authenticator=nothing, clock=lambda: 0))
     return {route.path: route for route in app.routes if isinstance(route, Route)}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.analysis.differential.decision import among_others, decide, margin_of
+from isochrone_collector.analysis.differential.decision import adjusted_for_comparisons, decide, margin_of
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_wire.answers import Decision, Metric
 
@@ -54,7 +54,7 @@ def test_margins(metric: Metric, median: float, margin: float) -> None:
 @pytest.mark.parametrize("q_value", [0.051, 0.9, None])
 def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: float | None) -> None:
     """Above a false-discovery rate of 5 % a difference is not told, and the reason names rate and comparisons."""
-    found, reason = among_others((decision, ""), q_value=q_value, comparisons=300)
+    found, reason = adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300)
     assert found is Decision.UNDECIDED
     assert "among 300 comparisons" in reason
 
@@ -64,4 +64,4 @@ def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: fl
 )
 def test_what_is_no_chance_stands(decision: Decision, q_value: float) -> None:
     """A sure difference stands among however many; that two are alike is not a difference found."""
-    assert among_others((decision, ""), q_value=q_value, comparisons=300) == (decision, "")
+    assert adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300) == (decision, "")

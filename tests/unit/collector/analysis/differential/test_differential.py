@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
-from isochrone_collector.analysis.differential.panel import panel
+from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 from testdata.probes import Row, probes, series
@@ -22,7 +22,7 @@ def subject(target: int = 1, region: str = "sg") -> Subject:
 def differential(rows: Sequence[Row], *, metric: Metric = Metric.TTFT, **known: Any) -> Differential:
     """The one of target 1 in sg against us."""
     [found] = differentials_of(
-        panel(probes(rows)), [subject()], metric=metric, baseline="us", known=ComparisonContext(**known)
+        build_panel(probes(rows)), [subject()], metric=metric, baseline="us", known=ComparisonContext(**known)
     )
     return found
 
@@ -126,14 +126,14 @@ def clearly_slower() -> list[Row]:
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        ({"troubles": {"us": "us is in trouble"}}, "us is in trouble"),
-        ({"troubles": {"sg": "sg is in trouble"}}, "sg is in trouble"),
+        ({"region_problems": {"us": "us is in trouble"}}, "us is in trouble"),
+        ({"region_problems": {"sg": "sg is in trouble"}}, "sg is in trouble"),
         (
-            {"turnouts": {(1, "sg"): Participation(recorded=60, planned=200)}},
+            {"participations": {(1, "sg"): Participation(recorded=60, planned=200)}},
             "sg recorded 30 % of its rounds; 50 % needed",
         ),
         (
-            {"turnouts": {(1, "us"): Participation(recorded=60, planned=121)}},
+            {"participations": {(1, "us"): Participation(recorded=60, planned=121)}},
             "us recorded 49 % of its rounds; 50 % needed",
         ),
         ({"changes": {(1, "sg"): 56}}, "4 of 6 rounds needed, counted from the change point on"),
@@ -150,8 +150,8 @@ def test_what_keeps_a_sure_difference_from_being_told(known: dict[str, Any], rea
 def test_trouble_elsewhere_changes_nothing() -> None:
     """Other regions' and other targets' trouble is not ours."""
     known: dict[str, Any] = {
-        "troubles": {"eu": "eu is in trouble"},
-        "turnouts": {(2, "sg"): Participation(recorded=1, planned=100)},
+        "region_problems": {"eu": "eu is in trouble"},
+        "participations": {(2, "sg"): Participation(recorded=1, planned=100)},
         "changes": {(2, "sg"): 59},
     }
     assert differential(clearly_slower(), **known) == differential(clearly_slower())
@@ -170,11 +170,11 @@ def test_a_change_point_begins_the_window() -> None:
 def test_sides_and_parts_come_with_the_answer() -> None:
     """Failures and coverage of both sides, and the parts that were asked for, are told whatever the decision is."""
     parts = (Part(name="rtt", shift=1.0),)
-    turnouts = {
+    participations = {
         (1, "us"): Participation(tried=60, failed=6, recorded=60, planned=60),
         (1, "sg"): Participation(tried=60),
     }
-    found = differential(clearly_slower(), turnouts=turnouts, parts={(1, "sg"): parts})
+    found = differential(clearly_slower(), participations=participations, parts={(1, "sg"): parts})
     assert found.parts == parts
     assert (found.baseline_side.n, found.baseline_side.coverage) == (60, 1.0)
     assert found.baseline_side.failures is not None
@@ -195,7 +195,7 @@ def test_one_lucky_pair_among_many_is_not_told() -> None:
     ]
     alone = differential(rows)
     found = differentials_of(
-        panel(probes(rows + others)),
+        build_panel(probes(rows + others)),
         [subject(target) for target in range(1, 202)],
         metric=Metric.TTFT,
         baseline="us",
@@ -252,5 +252,5 @@ def test_too_few_rounds_tell_how_many_were_left_out() -> None:
 )
 def test_nothing_is_decided_in_favour_of_who_nearly_always_fails(side: str, decision: Decision, reason: str) -> None:
     """Few answers that came through are no merit, however fast; that a failing region is slower may be told."""
-    found = differential(clearly_slower(), turnouts={(1, side): Participation(tried=200, failed=140)})
+    found = differential(clearly_slower(), participations={(1, side): Participation(tried=200, failed=140)})
     assert (found.decision, found.reason) == (decision, reason)

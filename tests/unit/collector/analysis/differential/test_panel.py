@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.panel import Panel, panel
+from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.probes import Probes
 from testdata.probes import NAN, Row, probes
 
@@ -35,7 +35,7 @@ def test_rows_come_sorted_whatever_the_order_of_probes() -> None:
         (target, region, at, float(at), False) for target in (4, 9) for region in ("us", "sg") for at in (10, 20, 30)
     ]
     for order in (given, given[::-1], sorted(given, key=lambda row: row.at)):
-        assert rows(panel(probes(order, regions=("us", "sg")))) == expected
+        assert rows(build_panel(probes(order, regions=("us", "sg")))) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_a_round_is_the_median_of_its_probes(
     """Vantages of a region speak with one voice, and what ran into a timeout ranks above everything."""
     given = [Row(1, "us", 10, one, vantage=place) for place, one in enumerate(values)]
     given += [Row(1, "us", 10, limit, censored=True, vantage=50 + place) for place, limit in enumerate(limits)]
-    assert rows(panel(probes(given))) == [(1, "us", 10, value, censored)]
+    assert rows(build_panel(probes(given))) == [(1, "us", 10, value, censored)]
 
 
 def test_probes_without_a_value_are_left_out() -> None:
     """A failed probe has no latency; its round is absent unless another vantage has one."""
     given = [Row(1, "us", 10, NAN), Row(1, "us", 20, NAN), Row(1, "us", 20, 7.0, vantage=2)]
-    assert rows(panel(probes(given))) == [(1, "us", 20, 7.0, False)]
+    assert rows(build_panel(probes(given))) == [(1, "us", 20, 7.0, False)]
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,22 @@ def test_the_network_part_is_the_median_of_what_is_known(parts: Sequence[float],
     """A vantage that does not know its round trip does not hide those of the others."""
     given = [Row(1, "us", 10, 9.0, network=part, vantage=place) for place, part in enumerate(parts)]
     given += [Row(1, "us", 20, 9.0, network=4.0)]
-    assert panel(probes(given)).network.tolist() == pytest.approx([median, 4.0], nan_ok=True)
+    assert build_panel(probes(given)).network.tolist() == pytest.approx([median, 4.0], nan_ok=True)
 
 
 def test_nothing_makes_an_empty_panel() -> None:
     """No probes are no rows, and every question about them has an empty answer."""
-    found = panel(probes([]))
+    found = build_panel(probes([]))
     assert (len(found.group), found.targets_with_values()) == (0, set())
     assert found.groups([(1, "us")]).tolist() == [-1]
-    assert found.moments().tolist() == []
+    assert found.round_keys().tolist() == []
 
 
 def test_instants_too_far_apart_to_be_packed_are_sorted_all_the_same() -> None:
     """Keys of many targets and a span of centuries do not fit into one number; the order is the same."""
     far = 2**61
     given = [Row(target, "us", at, 1.0) for target in (1, 2, 3, 4, 5) for at in (far, 0, 7)]
-    found: Any = [(target, at) for target, _, at, _, _ in rows(panel(probes(given)))]
+    found: Any = [(target, at) for target, _, at, _, _ in rows(build_panel(probes(given)))]
     assert found == [(target, at) for target in (1, 2, 3, 4, 5) for at in (0, 7, far)]
 
 
@@ -121,4 +121,4 @@ def test_a_thousand_random_probes_agree_with_doing_it_one_by_one() -> None:
             ordered[n // 2][0],
         )
     columns: Probes = probes(given, regions=("us", "sg", "eu"))
-    assert {row[:3]: row[3:] for row in rows(panel(columns))} == expected
+    assert {row[:3]: row[3:] for row in rows(build_panel(columns))} == expected

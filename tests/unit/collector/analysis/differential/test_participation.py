@@ -7,8 +7,8 @@ from isochrone_collector.analysis.differential.participation import (
     Participation,
     Presence,
     oldest_rounds,
+    participations,
     planned,
-    turnouts,
 )
 from isochrone_collector.analysis.probes import Kind
 from isochrone_wire.answers import Window
@@ -21,18 +21,18 @@ def test_probes_are_counted_by_how_they_ended() -> None:
     """Throttled and skipped probes are neither tried nor failed, and their round is recorded all the same."""
     kinds = (Kind.OK, Kind.OK, Kind.FAILED, Kind.THROTTLED, Kind.SKIPPED)
     given = [Row(1, "us", at, kind=kind) for at, kind in enumerate(kinds)]
-    assert turnouts(probes(given), {}) == {(1, "us"): Participation(tried=3, failed=1, recorded=5)}
+    assert participations(probes(given), {}) == {(1, "us"): Participation(tried=3, failed=1, recorded=5)}
 
 
 def test_a_round_is_recorded_once_by_each_vantage() -> None:
     """A burst of several probes is one round of its vantage; two vantages record two."""
     given = [Row(1, "us", 7, vantage=vantage) for vantage in (1, 1, 1, 2)] + [Row(1, "us", 8, vantage=1)]
-    assert turnouts(probes(given), {})[1, "us"].recorded == 3
+    assert participations(probes(given), {})[1, "us"].recorded == 3
 
 
 def test_who_was_to_be_there_and_was_not_is_listed() -> None:
     """A region of which nothing came still has what was planned of it."""
-    found = turnouts(probes([Row(1, "us", 7)]), {(1, "us"): 4, (1, "sg"): 4})
+    found = participations(probes([Row(1, "us", 7)]), {(1, "us"): 4, (1, "sg"): 4})
     assert found[1, "sg"] == Participation(planned=4)
     assert (found[1, "us"].coverage, found[1, "sg"].coverage) == (0.25, 0.0)
 
@@ -67,11 +67,11 @@ def test_rounds_are_planned_for_every_vantage_while_it_is_there() -> None:
 )
 def test_too_little_coverage_has_its_reason(recorded: int, due: int, reason: str) -> None:
     """Below half of the planned rounds nothing is decided; without a plan nothing was missed."""
-    assert Participation(recorded=recorded, planned=due).absence("us") == reason
+    assert Participation(recorded=recorded, planned=due).coverage_problem("us") == reason
 
 
 @pytest.mark.parametrize(
-    ("turnout", "reason"),
+    ("participation", "reason"),
     [
         (Participation(tried=100, failed=0, recorded=100, planned=100), ""),
         (Participation(tried=100, failed=15, recorded=100, planned=100), ""),
@@ -91,9 +91,9 @@ def test_too_little_coverage_has_its_reason(recorded: int, due: int, reason: str
         (Participation(), ""),
     ],
 )
-def test_the_control_target_shows_a_region_in_trouble(turnout: Participation, reason: str) -> None:
+def test_the_control_target_shows_a_region_in_trouble(participation: Participation, reason: str) -> None:
     """A region is in trouble when its control target surely fails in more than a tenth of the probes, or is absent."""
-    assert turnout.sickness("us", "sim/c") == reason
+    assert participation.control_problem("us", "sim/c") == reason
 
 
 def test_a_side_of_a_differential_tells_failures_with_their_interval() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.drift.change_detection import LEAST_AFTER, LEAST_ROUNDS, Change, Course, changes
+from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS, MIN_ROUNDS_AFTER, Change, Series, changes
 from isochrone_collector.analysis.drift.series_state import SeriesState
 from testdata.courses import Integers, Nature, Reals
 
@@ -19,11 +19,11 @@ QUIET = Nature(sigma=0.1)
 
 def watched(rounds: Integers, values: Reals, *, at_once: int) -> list[Change]:
     """What is found when the rounds come so many at a time."""
-    track = SeriesState()
+    state = SeriesState()
     found: list[Change] = []
     for begin in range(0, len(rounds), at_once):
-        track.take(rounds[begin : begin + at_once], values[begin : begin + at_once])
-        found += track.look()
+        state.add(rounds[begin : begin + at_once], values[begin : begin + at_once])
+        found += state.detect()
     return found
 
 
@@ -32,18 +32,18 @@ def after_a_week(nature: Nature, more: int, seed: int) -> tuple[SeriesState, Int
     rounds = nature.rounds(HISTORY_DAYS + more * nature.every_s / 86_400)
     values = nature.values(rounds, seed)
     known = len(rounds) - more
-    track = SeriesState()
-    track.take(rounds[:known], values[:known])
-    track.look()
-    return track, rounds[known:], values[known:]
+    state = SeriesState()
+    state.add(rounds[:known], values[:known])
+    state.detect()
+    return state, rounds[known:], values[known:]
 
 
 def rounds_until_found(nature: Nature, seed: int, *, factor: float, within: int, step: int = 1) -> int | None:
     """After how many rounds a change by `factor` is found; `None` when not within so many."""
-    track, rounds, values = after_a_week(nature, within, seed)
+    state, rounds, values = after_a_week(nature, within, seed)
     for begin in range(0, within, step):
-        track.take(rounds[begin : begin + step], factor * values[begin : begin + step])
-        if track.look():
+        state.add(rounds[begin : begin + step], factor * values[begin : begin + step])
+        if state.detect():
             return begin + step
     return None
 
@@ -89,12 +89,12 @@ def test_where_twelve_rounds_are_not_enough(sigma: float, memory: float) -> None
 @pytest.mark.parametrize("factor", [1.3, 1 / 1.3, 3.0], ids=lambda factor: f"{factor:.2f}")
 def test_a_change_tells_what_it_is(factor: float) -> None:
     """Its beginning is right to within three rounds, and its size to within a tenth, up and down."""
-    track, rounds, values = after_a_week(QUIET, 24, seed=3)
-    track.take(rounds, factor * values)
-    [change] = track.look()
+    state, rounds, values = after_a_week(QUIET, 24, seed=3)
+    state.add(rounds, factor * values)
+    [change] = state.detect()
     assert abs(change.changed_at - int(rounds[0])) <= 3 * QUIET.every_s * 1_000_000
     assert change.after / change.before == pytest.approx(factor, rel=0.1)
-    assert change.n_after >= LEAST_AFTER
+    assert change.n_after >= MIN_ROUNDS_AFTER
     assert change.p_value <= 0.01
 
 
@@ -103,23 +103,23 @@ def test_a_change_tells_what_it_is(factor: float) -> None:
 def test_spikes_and_short_bursts_are_no_change(factor: float, length: int) -> None:
     """Up to three wild rounds in a row are nothing that lasts, whichever rounds come with them."""
     for seed in range(4):
-        track, rounds, values = after_a_week(QUIET, 30, seed)
+        state, rounds, values = after_a_week(QUIET, 30, seed)
         values[8 : 8 + length] *= factor
         found: list[Change] = []
         for begin in range(30):
-            track.take(rounds[begin : begin + 1], values[begin : begin + 1])
-            found += track.look()
+            state.add(rounds[begin : begin + 1], values[begin : begin + 1])
+            found += state.detect()
         assert found == []
 
 
 def test_back_to_normal_is_a_second_change() -> None:
     """A rise that ends is found twice: when it comes and, from its own level, when it goes; and never again."""
-    track, rounds, values = after_a_week(QUIET, 120, seed=5)
+    state, rounds, values = after_a_week(QUIET, 120, seed=5)
     values[:40] *= 1.5
     found: list[Change] = []
     for begin in range(0, 120, 3):
-        track.take(rounds[begin : begin + 3], values[begin : begin + 3])
-        found += track.look()
+        state.add(rounds[begin : begin + 3], values[begin : begin + 3])
+        found += state.detect()
     assert [change.after / change.before for change in found] == pytest.approx([1.5, 1 / 1.5], rel=0.15)
     assert found[1].changed_at == pytest.approx(int(rounds[40]), abs=3 * QUIET.every_s * 1_000_000)
 
@@ -130,8 +130,8 @@ def test_the_same_rounds_have_the_same_changes() -> None:
     rounds = nature.rounds(2)
     values = nature.values(rounds, 1)
     values[300:] *= 1.6
-    course = Course(rounds=rounds, values=values, fresh=276)
-    assert changes(course) == changes(course) != ()
+    series = Series(rounds=rounds, values=values, n_new=276)
+    assert changes(series) == changes(series) != ()
 
 
 def test_a_known_change_is_not_found_again() -> None:
@@ -139,23 +139,22 @@ def test_a_known_change_is_not_found_again() -> None:
     rounds = QUIET.rounds(2)
     values = QUIET.values(rounds, 2)
     values[520:] *= 1.5
-    course = Course(rounds=rounds, values=values, fresh=56)
-    [change] = changes(course)
-    assert changes(replace(course, changes=(change.changed_at,))) == ()
+    series = Series(rounds=rounds, values=values, n_new=56)
+    [change] = changes(series)
+    assert changes(replace(series, changes=(change.changed_at,))) == ()
 
 
 def test_a_short_series_has_no_changes() -> None:
     """Below sixty rounds nothing is said, however great the step; sixty quiet ones and a step of half are enough."""
     nature = replace(QUIET, sigma=0.05, swing=0.0)
-    rounds = nature.rounds(1)[: LEAST_ROUNDS + 12]
+    rounds = nature.rounds(1)[: MIN_ROUNDS + 12]
     values = nature.values(rounds, 4)
-    values[LEAST_ROUNDS:] *= 2
+    values[MIN_ROUNDS:] *= 2
     short = slice(20, None)
     assert (
-        changes(Course(rounds=rounds[short][: LEAST_ROUNDS - 1], values=values[short][: LEAST_ROUNDS - 1], fresh=30))
-        == ()
+        changes(Series(rounds=rounds[short][: MIN_ROUNDS - 1], values=values[short][: MIN_ROUNDS - 1], n_new=30)) == ()
     )
-    assert len(changes(Course(rounds=rounds, values=values, fresh=12))) == 1
+    assert len(changes(Series(rounds=rounds, values=values, n_new=12))) == 1
 
 
 def test_a_slope_is_no_step() -> None:
@@ -172,4 +171,4 @@ def test_a_series_that_never_varies_can_change() -> None:
     flat = np.full(len(rounds), 1000.0)
     for factor, expected in ((1.05, 0), (1.5, 1)):
         stepped = flat * np.where(np.arange(len(rounds)) < 200, 1.0, factor)
-        assert len(changes(Course(rounds=rounds, values=stepped, fresh=88))) == expected
+        assert len(changes(Series(rounds=rounds, values=stepped, n_new=88))) == expected

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from isochrone_collector.analysis.drift.change_detection import KEPT_ROUNDS
+from isochrone_collector.analysis.drift.change_detection import MAX_ROUNDS
 from isochrone_collector.analysis.drift.series_state import SeriesState
 from testdata.courses import Nature
 
@@ -16,10 +16,10 @@ def test_rounds_may_come_in_any_order_and_again() -> None:
     rounds = NATURE.rounds(3)
     values = NATURE.values(rounds, 1)
     straight, crooked = SeriesState(), SeriesState()
-    straight.take(rounds, values)
-    crooked.take(rounds[400:], np.full(len(rounds) - 400, 7.0))
-    crooked.take(rounds[:500], values[:500])
-    crooked.take(rounds[400:], values[400:])
+    straight.add(rounds, values)
+    crooked.add(rounds[400:], np.full(len(rounds) - 400, 7.0))
+    crooked.add(rounds[:500], values[:500])
+    crooked.add(rounds[400:], values[400:])
     assert (crooked.rounds == straight.rounds).all()
     assert (crooked.values == straight.values).all()
 
@@ -28,34 +28,34 @@ def test_memory_is_bounded() -> None:
     """However much comes, so many rounds are kept, the newest."""
     nature = replace(NATURE, every_s=60)
     rounds = nature.rounds(12)
-    track = SeriesState()
+    state = SeriesState()
     for begin in range(0, len(rounds), 500):
-        track.take(rounds[begin : begin + 500], nature.values(rounds[begin : begin + 500], begin))
-    assert len(track.rounds) == KEPT_ROUNDS
-    assert track.rounds[-1] == rounds[-1]
-    assert len(track._hours) <= 8 * 24
+        state.add(rounds[begin : begin + 500], nature.values(rounds[begin : begin + 500], begin))
+    assert len(state.rounds) == MAX_ROUNDS
+    assert state.rounds[-1] == rounds[-1]
+    assert len(state._hours) <= 8 * 24
 
 
 def test_what_is_no_value_is_left_out() -> None:
     """Rounds without a value, or with none above zero, are not there."""
     rounds = NATURE.rounds(1)[:5]
-    track = SeriesState()
-    track.take(rounds, np.array([1.0, np.nan, 0.0, -2.0, np.inf]))
-    assert track.rounds.tolist() == [int(rounds[0])]
-    track.take(rounds[1:3], np.array([np.nan, np.nan]))
-    assert len(track.rounds) == 1
+    state = SeriesState()
+    state.add(rounds, np.array([1.0, np.nan, 0.0, -2.0, np.inf]))
+    assert state.rounds.tolist() == [int(rounds[0])]
+    state.add(rounds[1:3], np.array([np.nan, np.nan]))
+    assert len(state.rounds) == 1
 
 
 def test_rounds_are_fresh_once() -> None:
     """After a look nothing is fresh before a later round comes; an earlier one that comes late is none."""
     rounds = NATURE.rounds(1)
     values = NATURE.values(rounds, 2)
-    track = SeriesState()
-    seen = [track.has_fresh]
+    state = SeriesState()
+    seen = [state.has_new_rounds]
     for begin, end in ((0, 100), (50, 60), (100, 101)):
-        track.take(rounds[begin:end], values[begin:end])
-        seen.append(track.has_fresh)
-        track.look()
+        state.add(rounds[begin:end], values[begin:end])
+        seen.append(state.has_new_rounds)
+        state.detect()
     assert seen == [False, True, False, True]
 
 
@@ -64,32 +64,32 @@ def test_changes_found_are_known() -> None:
     rounds = NATURE.rounds(4)
     values = NATURE.values(rounds, 3)
     values[-12:] *= 2
-    track = SeriesState(changes=[int(rounds[5])])
-    track.take(rounds, values)
-    [change] = track.look()
-    assert track.changes == (int(rounds[5]), change.changed_at)
-    assert track.every_us == NATURE.every_s * 1_000_000
+    state = SeriesState(changes=[int(rounds[5])])
+    state.add(rounds, values)
+    [change] = state.detect()
+    assert state.changes == (int(rounds[5]), change.changed_at)
+    assert state.every_us == NATURE.every_s * 1_000_000
 
 
 def test_a_timeout_below_the_level_is_no_value() -> None:
     """Given up early is not fast: a limit counts where it lies beyond the level since the newest change, else not."""
     rounds = NATURE.rounds(1)
-    track = SeriesState(changes=[int(rounds[50])])
-    track.take(rounds[:100], np.repeat([400.0, 15_000.0], 50))
-    limited = np.array([True, True, False])
-    track.take(rounds[100:103], np.array([10_000.0, 60_000.0, 10_000.0]), limited)
-    assert track.rounds[100:].tolist() == rounds[101:103].tolist()
-    assert track.values[100:].tolist() == [60_000.0, 10_000.0]
+    state = SeriesState(changes=[int(rounds[50])])
+    state.add(rounds[:100], np.repeat([400.0, 15_000.0], 50))
+    censored = np.array([True, True, False])
+    state.add(rounds[100:103], np.array([10_000.0, 60_000.0, 10_000.0]), censored)
+    assert state.rounds[100:].tolist() == rounds[101:103].tolist()
+    assert state.values[100:].tolist() == [60_000.0, 10_000.0]
 
 
 def test_of_timeouts_alone_nothing_is_known() -> None:
     """As long as nothing answered there is no level that a limit could be beyond."""
     rounds = NATURE.rounds(1)[:3]
-    track = SeriesState()
-    track.take(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, True, True]))
-    assert not track.has_fresh
-    track.take(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
-    assert track.values.tolist() == [2.0, 3.0]
+    state = SeriesState()
+    state.add(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, True, True]))
+    assert not state.has_new_rounds
+    state.add(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
+    assert state.values.tolist() == [2.0, 3.0]
 
 
 def test_a_slow_target_that_cannot_be_reached_has_not_become_fast() -> None:
@@ -98,8 +98,8 @@ def test_a_slow_target_that_cannot_be_reached_has_not_become_fast() -> None:
         rounds = NATURE.rounds(4)
         values = level / 500_000 * NATURE.values(rounds, 3)
         values[-12:] = 10_000.0
-        limited = np.zeros(len(rounds), dtype=bool)
-        limited[-12:] = True
-        track = SeriesState()
-        track.take(rounds, values, limited)
-        assert len(track.look()) == found
+        censored = np.zeros(len(rounds), dtype=bool)
+        censored[-12:] = True
+        state = SeriesState()
+        state.add(rounds, values, censored)
+        assert len(state.detect()) == found

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_collector.analysis.distribution import Endings, Values
-from isochrone_collector.analysis.ranking.latency_targets import USES, eligible, judge, needed
+from isochrone_collector.analysis.distribution import OutcomeCounts, Values
+from isochrone_collector.analysis.ranking.latency_targets import USES, assess, eligible, needed
 from isochrone_collector.analysis.ranking.leaderboard import Entry
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible, LatencyBudget
@@ -21,11 +21,13 @@ def values(known: Sequence[float], limits: Sequence[float] = ()) -> Values:
     return Values(values=np.array(known, dtype=float), limits=np.array(limits, dtype=float))
 
 
-def judged(use: str, found: Values, *, endings: Endings | None = None) -> LatencyBudget:
+def judged(use: str, found: Values, *, outcome_counts: OutcomeCounts | None = None) -> LatencyBudget:
     """The one line of a target with these values of the use's metric."""
-    ending = endings or Endings(ok=found.n)
-    entry = Entry(region="us", target="t", provider="p", model="m", values={USE[use].metric: found}, endings=ending)
-    [line] = judge([entry], [USE[use]])
+    ending = outcome_counts or OutcomeCounts(ok=found.n)
+    entry = Entry(
+        region="us", target="t", provider="p", model="m", values={USE[use].metric: found}, outcome_counts=ending
+    )
+    [line] = assess([entry], [USE[use]])
     return line
 
 
@@ -107,21 +109,21 @@ def test_timeouts_count(timeout: int, count: int, verdict: Eligible) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "endings", "reason"),
+    ("found", "outcome_counts", "reason"),
     [
-        (values([1.0] * 12), Endings(ok=12), "12 of 59 samples"),
-        (values([]), Endings(failed=12), "0 of 59 samples; 12 of 12 probes failed"),
-        (values([1.0] * 100), Endings(ok=100), ""),
-        (values([1.0] * 100), Endings(ok=100, failed=5), ""),
-        (values([1.0] * 100), Endings(ok=100, failed=6), "6 of 106 probes failed and have no latency"),
-        (values([1.0] * 95, [9e9] * 5), Endings(ok=95, failed=5), ""),
-        (values([9e9] * 100), Endings(ok=100, failed=900), ""),
-        (values([1.0] * 100), Endings(ok=100, throttled=900, skipped=900), ""),
+        (values([1.0] * 12), OutcomeCounts(ok=12), "12 of 59 samples"),
+        (values([]), OutcomeCounts(failed=12), "0 of 59 samples; 12 of 12 probes failed"),
+        (values([1.0] * 100), OutcomeCounts(ok=100), ""),
+        (values([1.0] * 100), OutcomeCounts(ok=100, failed=5), ""),
+        (values([1.0] * 100), OutcomeCounts(ok=100, failed=6), "6 of 106 probes failed and have no latency"),
+        (values([1.0] * 95, [9e9] * 5), OutcomeCounts(ok=95, failed=5), ""),
+        (values([9e9] * 100), OutcomeCounts(ok=100, failed=900), ""),
+        (values([1.0] * 100), OutcomeCounts(ok=100, throttled=900, skipped=900), ""),
     ],
 )
-def test_failures_that_no_percentile_shows_are_told(found: Values, endings: Endings, reason: str) -> None:
+def test_failures_that_no_percentile_shows_are_told(found: Values, outcome_counts: OutcomeCounts, reason: str) -> None:
     """Too few samples, or more failures than may be slow, are said in words; throttled rounds are no failures."""
-    assert judged("voice", found, endings=endings).reason == reason
+    assert judged("voice", found, outcome_counts=outcome_counts).reason == reason
 
 
 def test_the_least_number_of_samples() -> None:
@@ -135,7 +137,7 @@ def test_a_line_for_each_entry_and_use() -> None:
         Entry(region=region, target=target, provider="p", model="m", values={Metric.TTFT: values([1.0] * 60)})
         for region, target in [("us", "b"), ("us", "a"), ("eu", "b")]
     ]
-    lines = judge(entries, [USE["voice"], USE["inline"]])
+    lines = assess(entries, [USE["voice"], USE["inline"]])
     assert [(line.region, line.target, line.use, line.eligible.value) for line in lines] == [
         ("eu", "b", "voice", "yes"),
         ("eu", "b", "inline", "unknown"),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.distribution import Endings, Values, endings
+from isochrone_collector.analysis.distribution import OutcomeCounts, Values, outcome_counts
 from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
 from isochrone_wire.answers import Metric, Order
 
@@ -43,14 +43,16 @@ def test_ranks_count_within_each_region() -> None:
 
 def test_a_target_that_never_answered_comes_last() -> None:
     """Without a first token there is no time to rank by, and no number is made up."""
-    lines = standings([entry("dead", limits=[60.0], endings=Endings(failed=4)), entry("alive", ttft=[1e9])])
+    lines = standings(
+        [entry("dead", limits=[60.0], outcome_counts=OutcomeCounts(failed=4)), entry("alive", ttft=[1e9])]
+    )
     assert [line.target for line in lines] == ["alive", "dead"]
     assert (lines[1].n, lines[1].failed, lines[1].ttft_p50_us) == (0, 4, None)
 
 
 def test_timeouts_raise_the_tail() -> None:
     """Probes that timed out count above all others in the quantiles, and not in n."""
-    [line] = standings([entry("a", ttft=[100.0] * 9, limits=[5_000.0], endings=Endings(ok=9, failed=1))])
+    [line] = standings([entry("a", ttft=[100.0] * 9, limits=[5_000.0], outcome_counts=OutcomeCounts(ok=9, failed=1))])
     assert line.n == 9
     assert line.ttft_p50_us is not None
     assert line.ttft_p95_us is not None
@@ -87,11 +89,17 @@ def test_small_samples_show_no_bounds() -> None:
 def test_each_order_ranks_by_its_own(order: Order, ranking: str) -> None:
     """What has no interval yet comes after what has one, and what is not known last; what is free comes first."""
     everybody = [
-        entry("a", ttft=[100.0] * 10, speed=[20.0] * 10, usd_per_m_output=0.2, endings=Endings(ok=990, failed=10)),
-        entry("b", ttft=[200.0] * 10, speed=[30.0] * 10, usd_per_m_output=2.0, endings=Endings(ok=1000)),
+        entry(
+            "a",
+            ttft=[100.0] * 10,
+            speed=[20.0] * 10,
+            usd_per_m_output=0.2,
+            outcome_counts=OutcomeCounts(ok=990, failed=10),
+        ),
+        entry("b", ttft=[200.0] * 10, speed=[30.0] * 10, usd_per_m_output=2.0, outcome_counts=OutcomeCounts(ok=1000)),
         entry("c", ttft=[300.0] * 10, speed=[90.0] * 10, usd_per_m_output=1.0),
         entry("free", ttft=[400.0] * 10, speed=[10.0] * 10, usd_per_m_output=0.0),
-        entry("new", ttft=[1.0] * 3, speed=[999.0] * 3, usd_per_m_output=9.0, endings=Endings(ok=3)),
+        entry("new", ttft=[1.0] * 3, speed=[999.0] * 3, usd_per_m_output=9.0, outcome_counts=OutcomeCounts(ok=3)),
         entry("none"),
     ]
     wanted = [item for item in everybody if item.target in ranking.split()]
@@ -125,7 +133,7 @@ def test_speed_for_money(usd: float | None, ratio: float | None) -> None:
 def test_success_leaves_out_what_says_nothing() -> None:
     """Throttled and skipped rounds are counted, and are neither successes nor failures."""
     outcomes = {"ok": 90, "http_error": 4, "timed_out": 6, "throttled": 50, "skipped_budget": 7, "skipped_paused": 3}
-    [line] = standings([entry("a", endings=endings(outcomes))])
+    [line] = standings([entry("a", outcome_counts=outcome_counts(outcomes))])
     assert line.success is not None
     assert (line.success.value, line.success.n, line.failed) == (0.9, 100, 10)
     assert 0.82 < line.success.low < 0.9 < line.success.high < 0.95
@@ -134,5 +142,5 @@ def test_success_leaves_out_what_says_nothing() -> None:
 
 def test_no_trial_no_success() -> None:
     """Where every round was throttled, nothing is known of success."""
-    [line] = standings([entry("a", endings=endings({"throttled": 9}))])
+    [line] = standings([entry("a", outcome_counts=outcome_counts({"throttled": 9}))])
     assert line.success is None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.panel import panel
+from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.analysis.ranking.region_cost import region_costs
 from isochrone_wire.answers import Decision, Metric
@@ -44,7 +44,7 @@ def costs(
     world: World, *, metric: Metric = Metric.TTFT, providers: Mapping[int, str] | None = None, **more: object
 ) -> list[RegionCost]:
     named = providers or {target: "p" for target, _ in world}
-    return list(region_costs(panel(probes(world, **more)), named, metric=metric))  # type: ignore[arg-type]  # a test's shorthand
+    return list(region_costs(build_panel(probes(world, **more)), named, metric=metric))  # type: ignore[arg-type]  # a test's shorthand
 
 
 def noisy(median: float, *, n: int = 40, seed: int = 0, spread: float = 3 * MS) -> Series:
@@ -137,7 +137,7 @@ def test_a_region_without_a_common_target_is_left_out() -> None:
 def test_a_region_in_trouble_is_left_out_with_its_reason() -> None:
     """What is unfit is not compared, though it has values; where nothing is left every line has its reason."""
     world = {(1, region): noisy(300 * MS, seed=seed) for seed, region in enumerate(REGIONS)}
-    seen = panel(probes(world))
+    seen = build_panel(probes(world))
     best, _, ill = region_costs(seen, {1: "p"}, metric=Metric.TTFT, unfit={(1, "sg"): "sg is in trouble itself"})
     assert (ill.region, ill.decision, ill.reason) == ("sg", Decision.UNDECIDED, "sg is in trouble itself")
     assert best.decision is Decision.EQUIVALENT
@@ -157,7 +157,7 @@ def test_a_lasting_change_begins_a_new_count() -> None:
         (2, "us"): noisy(300 * MS, seed=5),
         (2, "eu"): noisy(400 * MS, seed=6),
     }
-    seen = panel(probes(world))
+    seen = build_panel(probes(world))
     _, other = region_costs(seen, {1: "p", 2: "p"}, metric=Metric.TTFT, changes={(1, "eu"): 10 * 40 + 1})
     assert other.n == 80
     assert other.added == pytest.approx(100 * MS, abs=3 * MS)

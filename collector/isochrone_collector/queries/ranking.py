@@ -1,0 +1,102 @@
+"""Queries that rank targets by what each region measured: leaderboards, latency targets and price tiers."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from isochrone_collector.analysis.ranking.latency_targets import USES, Use, assess
+from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
+from isochrone_collector.analysis.ranking.price_tiers import tier_lines
+from isochrone_collector.errors import BadRequest, UnknownName
+from isochrone_collector.names import unknown
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
+from isochrone_collector.store import leaderboards, long_windows
+from isochrone_collector.store.leaderboards import Seen
+from isochrone_wire.answers import Leaderboard, Order, Selection, Source, Window
+from isochrone_wire.insights import LatencyBudgetList, TierList
+
+
+async def leaderboard(context: QueryContext, selection: Selection, *, order: str = "") -> Leaderboard:
+    """Return the targets that have samples, ranked within each region; by median TTFT when `order` is empty.
+
+    Raises `BadRequest` for an unknown order.
+    """
+    by = _order_of(order)
+    window = await _window_entries(context, selection)
+    ranked = await asyncio.to_thread(standings, window.entries, by)
+    return Leaderboard(window=window.window, standings=ranked, order=by, source=window.source)
+
+
+async def latency_targets(context: QueryContext, selection: Selection, *, uses: Sequence[str]) -> LatencyBudgetList:
+    """Return one line per use, region and target that has samples; all uses when `uses` is empty.
+
+    Raises `UnknownName` for an unknown use.
+    """
+    wanted = _uses_of(uses)
+    window = await _window_entries(context, selection)
+    lines = await asyncio.to_thread(assess, window.entries, wanted)
+    return LatencyBudgetList(window=window.window, budgets=lines)
+
+
+async def price_tiers(context: QueryContext, selection: Selection) -> TierList:
+    """Return one line per price tier, region and target that has samples."""
+    window = await _window_entries(context, selection)
+    return TierList(window=window.window, tiers=await asyncio.to_thread(tier_lines, window.entries))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WindowEntries:
+    """The entries of a window, and whether they come from samples or from summaries."""
+
+    window: Window
+    entries: tuple[Entry, ...]
+    source: Source
+
+
+async def _window_entries(context: QueryContext, selection: Selection) -> _WindowEntries:
+    """Read an entry per target and region that has samples.
+
+    Long windows, and windows whose samples were deleted, are answered from summaries; such a window may begin later
+    than requested.
+    """
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        past = await long_windows.retrospect(connection, resolved.scope)
+        if past is not None:
+            return _entries(past.window, past.seen, resolved, source=Source.SUMMARIES)
+        rows = await leaderboards.standings(connection, resolved.scope)
+    return _entries(selection.window, rows, resolved, source=Source.SAMPLES)
+
+
+def _entries(window: Window, rows: Sequence[Seen], resolved: ResolvedSelection, *, source: Source) -> _WindowEntries:
+    return _WindowEntries(window=window, entries=tuple(_entry(row, resolved) for row in rows), source=source)
+
+
+def _entry(row: Seen, resolved: ResolvedSelection) -> Entry:
+    target = resolved.targets[row.target_id]
+    return Entry(
+        region=row.region,
+        target=resolved.names[row.target_id],
+        provider=target.provider,
+        model=target.model,
+        values=row.values,
+        outcome_counts=row.outcome_counts,
+        usd_per_m_input=target.usd_per_m_input,
+        usd_per_m_output=target.usd_per_m_output,
+        newest_at=row.newest_at,
+    )
+
+
+def _order_of(name: str) -> Order:
+    try:
+        return Order(name or Order.TTFT.value)
+    except ValueError:
+        raise BadRequest(unknown("order", name, [order.value for order in Order])) from None
+
+
+def _uses_of(names: Sequence[str]) -> tuple[Use, ...]:
+    known = {use.name: use for use in USES}
+    for name in names:
+        if name not in known:
+            raise UnknownName.among("use", name, known)
+    return tuple(use for use in USES if not names or use.name in names)
