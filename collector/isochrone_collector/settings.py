@@ -18,8 +18,8 @@ HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HTTP_LISTEN = f"127.0.0.1:{HTTP_PORT}"
 _SECRET_HINT = "make one: isochrone-collector alerts secret > FILE, and say --alert-secret-file FILE"
-FOR_GOOD = ("forever", "0")
-MOST_LATE_US = 33 * DAY_US
+FOREVER = ("forever", "0")
+MAX_LATENESS_US = 33 * DAY_US
 """How old a sample can be, in microseconds, that still has its hour summarised anew."""
 # Longer than there has been anything to keep; an instant so long ago may not be one for PostgreSQL.
 _LONGEST_US = 36_500 * DAY_US
@@ -50,7 +50,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class RetentionPeriods:
     """How long things are kept, in microseconds; `None` is for good. Summaries of hours outlast the time in which
     samples may come late, because days are made from them.
     """
@@ -61,7 +61,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class WebhookSettings:
     """Where alerts go, and the secret they are signed with. The address may hold a token, so neither is shown."""
 
     url: str = field(repr=False)
@@ -85,8 +85,8 @@ class Settings:
     tls: Tls | None = None
     http: Address | None = None
     metrics: Address | None = None
-    keep: Keep = Keep()
-    hook: Hook | None = None
+    retention: RetentionPeriods = RetentionPeriods()
+    webhook: WebhookSettings | None = None
     # How long the database may take for one question of a reader.
     question_timeout_us: int = DEFAULT_QUESTION_TIMEOUT_US
     # May hold a password, so it is in no repr and no log; see store.pool.describe.
@@ -130,9 +130,9 @@ def check(
         tls=Tls(certificate=certificate, key=key, client_ca=client_ca) if wanted else None,
         http=http,
         metrics=_metrics_address(metrics_listen),
-        keep=_keep(keep_samples, keep_hours, keep_days),
+        retention=_retention(keep_samples, keep_hours, keep_days),
         question_timeout_us=_question_timeout_us(question_timeout),
-        hook=_hook(alert_url, alert_secret_file, environment),
+        webhook=_webhook(alert_url, alert_secret_file, environment),
     )
 
 
@@ -165,7 +165,7 @@ def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | N
         raise SettingsError(f"the secret of alerts cannot be used: {reason}", hint=_SECRET_HINT) from None
 
 
-def _hook(url: str | None, secret_file: Path | None, environment: Mapping[str, str]) -> Hook | None:
+def _webhook(url: str | None, secret_file: Path | None, environment: Mapping[str, str]) -> WebhookSettings | None:
     """Where alerts go. Raises `SettingsError`, whose message does not repeat the address."""
     if not url:
         return None
@@ -179,33 +179,33 @@ def _hook(url: str | None, secret_file: Path | None, environment: Mapping[str, s
     secret = alert_secret(secret_file, environment)
     if secret is None:
         raise SettingsError("--alert-url without a secret to sign alerts with", hint=_SECRET_HINT)
-    return Hook(url=url, secret=secret)
+    return WebhookSettings(url=url, secret=secret)
 
 
-def _keep(samples: str, hours: str, days: str) -> Keep:
+def _retention(samples: str, hours: str, days: str) -> RetentionPeriods:
     """What was told, the usual where nothing was. Raises `SettingsError` when one would go before what needs it."""
-    usual = Keep()
-    keep = Keep(
-        samples_us=_kept_us("--keep-samples", samples, usual.samples_us),
-        hours_us=_kept_us("--keep-hours", hours, usual.hours_us),
-        days_us=_kept_us("--keep-days", days, usual.days_us),
+    usual = RetentionPeriods()
+    periods = RetentionPeriods(
+        samples_us=_period_us("--keep-samples", samples, usual.samples_us),
+        hours_us=_period_us("--keep-hours", hours, usual.hours_us),
+        days_us=_period_us("--keep-days", days, usual.days_us),
     )
-    late_us = min(keep.samples_us or MOST_LATE_US, MOST_LATE_US)
+    late_us = min(periods.samples_us or MAX_LATENESS_US, MAX_LATENESS_US)
     for option, kept_us, least_us, why in (
-        ("--keep-samples", keep.samples_us, 2 * DAY_US, "they go a day at a time, and today's must stay"),
-        ("--keep-hours", keep.hours_us, late_us, "samples may come so late, and days are made from hours"),
-        ("--keep-days", keep.days_us, keep.hours_us or _LONGEST_US, "a day should not go before its hours"),
+        ("--keep-samples", periods.samples_us, 2 * DAY_US, "they go a day at a time, and today's must stay"),
+        ("--keep-hours", periods.hours_us, late_us, "samples may come so late, and days are made from hours"),
+        ("--keep-days", periods.days_us, periods.hours_us or _LONGEST_US, "a day should not go before its hours"),
     ):
         if kept_us is not None and kept_us < least_us:
             least = "forever" if least_us == _LONGEST_US else f"at least {durations.write(least_us)}"
             raise SettingsError(f"{option} {durations.write(kept_us)} is too short", hint=f"{least}: {why}")
-    return keep
+    return periods
 
 
-def _kept_us(option: str, text: str, usual_us: int | None) -> int | None:
+def _period_us(option: str, text: str, usual_us: int | None) -> int | None:
     if not text:
         return usual_us
-    if text in FOR_GOOD:
+    if text in FOREVER:
         return None
     try:
         told_us = durations.parse_us(text)

@@ -100,7 +100,7 @@ class Authenticator:
             raise NotAdmitted("this collector does not know the credential")
         if row.revoked_at is not None:
             raise NotAdmitted(f"the credential of {row.name!r} has been revoked")
-        if not row.is_good(self._clock()):
+        if not row.is_valid(self._clock()):
             raise NotAdmitted(f"the credential of {row.name!r} has expired, because a newer one was taken")
         return row
 
@@ -118,7 +118,7 @@ class Authenticator:
         fresh = [key for key, at in used.items() if at - self._noted_at(key) > _NOTE_USE_EVERY_US]
         if fresh:
             now_at = self._clock()
-            await access.note_use(connection, fresh, used_at=now_at)
+            await access.record_use(connection, fresh, used_at=now_at)
             self._noted |= dict.fromkeys(fresh, now_at)
 
     def _noted_at(self, credential_id: int) -> int:

@@ -160,7 +160,7 @@ class Enrolment:
     async def _known(self, connection: Connection, name: str, role: str) -> tuple[str, str | None]:
         """Role and region of a name that may be rotated."""
         now_at = self._clock()
-        good = [row for row in await access.credentials(connection) if row.is_good(now_at)]
+        good = [row for row in await access.credentials(connection) if row.is_valid(now_at)]
         invited = [row for row in await access.invitations(connection) if row.is_open(now_at)]
         known: list[CredentialRow | InvitationRow] = [*good, *invited]
         found = [(row.role, row.region) for row in known if row.name == name]
@@ -172,7 +172,7 @@ class Enrolment:
 
     async def _check_new(self, connection: Connection, name: str, region: str | None) -> None:
         now_at = self._clock()
-        if any(row.name == name and row.is_good(now_at) for row in await access.credentials(connection)):
+        if any(row.name == name and row.is_valid(now_at) for row in await access.credentials(connection)):
             raise Conflict(f"{name!r} has joined already; rotate its credential, or revoke it first")
         if any(row.name == name and row.is_open(now_at) for row in await access.invitations(connection)):
             raise Conflict(f"{name!r} is invited already; rotate for another token, or revoke the one there is")
@@ -215,7 +215,7 @@ def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> Invita
 
 def _is_operators(row: CredentialRow, kept: Credential, now_at: int) -> bool:
     known = hmac.compare_digest(row.secret_hash, hash_secret(kept.secret))
-    return known and row.role == Role.OPERATOR and row.is_good(now_at)
+    return known and row.role == Role.OPERATOR and row.is_valid(now_at)
 
 
 async def _names(connection: Connection) -> set[str]:
@@ -231,7 +231,7 @@ def _access(row: CredentialRow, now_at: int) -> Access:
         name=row.name,
         role=Role(row.role),
         region=row.region,
-        state=AccessState.ACTIVE if row.is_good(now_at) else ended,
+        state=AccessState.ACTIVE if row.is_valid(now_at) else ended,
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,

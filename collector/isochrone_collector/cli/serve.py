@@ -60,21 +60,21 @@ def _kept(kept_us: int | None) -> str:
 @click.option(
     "--keep-samples",
     envvar="ISOCHRONE_KEEP_SAMPLES",
-    default=_kept(settings.Keep().samples_us),
+    default=_kept(settings.RetentionPeriods().samples_us),
     show_default=True,
     help="How long samples are kept, in whole days; `forever` or 0 is for good.",
 )
 @click.option(
     "--keep-hours",
     envvar="ISOCHRONE_KEEP_HOURS",
-    default=_kept(settings.Keep().hours_us),
+    default=_kept(settings.RetentionPeriods().hours_us),
     show_default=True,
     help="How long summaries of hours are kept.",
 )
 @click.option(
     "--keep-days",
     envvar="ISOCHRONE_KEEP_DAYS",
-    default=_kept(settings.Keep().days_us),
+    default=_kept(settings.RetentionPeriods().days_us),
     show_default=True,
     help="How long summaries of days are kept.",
 )

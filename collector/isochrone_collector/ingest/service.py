@@ -18,7 +18,7 @@ from isochrone_collector.store import batches, partitions, vantages
 from isochrone_collector.store.batches import MAX_ROWS, PackedBatch
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.rows import LedgerRow
-from isochrone_collector.store.vantages import Sign
+from isochrone_collector.store.vantages import VitalsReport
 from isochrone_wire.answers import Window
 from isochrone_wire.model import Receipt, Rejection, Vantage
 
@@ -39,7 +39,7 @@ _YIELD_US = 10_000
 class _Push:
     """What one push leaves in the database: a sign of life, and unless it is a heartbeat a packed batch."""
 
-    sign: Sign
+    sign: VitalsReport
     packed: PackedBatch | None
 
 
@@ -177,7 +177,7 @@ class Ingest:
         async with self._database.transaction() as connection:
             earlier = iter(await batches.store(connection, [push.packed for push in pushes if push.packed]))
             found = [next(earlier) if push.packed else None for push in pushes]
-            await vantages.note_vitals(connection, map(_as_seen, pushes, found))
+            await vantages.record_vitals(connection, map(_as_seen, pushes, found))
         if any(push.packed for push in pushes):
             self.stored()
         return found
@@ -212,8 +212,8 @@ class Ingest:
         )
 
 
-def _sign(batch: PushBatch) -> Sign:
-    return Sign(
+def _sign(batch: PushBatch) -> VitalsReport:
+    return VitalsReport(
         vantage_id=batch.vantage.id,
         batch_epoch=batch.epoch,
         seen_at=batch.received_at,
@@ -221,7 +221,7 @@ def _sign(batch: PushBatch) -> Sign:
     )
 
 
-def _as_seen(push: _Push, earlier: LedgerRow | None) -> Sign:
+def _as_seen(push: _Push, earlier: LedgerRow | None) -> VitalsReport:
     return replace(push.sign, stored=push.packed.stored if push.packed is not None and earlier is None else 0)
 
 

@@ -52,7 +52,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Portions:
+class _PortionSizes:
     """How much time's rounds are read at once, in microseconds: the least, or a multiple of it up to the most."""
 
     least_us: int
@@ -66,9 +66,9 @@ class _Portions:
 
 
 # Less than this would read the same pages again and again; more, and a flood would not fit the server's memory.
-_NEW = _Portions(least_us=3 * SECOND_US, most_us=3 * SECOND_US)
+_NEW = _PortionSizes(least_us=3 * SECOND_US, most_us=3 * SECOND_US)
 # What is old is taken by whole hours, because series states remember the medians of those.
-_OLD = _Portions(least_us=HOUR_US, most_us=DAY_US)
+_OLD = _PortionSizes(least_us=HOUR_US, most_us=DAY_US)
 
 Found = tuple[SeriesKey, Change, int]
 """A change of a series, and how far apart (microseconds) two that are the same may begin."""
@@ -84,39 +84,39 @@ class DriftDetection:
         self._clock = clock
         self._states: dict[SeriesKey, SeriesState] = {}
         self._read: set[int] = set()
-        self._looked_at = 0
+        self._read_at = 0
         self._ended_at = 0
         self._late_at = 0
         self._resting_until = 0
         self._unrecorded: list[Found] = []
 
-    async def look(self) -> None:
+    async def run(self) -> None:
         """Read what is new, and record the changes in it, with an alert each."""
         now_at = self._clock()
         targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._forget(targets, now_at=now_at)
         self._resting_until = now_at + _RESTING_US
         if self._read:
-            await self._read_on(now_at)
+            await self._read_new(now_at)
         else:
             self._late_at = now_at
-        self._looked_at = now_at
+        self._read_at = now_at
         if unread := targets - self._read:
-            await self._read_past(tuple(sorted(unread)))
-        await self._seek()
+            await self._read_history(tuple(sorted(unread)))
+        await self._detect()
         await self._record()
         self._ended_at = self._clock()
 
     def _forget(self, targets: Collection[int], *, now_at: int) -> None:
         """Forget what is not measured any more, and everything after others may have watched instead."""
-        if now_at < self._looked_at or now_at - self._ended_at > _STALE_US:
+        if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
             targets = ()
         self._read.intersection_update(targets)
         self._states = {key: state for key, state in self._states.items() if key.target_id in self._read}
 
-    async def _read_on(self, now_at: int) -> None:
-        new = Window(from_at=self._looked_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
-        if now_at - self._looked_at > _BEHIND_US:
+    async def _read_new(self, now_at: int) -> None:
+        new = Window(from_at=self._read_at - _SETTLED_US, until_at=now_at - _SETTLED_US)
+        if now_at - self._read_at > _BEHIND_US:
             self._resting_until = now_at
         await self._read_window(new, tuple(sorted(self._read)), portions=_NEW)
         if now_at - self._late_at >= _LATE_EVERY_US:
@@ -140,7 +140,7 @@ class DriftDetection:
         window: Window,
         targets: tuple[int, ...],
         *,
-        portions: _Portions,
+        portions: _PortionSizes,
         regions: tuple[str, ...] | None = None,
     ) -> None:
         """Read rounds of some targets, a portion at a time, oldest first."""
@@ -152,11 +152,11 @@ class DriftDetection:
                 scope = Scope(window=part, target_ids=targets, regions=regions)
                 rows = await drift.medians(connection, scope, resting_us=max(0, self._resting_until - began_at))
             took_us = self._clock() - began_at
-            await asyncio.to_thread(self._take, rows)
+            await asyncio.to_thread(self._add, rows)
             from_at, portion_us = part.until_at, portions.after(portion_us, took_us)
 
-    async def _read_past(self, targets: tuple[int, ...]) -> None:
-        until_at = self._looked_at - _SETTLED_US
+    async def _read_history(self, targets: tuple[int, ...]) -> None:
+        until_at = self._read_at - _SETTLED_US
         from_at = (until_at - MAX_DAYS * DAY_US) // HOUR_US * HOUR_US
         async with self._database.connection() as connection:
             known = await drift.known(connection, targets, from_at=from_at)
@@ -164,13 +164,13 @@ class DriftDetection:
         await self._read_window(Window(from_at=from_at, until_at=until_at), targets, portions=_OLD)
         self._read.update(targets)
 
-    def _take(self, rows: Iterable[MediansRow]) -> None:
+    def _add(self, rows: Iterable[MediansRow]) -> None:
         for row in rows:
             for metric in WATCHED:
                 key = SeriesKey(target_id=row.target_id, region=row.region, metric=metric)
                 self._states.setdefault(key, SeriesState()).add(row.rounds, row.values(metric), row.limited(metric))
 
-    async def _seek(self) -> None:
+    async def _detect(self) -> None:
         waiting = [(key, state) for key, state in self._states.items() if state.has_new_rounds]
         for begin in range(0, len(waiting), _AT_ONCE):
             self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _AT_ONCE])
@@ -196,7 +196,7 @@ class DriftDetection:
     ) -> None:
         now_at = self._clock()
         if await drift.record(connection, key, change, detected_at=now_at, tolerance_us=tolerance_us):
-            await self._alerting.raise_(connection, of_change(series, change, raised_at=now_at))
+            await self._alerting.raise_alert(connection, of_change(series, change, raised_at=now_at))
             _log.info(
                 "drift.found",
                 target=series.target,

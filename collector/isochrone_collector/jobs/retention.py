@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from isochrone_collector.settings import Keep
+from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import job_state, partitions, retention
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import Resolution
@@ -28,25 +28,25 @@ _log = structlog.get_logger()
 class Retention:
     """Lets go of what is due, whenever it is run."""
 
-    def __init__(self, *, database: Database, clock: Callable[[], int], keep: Keep) -> None:
+    def __init__(self, *, database: Database, clock: Callable[[], int], periods: RetentionPeriods) -> None:
         self._database = database
         self._clock = clock
-        self._keep = keep
+        self._periods = periods
 
     async def run(self) -> None:
         """Let go of everything that is due. Raises `DatabaseUnavailable`."""
-        at, keep = self._clock(), self._keep
+        at, periods = self._clock(), self._periods
         summarised_until = await self._summarised_until()
-        if keep.samples_us is not None:
-            await self._repeat("late samples", at - keep.samples_us, retention.forget_late)
-            await self._repeat("ledger", at - keep.samples_us - LEDGER_SLACK_US, retention.forget_batches)
-        if keep.hours_us is not None:
-            await self._forget(Resolution.HOUR, min(at - keep.hours_us, summarised_until))
-        if keep.days_us is not None:
-            await self._forget(Resolution.DAY, at - keep.days_us)
+        if periods.samples_us is not None:
+            await self._repeat("late samples", at - periods.samples_us, retention.forget_late)
+            await self._repeat("ledger", at - periods.samples_us - LEDGER_SLACK_US, retention.forget_batches)
+        if periods.hours_us is not None:
+            await self._forget(Resolution.HOUR, min(at - periods.hours_us, summarised_until))
+        if periods.days_us is not None:
+            await self._forget(Resolution.DAY, at - periods.days_us)
         # Last, because somebody who reads for hours can keep it from being done.
-        if keep.samples_us is not None:
-            before_at = min(day_of(at) - keep.samples_us, summarised_until)
+        if periods.samples_us is not None:
+            before_at = min(day_of(at) - periods.samples_us, summarised_until)
             for day_at in await partitions.retire(self._database, before_at=before_at):
                 _log.info("partition.retired", day_at=day_at)
 

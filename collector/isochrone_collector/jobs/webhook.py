@@ -9,7 +9,7 @@ import httpx
 
 from isochrone_collector import webhook_signature
 from isochrone_collector.alerts.message import AlertMessage, name_of
-from isochrone_collector.settings import Hook
+from isochrone_collector.settings import WebhookSettings
 from isochrone_wire import __version__
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
@@ -26,23 +26,23 @@ class Reply:
     is_final: bool = False
 
 
-def body_of(notice: AlertMessage) -> bytes:
+def body_of(message: AlertMessage) -> bytes:
     """The JSON that a receiver gets."""
     data = {
-        "id": name_of(notice.id),
-        "subject": notice.subject,
-        "sentence": notice.sentence,
-        **notice.details,
+        "id": name_of(message.id),
+        "subject": message.subject,
+        "sentence": message.sentence,
+        **message.details,
     }
-    message = {"type": f"isochrone.{notice.kind.value}", "timestamp": rfc3339(notice.raised_at), "data": data}
-    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    body = {"type": f"isochrone.{message.kind.value}", "timestamp": rfc3339(message.raised_at), "data": data}
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 class Webhook:
     """One receiver. Redirects are not followed, and of an answer only the status is looked at."""
 
-    def __init__(self, hook: Hook) -> None:
-        self._hook = hook
+    def __init__(self, settings: WebhookSettings) -> None:
+        self._settings = settings
         self._client = httpx.AsyncClient(
             follow_redirects=False, timeout=TIMEOUT_S, headers={"user-agent": f"isochrone/{__version__}"}
         )
@@ -51,11 +51,11 @@ class Webhook:
         """Give the connections back."""
         await self._client.aclose()
 
-    async def tell(self, notice: AlertMessage, *, now_at: int) -> Reply:
+    async def send(self, message: AlertMessage, *, now_at: int) -> Reply:
         """Send an alert, signed as of `now_at`. What goes wrong is in the reply."""
-        body = body_of(notice)
+        body = body_of(message)
         told = webhook_signature.headers(
-            self._hook.secret, message=name_of(notice.id), sent_s=now_at // SECOND_US, body=body
+            self._settings.secret, message=name_of(message.id), sent_s=now_at // SECOND_US, body=body
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -67,7 +67,7 @@ class Webhook:
             return Reply(taken=False, reason=_kind_of(error))
 
     async def _post(self, body: bytes, headers: dict[str, str]) -> Reply:
-        async with self._client.stream("POST", self._hook.url, content=body, headers=headers) as response:
+        async with self._client.stream("POST", self._settings.url, content=body, headers=headers) as response:
             if response.is_success:
                 return Reply(taken=True)
             reason = f"{response.status_code} {response.reason_phrase}".strip()

@@ -13,7 +13,7 @@ from isochrone_collector.plans import diff as planchange
 from isochrone_collector.plans import document as planfile
 from isochrone_collector.store import plans as table
 from isochrone_collector.store import vantages
-from isochrone_collector.store.plans import Origin
+from isochrone_collector.store.plans import PlanOrigin
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_wire.answers import Window
@@ -135,7 +135,7 @@ class Plans:
         if not dry_run:
             # Two plans never share an instant, whatever the clocks of two collectors say.
             applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
-            origin = Origin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
+            origin = PlanOrigin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
             await table.insert(connection, reading.plan, origin)
         return planchange.compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
 

@@ -28,8 +28,8 @@ from isochrone_wire.routes import RouteTable
 
 _log = structlog.get_logger()
 
-LEAD_AGAIN_US = SECOND_US
-FORGET_EVERY_US = 3600 * SECOND_US
+RETRY_US = SECOND_US
+DELETE_OLD_EVERY_US = 3600 * SECOND_US
 _KEEP_EVIDENCE_US = 1 * DAY_US
 _KEEP_EVENTS_US = 90 * DAY_US
 
@@ -43,7 +43,7 @@ _AT_FIRST = State()
 
 Key = tuple[str, str]
 # A target, and a region it was probed from.
-Seen = tuple[int, str]
+Series = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class RouteBuilder:
         self._code_version = code_version
         self._changed = changed
         self._stored = asyncio.Event()
-        self._book = ProbeCache()
+        self._probe_cache = ProbeCache()
         self._known: dict[Key, _Published] = {}
         self._generation = 0
         self._read_until_at = 0
@@ -91,16 +91,16 @@ class RouteBuilder:
         """Samples were stored or a plan came: there may be something to decide."""
         self._stored.set()
 
-    async def lead(self) -> None:
+    async def build(self) -> None:
         """Build tables for as long as this collector leads; ends only by being cancelled or by an error.
 
         Raises `DatabaseUnavailable`, and `Conflict` when another collector leads as well.
         """
-        await self._start_over()
+        await self._load_published()
         while True:
             self._stored.clear()
             began_at = self._clock()
-            await self._turn()
+            await self._build_once()
             took_us = self._clock() - began_at
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_US / SECOND_US):
@@ -108,13 +108,14 @@ class RouteBuilder:
                     # Half of the time at most goes into deciding.
                     await asyncio.sleep(max(took_us, _GATHER_US) / SECOND_US)
 
-    async def forget(self) -> None:
+    async def delete_old(self) -> None:
         """Let go of tables whose time is over; the newest of each route stays. Raises `DatabaseUnavailable`."""
         at = self._clock()
         async with self._database.connection() as connection:
-            await tables.forget(connection, evidence_before=at - _KEEP_EVIDENCE_US, events_before=at - _KEEP_EVENTS_US)
+            evidence_before, events_before = at - _KEEP_EVIDENCE_US, at - _KEEP_EVENTS_US
+            await tables.delete_old(connection, evidence_before=evidence_before, events_before=events_before)
 
-    async def _start_over(self) -> None:
+    async def _load_published(self) -> None:
         """Begin where the last leader stopped."""
         self._plan_version = 0
         async with self._database.connection() as connection:
@@ -126,7 +127,7 @@ class RouteBuilder:
             known = _Published(table=table, state=canonical_form.read(State, state))
             self._known[table.client_region, table.route] = known
 
-    async def _turn(self) -> None:
+    async def _build_once(self) -> None:
         plan = self._plans.current
         if plan is None or not plan.routes:
             return
@@ -134,47 +135,47 @@ class RouteBuilder:
         is_new = plan.version != self._plan_version
         if is_new:
             # Its windows may be longer than the last one's, and its targets others.
-            self._book.clear()
+            self._probe_cache.clear()
             self._read_until_at = 0
         touched = await self._read(plan, at)
         if is_new:
-            touched = {(target.id, region) for target in plan.targets for region in self._book.regions}
+            touched = {(target.id, region) for target in plan.targets for region in self._probe_cache.regions}
         drafts = await asyncio.to_thread(lambda: list(self._drafts(plan, touched, at)))
         await self._publish(drafts)
         self._plan_version = plan.version
 
-    async def _read(self, plan: Plan, at: int) -> set[Seen]:
+    async def _read(self, plan: Plan, at: int) -> set[Series]:
         """Take in what was stored since the last turn; what it is of, and everything of a region that is new."""
         from_at = at - _longest_us(plan)
         async with self._database.connection() as connection:
-            fresh = [region for region in await vantages.regions(connection) if region not in self._book.regions]
+            fresh = [region for region in await vantages.regions(connection) if region not in self._probe_cache.regions]
             for region in fresh:
-                self._book.place_of(region)
+                self._probe_cache.place_of(region)
             touched = {(target.id, region) for target in plan.targets for region in fresh}
             since_at = max(self._read_until_at - _OVERLAP_US, 0)
             oldest_at = await tables.oldest_round_since(connection, since_at) if since_at else from_at
             if oldest_at is None:
                 return touched
-            columns = await tables.sightings(
+            columns = await tables.probe_columns(
                 connection,
                 targets=[target.id for target in plan.targets],
-                regions=self._book.regions,
+                regions=self._probe_cache.regions,
                 from_at=max(from_at, oldest_at),
                 since_at=since_at,
             )
         self._read_until_at = at
-        touched |= await asyncio.to_thread(self._book.add, columns, at=at)
-        self._book.forget(before_at=from_at)
+        touched |= await asyncio.to_thread(self._probe_cache.add, columns, at=at)
+        self._probe_cache.forget(before_at=from_at)
         return touched
 
-    def _drafts(self, plan: Plan, touched: set[Seen], at: int) -> Iterator[_Draft]:
+    def _drafts(self, plan: Plan, touched: set[Series], at: int) -> Iterator[_Draft]:
         """A decision for each route in each region that has news of its members; tables that are news have numbers one
         after the other.
         """
         if not touched:
             return
         names = {target.id: target.name for target in plan.targets}
-        sightings = self._book.sightings(names, from_at=at - _longest_us(plan))
+        sightings = self._probe_cache.sightings(names, from_at=at - _longest_us(plan))
         generation = self._generation
         for route in plan.routes:
             members = {target.id for target in members_of(route, plan)}

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.store import notifications
-from isochrone_collector.store.notifications import Call
+from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 
 _AGAIN_S = 1.0
@@ -21,7 +21,7 @@ _PAUSE_S = 0.1
 class Bell:
     """Calls out that samples were stored, and has each call of others answered by what stands under it in `on`."""
 
-    def __init__(self, *, database: Database, on: Mapping[Call, Callable[[], None]]) -> None:
+    def __init__(self, *, database: Database, on: Mapping[Channel, Callable[[], None]]) -> None:
         self._database = database
         self._on = on
         self._rung = asyncio.Event()
@@ -31,7 +31,7 @@ class Bell:
         self._rung.set()
 
     async def run(self) -> None:
-        """Call and hear; ends only by being cancelled."""
+        """Channel and hear; ends only by being cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._ring())
             group.create_task(self._hear())
@@ -42,7 +42,7 @@ class Bell:
             self._rung.clear()
             with suppress(CollectorError):
                 async with self._database.connection() as connection:
-                    await notifications.ring(connection, Call.SAMPLES)
+                    await notifications.notify(connection, Channel.SAMPLES)
             await asyncio.sleep(_PAUSE_S)
 
     async def _hear(self) -> None:
@@ -52,6 +52,6 @@ class Bell:
                     await notifications.listen(connection)
                     for answer in self._on.values():
                         answer()
-                    async for call in notifications.heard(connection):
+                    async for call in notifications.received(connection):
                         self._on[call]()
             await asyncio.sleep(_AGAIN_S)

@@ -9,7 +9,7 @@ from isochrone_collector.publishing import builder
 from isochrone_collector.publishing.builder import RouteBuilder
 from isochrone_collector.publishing.notifications import Bell
 from isochrone_collector.publishing.publisher import Publisher
-from isochrone_collector.store.notifications import Call
+from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire import __version__
 
@@ -26,10 +26,10 @@ class Publishing:
         self._builder = RouteBuilder(
             database=database, plans=plans, clock=clock, code_version=__version__, changed=self.publisher.look
         )
-        answers = {Call.SAMPLES: self._builder.wake, Call.TABLES: self.publisher.look}
+        answers = {Channel.SAMPLES: self._builder.wake, Channel.TABLES: self.publisher.look}
         self._bell = Bell(database=database, on=answers)
-        housekeeping.add("routes", builder.LEAD_AGAIN_US, self._builder.lead)
-        housekeeping.add("old route tables", builder.FORGET_EVERY_US, self._builder.forget)
+        housekeeping.add("routes", builder.RETRY_US, self._builder.build)
+        housekeeping.add("old route tables", builder.DELETE_OLD_EVERY_US, self._builder.delete_old)
 
     def stored(self) -> None:
         """Samples were committed here: whoever leads should look at them."""

@@ -11,7 +11,7 @@ from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import leaderboards, long_windows
-from isochrone_collector.store.leaderboards import Seen
+from isochrone_collector.store.leaderboards import SeriesValues
 from isochrone_wire.answers import Leaderboard, Order, Selection, Source, Window
 from isochrone_wire.insights import LatencyBudgetList, TierList
 
@@ -61,18 +61,20 @@ async def _window_entries(context: QueryContext, selection: Selection) -> _Windo
     """
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        past = await long_windows.retrospect(connection, resolved.scope)
+        past = await long_windows.summarised(connection, resolved.scope)
         if past is not None:
             return _entries(past.window, past.seen, resolved, source=Source.SUMMARIES)
         rows = await leaderboards.standings(connection, resolved.scope)
     return _entries(selection.window, rows, resolved, source=Source.SAMPLES)
 
 
-def _entries(window: Window, rows: Sequence[Seen], resolved: ResolvedSelection, *, source: Source) -> _WindowEntries:
+def _entries(
+    window: Window, rows: Sequence[SeriesValues], resolved: ResolvedSelection, *, source: Source
+) -> _WindowEntries:
     return _WindowEntries(window=window, entries=tuple(_entry(row, resolved) for row in rows), source=source)
 
 
-def _entry(row: Seen, resolved: ResolvedSelection) -> Entry:
+def _entry(row: SeriesValues, resolved: ResolvedSelection) -> Entry:
     target = resolved.targets[row.target_id]
     return Entry(
         region=row.region,

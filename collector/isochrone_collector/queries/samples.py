@@ -10,7 +10,7 @@ from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
 from isochrone_collector.store.rows import stored_sample
-from isochrone_collector.store.samples import Place, Record, place_of
+from isochrone_collector.store.samples import Position, Record, position_of
 from isochrone_wire.answers import SampleList, Selection, StoredSample, Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
@@ -100,14 +100,14 @@ async def _samples_of(context: QueryContext, resolved: ResolvedSelection, group:
 async def _pages(context: QueryContext, resolved: ResolvedSelection) -> AsyncIterator[list[Record]]:
     """All records of a scope. A page spans as many rounds as fit into it, which is known from the page before."""
     window = resolved.scope.window
-    place, stride_us = Place(round_at=window.from_at), MINUTE_US
-    while place.round_at < window.until_at:
-        until_at = min(place.round_at + stride_us, window.until_at)
-        part = replace(resolved.scope, window=Window(from_at=place.round_at, until_at=until_at))
+    position, stride_us = Position(round_at=window.from_at), MINUTE_US
+    while position.round_at < window.until_at:
+        until_at = min(position.round_at + stride_us, window.until_at)
+        part = replace(resolved.scope, window=Window(from_at=position.round_at, until_at=until_at))
         async with context.database.connection() as connection:
-            records = await sample_table.after(connection, part, place, limit=_PAGE)
+            records = await sample_table.after(connection, part, position, limit=_PAGE)
         full = len(records) == _PAGE
-        place = place_of(records[-1]) if full else Place(round_at=until_at)
+        position = position_of(records[-1]) if full else Position(round_at=until_at)
         stride_us = max(_LEAST_STRIDE_US, stride_us // 2) if full else 2 * stride_us
         yield records
 

@@ -22,7 +22,7 @@ from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
 from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.settings import Hook, Keep, Settings
+from isochrone_collector.settings import RetentionPeriods, Settings, WebhookSettings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import SECOND_US
@@ -54,7 +54,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     database = await _opened(Database(conninfo), stack)
     # Of their own, so that no number of questions keeps agents waiting for a connection.
     questions = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
-    window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.keep.samples_us)
+    window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.retention.samples_us)
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
     packer = Packer(processes=True)
@@ -64,11 +64,11 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         plans=plans,
         window=window,
         clock=now_at,
-        keep_us=settings.keep.samples_us,
+        keep_us=settings.retention.samples_us,
         packer=packer,
     )
-    alerts = AlertDelivery(database=database, webhook=_webhook(settings.hook, stack), clock=now_at)
-    housekeeping = _housekeeping(database, ingest, settings.keep)
+    alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=now_at)
+    housekeeping = _housekeeping(database, ingest, settings.retention)
     _add_watches(housekeeping, alerts, DriftDetection(database=database, plans=plans, alerting=alerts, clock=now_at))
     certificates = _certificates(settings)
     authenticator = Authenticator(database=database, clock=now_at, required=certificates is not None)
@@ -77,7 +77,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         database=database,
         plans=plans,
         ingest=ingest,
-        query_context=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.hook is not None),
+        query_context=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.webhook is not None),
         authenticator=authenticator,
         identities=Enrolment(
             database=database,
@@ -99,16 +99,16 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
     return database
 
 
-def _housekeeping(database: Database, ingest: Ingest, keep: Keep) -> Housekeeping:
+def _housekeeping(database: Database, ingest: Ingest, periods: RetentionPeriods) -> Housekeeping:
     """What one collector does for all: samples get a place, are summarised, and go when their time is over."""
 
     async def make_partitions() -> None:
-        ingest.window = await partitions.ensure(database, now_at=now_at(), keep_us=keep.samples_us)
+        ingest.window = await partitions.ensure(database, now_at=now_at(), keep_us=periods.samples_us)
 
     housekeeping = Housekeeping(database=database, clock=now_at)
     housekeeping.add("partitions", _PARTITIONS_US, make_partitions)
     housekeeping.add("rollup", rollup.EVERY_US, Rollup(database=database, clock=now_at).run)
-    kept = Retention(database=database, clock=now_at, keep=keep)
+    kept = Retention(database=database, clock=now_at, periods=periods)
     housekeeping.add("retention", retention.EVERY_US, kept.run)
     return housekeeping
 
@@ -121,20 +121,20 @@ async def _publishing(database: Database, plans: Plans, housekeeping: Housekeepi
     return publishing
 
 
-def _webhook(hook: Hook | None, stack: AsyncExitStack) -> Webhook | None:
-    if hook is None:
+def _webhook(settings: WebhookSettings | None, stack: AsyncExitStack) -> Webhook | None:
+    if settings is None:
         return None
-    _log.info("webhook.set", address=hook.shown)
-    webhook = Webhook(hook)
+    _log.info("webhook.set", address=settings.shown)
+    webhook = Webhook(settings)
     stack.push_async_callback(webhook.close)
     return webhook
 
 
 def _add_watches(housekeeping: Housekeeping, alerts: AlertDelivery, drift: DriftDetection) -> None:
     """What one collector watches for all, and tells."""
-    housekeeping.add("roll call", alert_delivery.ROLL_CALL_EVERY_US, alerts.call_roll)
-    housekeeping.add("drift", drift_detection.EVERY_US, drift.look)
-    housekeeping.add("tell alerts", alert_delivery.TELL_EVERY_US, alerts.tell)
+    housekeeping.add("roll call", alert_delivery.ABSENCE_CHECK_EVERY_US, alerts.check_absences)
+    housekeeping.add("drift", drift_detection.EVERY_US, drift.run)
+    housekeeping.add("tell alerts", alert_delivery.DELIVER_EVERY_US, alerts.deliver)
 
 
 def _certificates(settings: Settings) -> Certificates | None:

@@ -26,7 +26,7 @@ class CredentialRow:
     revoked_at: int | None
     last_used_at: int | None
 
-    def is_good(self, at: int) -> bool:
+    def is_valid(self, at: int) -> bool:
         """Whether it lets anybody in at that instant."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
@@ -170,6 +170,6 @@ async def revoke_credential(connection: Connection, credential_id: int, *, revok
     await execute(connection, query("revoke_credential"), id=credential_id, revoked_at=Instant(revoked_at))
 
 
-async def note_use(connection: Connection, credential_ids: Iterable[int], *, used_at: int) -> None:
+async def record_use(connection: Connection, credential_ids: Iterable[int], *, used_at: int) -> None:
     """Record that these credentials were used."""
-    await execute(connection, query("note_credential_use"), ids=list(credential_ids), used_at=Instant(used_at))
+    await execute(connection, query("record_credential_use"), ids=list(credential_ids), used_at=Instant(used_at))

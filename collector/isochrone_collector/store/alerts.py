@@ -12,7 +12,7 @@ from isochrone_collector.store.postgres.queries import query
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, AlertKind
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class DueRow:
     attempts: int
 
     @property
-    def notice(self) -> AlertMessage:
+    def message(self) -> AlertMessage:
         """What it says."""
         return AlertMessage(
             id=self.id,
@@ -75,17 +75,17 @@ class _AlertRow:
         )
 
 
-async def record(connection: Connection, notice: AlertMessage, *, next_attempt_at: int | None) -> bool:
+async def record(connection: Connection, message: AlertMessage, *, next_attempt_at: int | None) -> bool:
     """Raise an alert, to be told at an instant or not at all; whether it was not raised before."""
     return await execute(
         connection,
         query("raise_alert"),
-        id=notice.id,
-        kind=notice.kind.value,
-        subject=notice.subject,
-        sentence=notice.sentence,
-        details=Jsonb(dict(notice.details)),
-        raised_at=Instant(notice.raised_at),
+        id=message.id,
+        kind=message.kind.value,
+        subject=message.subject,
+        sentence=message.sentence,
+        details=Jsonb(dict(message.details)),
+        raised_at=Instant(message.raised_at),
         next_attempt_at=_instant(next_attempt_at),
     )
 
@@ -95,13 +95,13 @@ async def due(connection: Connection, *, now_at: int, limit: int) -> list[DueRow
     return await fetch(connection, query("due_alerts"), DueRow, now_at=Instant(now_at), limit=limit)
 
 
-async def note_attempt(
+async def record_attempt(
     connection: Connection, alert_id: int, *, delivered_at: int | None, next_attempt_at: int | None, error: str
 ) -> None:
     """Record what became of an attempt to tell an alert."""
     await execute(
         connection,
-        query("note_attempt"),
+        query("record_attempt"),
         id=alert_id,
         delivered_at=_instant(delivered_at),
         next_attempt_at=_instant(next_attempt_at),
@@ -111,7 +111,7 @@ async def note_attempt(
 
 async def of_window(connection: Connection, window: Window) -> tuple[Alert, ...]:
     """The newest alerts raised in a window, newest first."""
-    told = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at), "limit": MOST_LISTED}
+    told = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at), "limit": MAX_LISTED}
     return tuple(row.alert for row in await fetch(connection, query("alerts_of_window"), _AlertRow, **told))
 
 

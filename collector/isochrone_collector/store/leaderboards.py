@@ -20,7 +20,7 @@ Column = NDArray[np.float64] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeriesValues:
     """One target as seen from one region: its values by metric, and how its probes ended."""
 
     target_id: int
@@ -69,7 +69,7 @@ class _StandingRow:
         return np.empty(0) if found is None else found
 
 
-async def standings(connection: Connection, scope: Scope) -> list[Seen]:
+async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
     """Every target and region of a scope that has samples, from the samples themselves. Raises `BadRequest` when there
     are too many to answer.
     """
@@ -86,13 +86,13 @@ async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
     return row.many > limit
 
 
-def _seen(parts: Sequence[_StandingRow]) -> Seen:
+def _seen(parts: Sequence[_StandingRow]) -> SeriesValues:
     """One series out of its rows, each of a part of the window."""
 
     def joined(name: str) -> NDArray[np.float64]:
         return np.concatenate([part.column(name) for part in parts])
 
-    return Seen(
+    return SeriesValues(
         target_id=parts[0].target_id,
         region=parts[0].region,
         values={

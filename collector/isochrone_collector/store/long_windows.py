@@ -12,7 +12,7 @@ from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.distribution import Distribution, Values, outcome_counts
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.store import leaderboards, partitions, summaries
-from isochrone_collector.store.leaderboards import METRICS, Seen
+from isochrone_collector.store.leaderboards import METRICS, SeriesValues
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.summaries import JoinedRow, OutcomeRow, Series
@@ -29,14 +29,14 @@ more read for what summaries do not cover yet.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retrospect:
+class SummarisedWindow:
     """What is known of a window, which may begin later than the one asked for."""
 
     window: Window
-    seen: list[Seen]
+    seen: list[SeriesValues]
 
 
-async def retrospect(connection: Connection, scope: Scope) -> Retrospect | None:
+async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow | None:
     """A scope from summaries; `None` where samples say more, or nothing of it is summarised. Raises `BadRequest` where
     too many samples are not summarised yet.
     """
@@ -58,10 +58,10 @@ async def retrospect(connection: Connection, scope: Scope) -> Retrospect | None:
     window = Window(from_at=from_at, until_at=scope.window.until_at)
     # Merging the histograms of everything takes seconds, in which others are to be answered.
     seen = await asyncio.to_thread(lambda: list(_together(joined, summaries.added(counted), edges)))
-    return Retrospect(window=window, seen=seen)
+    return SummarisedWindow(window=window, seen=seen)
 
 
-async def _unsummarised(connection: Connection, scope: Scope) -> list[Seen]:
+async def _unsummarised(connection: Connection, scope: Scope) -> list[SeriesValues]:
     if await leaderboards.more_than(connection, scope, MAX_SAMPLES):
         raise BadRequest(
             f"more than {MAX_SAMPLES:_} samples of this window are not summarised yet: ask again in a while, or for a "
@@ -85,15 +85,17 @@ def _edges(window: Window, span: Window) -> list[Window]:
     return [edge for edge in both if edge.from_at < edge.until_at]
 
 
-def _together(joined: Sequence[JoinedRow], counted: dict[Series, OutcomeRow], edges: Sequence[Seen]) -> Iterator[Seen]:
+def _together(
+    joined: Sequence[JoinedRow], counted: dict[Series, OutcomeRow], edges: Sequence[SeriesValues]
+) -> Iterator[SeriesValues]:
     values = {metric: _distributions(metric, joined, edges) for metric in METRICS}
-    of_edges: dict[Series, list[Seen]] = {series: [] for series in counted}
+    of_edges: dict[Series, list[SeriesValues]] = {series: [] for series in counted}
     for seen in edges:
         of_edges.setdefault((seen.target_id, seen.region), []).append(seen)
     for series, own in of_edges.items():
         row = counted.get(series)
         summarised_at = [row.newest_at] if row is not None else []
-        yield Seen(
+        yield SeriesValues(
             target_id=series[0],
             region=series[1],
             values={metric: found[series] for metric, found in values.items() if series in found},
@@ -104,7 +106,9 @@ def _together(joined: Sequence[JoinedRow], counted: dict[Series, OutcomeRow], ed
         )
 
 
-def _distributions(metric: Metric, joined: Iterable[JoinedRow], edges: Iterable[Seen]) -> dict[Series, Distribution]:
+def _distributions(
+    metric: Metric, joined: Iterable[JoinedRow], edges: Iterable[SeriesValues]
+) -> dict[Series, Distribution]:
     rows = [row for row in joined if row.metric == metric]
     blobs = [
         *((row.target_id, row.region, row.histogram, row.censored or b"") for row in rows),

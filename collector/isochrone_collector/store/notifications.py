@@ -7,16 +7,16 @@ from isochrone_collector.store.postgres.pool import Connection, execute
 from isochrone_collector.store.postgres.queries import query
 
 
-class Call(StrEnum):
+class Channel(StrEnum):
     """What happened: samples were stored, route tables were published."""
 
     SAMPLES = "isochrone_samples"
     TABLES = "isochrone_routes"
 
 
-async def ring(connection: Connection, call: Call) -> None:
-    """Call out, once the transaction of this connection is committed."""
-    await execute(connection, query("ring_bell"), call=call.value)
+async def notify(connection: Connection, call: Channel) -> None:
+    """Channel out, once the transaction of this connection is committed."""
+    await execute(connection, query("notify"), call=call.value)
 
 
 async def listen(connection: Connection) -> None:
@@ -25,7 +25,7 @@ async def listen(connection: Connection) -> None:
     await execute(connection, query("listen_for_tables"))
 
 
-async def heard(connection: Connection) -> AsyncIterator[Call]:
+async def received(connection: Connection) -> AsyncIterator[Channel]:
     """Calls as they come, without end."""
     async for notice in connection.notifies():
-        yield Call(notice.channel)
+        yield Channel(notice.channel)

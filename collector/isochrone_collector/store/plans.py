@@ -16,7 +16,7 @@ _NO_PRICE: dict[str, None] = {"usd_per_m_input": None, "usd_per_m_output": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class PlanOrigin:
     """Where a plan comes from: the document, who applied it when, and the version that it restores, if any."""
 
     document: str
@@ -58,7 +58,7 @@ async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]
     return await fetch(connection, query("plan_history"), PlanHistoryRow, limit=limit)
 
 
-async def insert(connection: Connection, plan: Plan, origin: Origin) -> None:
+async def insert(connection: Connection, plan: Plan, origin: PlanOrigin) -> None:
     """Put a plan into force, with its targets and its baseline region."""
     await execute(
         connection,

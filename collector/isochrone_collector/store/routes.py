@@ -12,7 +12,7 @@ from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.errors import Conflict
 from isochrone_collector.routing.probe_cache import Columns
 from isochrone_collector.store import notifications
-from isochrone_collector.store.notifications import Call
+from isochrone_collector.store.notifications import Channel
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
@@ -24,7 +24,7 @@ MAX_EVENTS = 1_000
 
 Number = TypeVar("Number", np.int64, np.float64)
 
-# How `traits` of the statement `sightings` is put together.
+# How `traits` of the statement `probe_columns` is put together.
 _CENSORED, _KIND_BIT, _KINDS, _PLACE_BIT = 1, 1, 3, 3
 
 
@@ -84,7 +84,7 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _SightingsRow:
+class _ProbeColumnsRow:
     target_id: int
     traits: NDArray[np.int32]
     round_at: Integers
@@ -124,7 +124,7 @@ async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
             await execute(connection, query("insert_route_table"), **{**values, "built_at": Instant(table.built_at)})
     except UniqueViolation as error:
         raise Conflict(f"another collector has published generation {tables[0].generation}") from error
-    await notifications.ring(connection, Call.TABLES)
+    await notifications.notify(connection, Channel.TABLES)
 
 
 async def newest(connection: Connection) -> list[LastTableRow]:
@@ -188,7 +188,7 @@ async def events(
     )
 
 
-async def forget(connection: Connection, *, evidence_before: int, events_before: int) -> None:
+async def delete_old(connection: Connection, *, evidence_before: int, events_before: int) -> None:
     """Let go of old tables."""
     before = {"evidence_before": Instant(evidence_before), "events_before": Instant(events_before)}
     await execute(connection, query("forget_route_tables"), **before)
@@ -200,14 +200,14 @@ async def oldest_round_since(connection: Connection, since_at: int) -> int | Non
     return row.at
 
 
-async def sightings(
+async def probe_columns(
     connection: Connection, *, targets: Sequence[int], regions: Sequence[str], from_at: int, since_at: int
 ) -> Columns:
     """Probes received since an instant, of rounds since another, as the columns of `routing.book`."""
     rows = await columns.fetch(
         connection,
-        query("sightings"),
-        _SightingsRow,
+        query("probe_columns"),
+        _ProbeColumnsRow,
         target_ids=list(targets),
         regions=list(regions),
         from_at=Instant(from_at),
@@ -225,5 +225,5 @@ async def sightings(
     }
 
 
-def _joined(rows: Sequence[_SightingsRow], name: str, kind: type[Number]) -> NDArray[Number]:
+def _joined(rows: Sequence[_ProbeColumnsRow], name: str, kind: type[Number]) -> NDArray[Number]:
     return np.concatenate([np.empty(0, kind), *(getattr(row, name) for row in rows)], dtype=kind)

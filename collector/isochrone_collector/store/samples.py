@@ -25,7 +25,7 @@ _FURTHER = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """Where a sample stands among all others, oldest round first; the default is before all others of a round."""
 
     round_at: int
@@ -36,12 +36,12 @@ class Place:
     idx: int = 0
 
 
-_PLACE = tuple(part.name for part in fields(Place))
+_POSITION = tuple(part.name for part in fields(Position))
 
 
-def place_of(record: Record) -> Place:
-    """The place of a sample that was read."""
-    return Place(**{name: record[name] for name in _PLACE})
+def position_of(record: Record) -> Position:
+    """The position of a sample that was read."""
+    return Position(**{name: record[name] for name in _POSITION})
 
 
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
@@ -58,10 +58,10 @@ async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Re
         span_us *= _FURTHER
 
 
-async def after(connection: Connection, scope: Scope, place: Place, *, limit: int) -> list[Record]:
-    """The samples of a scope that come after a place, in their order."""
-    bounds = {f"after_{name}": getattr(place, name) for name in _PLACE}
-    bounds["after_round_at"] = Instant(place.round_at)
+async def after(connection: Connection, scope: Scope, position: Position, *, limit: int) -> list[Record]:
+    """The samples of a scope that come after a position, in their order."""
+    bounds = {f"after_{name}": getattr(position, name) for name in _POSITION}
+    bounds["after_round_at"] = Instant(position.round_at)
     return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit})
 
 

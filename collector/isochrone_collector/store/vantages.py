@@ -14,7 +14,7 @@ from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import NameRow, SpenderRow, VantageRow, VantageStateRow
 from isochrone_wire.model import Vantage, Vitals
 
-_AS_TOLD = (
+_REPORTED = (
     "agent_version",
     "plan_version",
     "spool_depth",
@@ -45,8 +45,8 @@ async def register(connection: Connection, vantage: Vantage, *, seen_at: int) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
-    """A push as a sign of life: who, when, with which vitals, and how many samples of it were `stored`.
+class VitalsReport:
+    """A push as a report of life: who, when, with which vitals, and how many samples of it were `stored`.
 
     `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals are counted over.
     """
@@ -64,7 +64,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NotedRow:
+class _RecordedRow:
     """A vantage whose vitals were news, and whether an epoch of its began with them."""
 
     id: int
@@ -72,40 +72,40 @@ class _NotedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LedgeredRow:
+class _LedgerCountRow:
     """How many samples the ledger has of a vantage's epoch."""
 
     id: int
     ledgered: int
 
 
-async def note_vitals(connection: Connection, signs: Iterable[Sign]) -> None:
+async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> None:
     """Record how agents are doing, unless something newer is recorded already, and add what was stored of theirs to
     their accounts. Inside the transaction that stored it; the vitals must fit their columns.
     """
     stored: Counter[tuple[int, int]] = Counter()
-    newest: dict[int, Sign] = {}
+    newest: dict[int, VitalsReport] = {}
     samples_at: dict[int, Instant] = {}
-    for sign in sorted(signs, key=attrgetter("vantage_id", "seen_at")):
-        newest[sign.vantage_id] = sign
-        if sign.stored:
-            samples_at[sign.vantage_id] = Instant(sign.seen_at)
-            stored[sign.vantage_id, sign.batch_epoch] += sign.stored
-    rows = [_row_of(sign, samples_at.get(vantage_id), stored) for vantage_id, sign in newest.items()]
+    for report in sorted(reports, key=attrgetter("vantage_id", "seen_at")):
+        newest[report.vantage_id] = report
+        if report.stored:
+            samples_at[report.vantage_id] = Instant(report.seen_at)
+            stored[report.vantage_id, report.batch_epoch] += report.stored
+    rows = [_row_of(report, samples_at.get(vantage_id), stored) for vantage_id, report in newest.items()]
     if not rows:
         return
-    noted = await fetch(connection, query("note_vitals"), _NotedRow, **_columns(rows))
-    await _recount(connection, {row.id: newest[row.id].epoch for row in noted if row.is_new})
+    recorded = await fetch(connection, query("record_vitals"), _RecordedRow, **_columns(rows))
+    await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
     # Somebody who was received later may have been committed sooner.
-    await _add(connection, stored, newest.keys() - {row.id for row in noted})
+    await _add(connection, stored, newest.keys() - {row.id for row in recorded})
 
 
-async def _recount(connection: Connection, epochs: Mapping[int, int]) -> None:
+async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> None:
     """Count what the ledger has of epochs that began: perhaps more than was stored just now."""
     if epochs:
         asked = {"id": list(epochs), "epoch": list(epochs.values())}
         ledgered = dict.fromkeys(epochs, 0)
-        for row in await fetch(connection, query("count_ledgers"), _LedgeredRow, **asked):
+        for row in await fetch(connection, query("count_ledgers"), _LedgerCountRow, **asked):
             ledgered[row.id] = row.ledgered
         told = {"id": list(ledgered), "ledgered": list(ledgered.values())}
         await execute(connection, query("set_ledgered"), **told)
@@ -125,17 +125,19 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _row_of(sign: Sign, samples_at: Instant | None, stored: Mapping[tuple[int, int], int]) -> dict[str, object]:
-    vitals = sign.vitals
+def _row_of(
+    report: VitalsReport, samples_at: Instant | None, stored: Mapping[tuple[int, int], int]
+) -> dict[str, object]:
+    vitals = report.vitals
     return {
-        **{name: getattr(vitals, name) for name in _AS_TOLD},
-        "id": sign.vantage_id,
-        "seen_at": Instant(sign.seen_at),
-        "epoch": sign.epoch,
-        "ledgered": stored.get((sign.vantage_id, sign.epoch), 0),
+        **{name: getattr(vitals, name) for name in _REPORTED},
+        "id": report.vantage_id,
+        "seen_at": Instant(report.seen_at),
+        "epoch": report.epoch,
+        "ledgered": stored.get((report.vantage_id, report.epoch), 0),
         "samples_at": samples_at,
         "spool_oldest_at": Instant(vitals.spool_oldest_at) if vitals.spool_oldest_at else None,
-        "next_heartbeat_at": Instant(sign.seen_at + vitals.next_heartbeat_us) if vitals.next_heartbeat_us else None,
+        "next_heartbeat_at": Instant(report.seen_at + vitals.next_heartbeat_us) if vitals.next_heartbeat_us else None,
         "dropped": Jsonb(dict(vitals.dropped)),
         "spend": Jsonb([asdict(line) for line in vitals.spend]),
     }

@@ -7,7 +7,7 @@ import pytest
 
 from isochrone_collector import webhook_signature
 from isochrone_collector.errors import SettingsError
-from isochrone_collector.settings import Keep, Settings, Tls, check, parse_address
+from isochrone_collector.settings import RetentionPeriods, Settings, Tls, check, parse_address
 from isochrone_wire.model import DAY_US
 
 
@@ -74,25 +74,25 @@ def test_settings_keep_the_password_to_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "keep"),
+    ("told", "periods"),
     [
-        ({}, Keep(samples_us=35 * DAY_US, hours_us=100 * DAY_US, days_us=1095 * DAY_US)),
-        ({"keep_samples": "7d"}, Keep(samples_us=7 * DAY_US)),
-        ({"keep_samples": "forever"}, Keep(samples_us=None)),
+        ({}, RetentionPeriods(samples_us=35 * DAY_US, hours_us=100 * DAY_US, days_us=1095 * DAY_US)),
+        ({"keep_samples": "7d"}, RetentionPeriods(samples_us=7 * DAY_US)),
+        ({"keep_samples": "forever"}, RetentionPeriods(samples_us=None)),
         (
             {"keep_samples": "0", "keep_hours": "0", "keep_days": "0"},
-            Keep(samples_us=None, hours_us=None, days_us=None),
+            RetentionPeriods(samples_us=None, hours_us=None, days_us=None),
         ),
         (
             {"keep_samples": "2d", "keep_hours": "48h", "keep_days": "2d"},
-            Keep(samples_us=2 * DAY_US, hours_us=2 * DAY_US, days_us=2 * DAY_US),
+            RetentionPeriods(samples_us=2 * DAY_US, hours_us=2 * DAY_US, days_us=2 * DAY_US),
         ),
-        ({"keep_days": "999999999999d"}, Keep(days_us=None)),
+        ({"keep_days": "999999999999d"}, RetentionPeriods(days_us=None)),
     ],
 )
-def test_how_long_things_are_kept(told: dict[str, str], keep: Keep) -> None:
+def test_how_long_things_are_kept(told: dict[str, str], periods: RetentionPeriods) -> None:
     """Durations as people write them, and two words for good."""
-    assert usual(**told).keep == keep
+    assert usual(**told).retention == periods
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_a_webhook_has_an_address_and_a_secret(tmp_path: Path) -> None:
     )
     for how, environment in ways:
         checked = hooked(alert_url=url, environment=environment, **how)
-        assert checked.hook is not None
-        assert checked.hook.secret == webhook_signature.read(SECRET)
-        assert checked.hook.shown == "https://hooks.example:8443"
+        assert checked.webhook is not None
+        assert checked.webhook.secret == webhook_signature.read(SECRET)
+        assert checked.webhook.shown == "https://hooks.example:8443"
         assert not any(part in repr(checked) for part in (SECRET, "token", "pass", "thirty"))
 
 

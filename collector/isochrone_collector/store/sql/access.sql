@@ -77,7 +77,7 @@ SET revoked_at = %(revoked_at)s
 WHERE id = %(id)s AND revoked_at IS NULL
 
 -- When credentials were used last, as of now and then.
--- name: note_credential_use
+-- name: record_credential_use
 UPDATE credential
 SET last_used_at = %(used_at)s
 WHERE id = ANY(%(ids)s::bigint[]) AND (last_used_at IS NULL OR last_used_at < %(used_at)s)

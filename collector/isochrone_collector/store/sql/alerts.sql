@@ -17,7 +17,7 @@ ORDER BY next_attempt_at
 LIMIT %(limit)s
 
 -- What became of an attempt.
--- name: note_attempt
+-- name: record_attempt
 UPDATE alert
 SET attempts = attempts + 1,
     delivered_at = %(delivered_at)s,

@@ -67,7 +67,7 @@ WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(e
 
 -- The probes that were stored since an instant, of rounds since another, as columns of numbers per target: what tables are
 -- decided from. What is small shares a number, as in `probes`.
--- name: sightings
+-- name: probe_columns
 SELECT
     target_id,
     array_agg(place * 8 + kind * 2 + (value IS NULL AND ceiling IS NOT NULL)::integer) AS traits,
@@ -119,7 +119,7 @@ FROM ingest_batch
 WHERE received_at >= %(since_at)s
 
 -- Every collector that listens hears it.
--- name: ring_bell
+-- name: notify
 SELECT pg_notify(%(call)s, '')
 
 -- Hear that samples were stored.

@@ -52,7 +52,7 @@ ORDER BY region, name
 
 -- How agents are doing, as of their newest pushes; `samples_at` is when samples of theirs were stored, if any were.
 -- What was stored of an agent's epoch adds up; when another epoch begins it is to be counted anew.
--- name: note_vitals
+-- name: record_vitals
 UPDATE vantage
 SET last_seen_at = told.seen_at,
     epoch = coalesce(nullif(told.epoch, 0), vantage.epoch),

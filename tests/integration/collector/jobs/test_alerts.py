@@ -18,10 +18,10 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.jobs import webhook
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.webhook import Webhook
-from isochrone_collector.settings import Hook
+from isochrone_collector.settings import WebhookSettings
 from isochrone_collector.store import alerts, vantages
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_collector.store.vantages import Sign
+from isochrone_collector.store.vantages import VitalsReport
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import Alert, AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Vantage, Vitals
@@ -51,7 +51,7 @@ class Bench:
     async def raise_test(self) -> None:
         """Raise an alert, to be told at once."""
         async with self.database.connection() as connection:
-            await self.alerting.raise_(connection, of_test(raised_at=self.clock.at))
+            await self.alerting.raise_alert(connection, of_test(raised_at=self.clock.at))
 
     async def listed(self) -> tuple[Alert, ...]:
         """All alerts, newest first."""
@@ -61,22 +61,22 @@ class Bench:
     async def heard(self, name: str, promise_us: int) -> None:
         """A vantage pushed just now, and promised when it will again."""
         who = Vantage(name=name, region="us-east-2")
-        sign = Sign(
+        sign = VitalsReport(
             vantage_id=who.id, batch_epoch=1, seen_at=self.clock.at, vitals=Vitals(next_heartbeat_us=promise_us)
         )
         async with self.database.connection() as connection:
             await vantages.register(connection, who, seen_at=self.clock.at)
-            await vantages.note_vitals(connection, [sign])
+            await vantages.record_vitals(connection, [sign])
 
     async def roll_calls(self, until_at: int) -> None:
         """Let time pass, with a roll call every half minute."""
         while self.clock.at < until_at:
             self.clock.at = min(self.clock.at + 30 * SECOND_US, until_at)
-            await self.alerting.call_roll()
+            await self.alerting.check_absences()
 
 
 @asynccontextmanager
-async def a_bench(database_url: str, hook: Hook | None) -> AsyncIterator[Bench]:
+async def a_bench(database_url: str, hook: WebhookSettings | None) -> AsyncIterator[Bench]:
     database, clock = Database(database_url), Clock(now_at())
     told = Webhook(hook) if hook else None
     await database.open()
@@ -91,7 +91,7 @@ async def a_bench(database_url: str, hook: Hook | None) -> AsyncIterator[Bench]:
 @pytest.fixture
 async def bench(database_url: str, receiver: Receiver) -> AsyncIterator[Bench]:
     """A bench whose webhook is the receiver."""
-    async with a_bench(database_url, Hook(url=receiver.address, secret=SECRET)) as made:
+    async with a_bench(database_url, WebhookSettings(url=receiver.address, secret=SECRET)) as made:
         yield made
 
 
@@ -99,8 +99,8 @@ async def test_an_alert_is_told_once_and_signed(bench: Bench, receiver: Receiver
     """The receiver gets it with a signature that verifies; taken is taken, and raised twice is raised once."""
     await bench.raise_test()
     await bench.raise_test()
-    await bench.alerting.tell()
-    await bench.alerting.tell()
+    await bench.alerting.deliver()
+    await bench.alerting.deliver()
     [told] = receiver.told
     assert told.body["type"] == "isochrone.test"
     assert told.body["data"]["id"] == told.message
@@ -112,13 +112,13 @@ async def test_a_refused_alert_is_told_again(bench: Bench, receiver: Receiver) -
     """500 and then 200: the same id twice, not before the pause is over, and the error is forgotten."""
     receiver.answers[:] = [500]
     await bench.raise_test()
-    await bench.alerting.tell()
-    await bench.alerting.tell()
+    await bench.alerting.deliver()
+    await bench.alerting.deliver()
     assert len(receiver.told) == 1
     [alert] = await bench.listed()
     assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, None, "500 Internal Server Error")
     bench.clock.at += 6 * SECOND_US
-    await bench.alerting.tell()
+    await bench.alerting.deliver()
     first, second = receiver.told
     assert first.message == second.message
     [alert] = await bench.listed()
@@ -131,7 +131,7 @@ async def test_redirects_are_not_followed(bench: Bench, receiver: Receiver, stat
     """A redirect is a failure: an alert goes where the operator said and nowhere else."""
     receiver.answers[:] = [status]
     await bench.raise_test()
-    await bench.alerting.tell()
+    await bench.alerting.deliver()
     [alert] = await bench.listed()
     assert alert.last_error.endswith("redirects are not followed")
     assert (len(receiver.told), receiver.strayed) == (1, 0)
@@ -141,9 +141,9 @@ async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
     """410 says that nobody wants it: it is not told again."""
     receiver.answers[:] = [410]
     await bench.raise_test()
-    await bench.alerting.tell()
+    await bench.alerting.deliver()
     bench.clock.at += DAY_US // 2
-    await bench.alerting.tell()
+    await bench.alerting.deliver()
     assert len(receiver.told) == 1
 
 
@@ -153,7 +153,7 @@ async def test_after_a_day_nobody_tries_again(bench: Bench, receiver: Receiver) 
     await bench.raise_test()
     end_at = bench.clock.at + 2 * DAY_US
     while bench.clock.at < end_at:
-        await bench.alerting.tell()
+        await bench.alerting.deliver()
         bench.clock.at += 10 * MINUTE_US
     [alert] = await bench.listed()
     assert alert.attempts == len(receiver.told)
@@ -167,7 +167,7 @@ async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, m
     receiver.hold = threading.Event()
     await bench.raise_test()
     async with asyncio.timeout(4):
-        await bench.alerting.tell()
+        await bench.alerting.deliver()
     [alert] = await bench.listed()
     assert alert.last_error == "no answer within 0.3 s"
 
@@ -176,24 +176,24 @@ async def test_without_a_webhook_alerts_are_kept(database_url: str) -> None:
     """They are raised and listed, told to nobody, and a test says that there is no webhook."""
     async with a_bench(database_url, None) as bench:
         await bench.raise_test()
-        await bench.alerting.tell()
+        await bench.alerting.deliver()
         [alert] = await bench.listed()
         assert (alert.attempts, alert.delivered_at) == (0, None)
 
 
 async def test_nobody_listens(database_url: str) -> None:
     """A refused connection is an error like any other, and its sentence does not repeat the address."""
-    hook = Hook(url="http://127.0.0.1:9/url-token-7f3a", secret=SECRET)
+    hook = WebhookSettings(url="http://127.0.0.1:9/url-token-7f3a", secret=SECRET)
     async with a_bench(database_url, hook) as bench:
         await bench.raise_test()
-        await bench.alerting.tell()
+        await bench.alerting.deliver()
         [alert] = await bench.listed()
         assert alert.last_error == "no connection"
 
 
 async def test_an_absence_is_told_once_and_so_is_the_return(bench: Bench) -> None:
     """A vantage that promised 15 s is missed two minutes late, once; and it is back, once. Restarts change nothing."""
-    await bench.alerting.call_roll()
+    await bench.alerting.check_absences()
     await bench.heard("ohio-1", 15 * SECOND_US)
     gone_at = bench.clock.at
     await bench.roll_calls(gone_at + 2 * MINUTE_US)
@@ -202,20 +202,20 @@ async def test_an_absence_is_told_once_and_so_is_the_return(bench: Bench) -> Non
     restarted = AlertDelivery(database=bench.database, webhook=None, clock=bench.clock)
     for _ in range(20):
         bench.clock.at += 30 * SECOND_US
-        await restarted.call_roll()
+        await restarted.check_absences()
     [absent] = await bench.listed()
     assert (absent.kind, absent.subject) == ("vantage_absent", "ohio-1")
     assert absent.raised_at - gone_at < 4 * MINUTE_US
     await bench.heard("ohio-1", 15 * SECOND_US)
-    await bench.alerting.call_roll()
+    await bench.alerting.check_absences()
     bench.clock.at += SECOND_US
-    await bench.alerting.call_roll()
+    await bench.alerting.check_absences()
     assert [alert.kind for alert in await bench.listed()] == ["vantage_back", "vantage_absent"]
 
 
 async def test_a_second_absence_is_another(bench: Bench) -> None:
     """Who is back and gone again is missed again."""
-    await bench.alerting.call_roll()
+    await bench.alerting.check_absences()
     for _ in range(2):
         await bench.heard("ohio-1", 15 * SECOND_US)
         await bench.roll_calls(bench.clock.at + 5 * MINUTE_US)

@@ -149,22 +149,22 @@ async def test_each_look_reads_on(start_collector: StartCollector, watch: Watch)
     past = a_past(start_collector())
     past.push(*range(CHANGED - 40))
     await watch.drift._plans.refresh()
-    await watch.drift.look()
+    await watch.drift.run()
     assert past.found().events == ()
     # From here on these rounds are older than what a look reads again: the ledger tells that they were delivered.
     past.push(*range(CHANGED - 40, ROUNDS))
     watch.clock.by_us = 6 * MINUTE_US
-    await watch.drift.look()
+    await watch.drift.run()
     before = past.found().events
     assert [event.target for event in before] == ["sim/b"]
-    await watch.drift.look()
+    await watch.drift.run()
     again = DriftDetection(
         database=watch.database,
         plans=watch.drift._plans,
         alerting=AlertDelivery(database=watch.database, webhook=None, clock=now_at),
         clock=now_at,
     )
-    await again.look()
+    await again.run()
     assert past.found().events == before
 
 
@@ -173,7 +173,7 @@ async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: W
     past = a_past(start_collector())
     past.push(*range(20))
     await watch.drift._plans.refresh()
-    await watch.drift.look()
+    await watch.drift.run()
     found = past.found()
     assert (found.events, found.watched, found.too_short) == ((), 0, 4)
 
@@ -182,18 +182,18 @@ async def test_what_is_committed_after_a_look_is_read_all_the_same(local: InProc
     """A batch that came in time but whose commit took longer than the look is read with what is late."""
     await local.begin(DAY_AT)
     watch = watch_in(local)
-    await watch.look()
+    await watch.run()
     await local.push(US, [local.sample(DAY_AT + SECOND_US)])
     local.clock.at = DAY_AT + 2 * MINUTE_US
-    await watch.look()
+    await watch.run()
     assert watch_of(watch, local).rounds.tolist() == [DAY_AT + SECOND_US]
     # Received 74 s after its round, and not there yet when a look reads that round.
     local.clock.at = DAY_AT + 2 * MINUTE_US + 77 * SECOND_US
-    await watch.look()
+    await watch.run()
     local.clock.at = DAY_AT + 2 * MINUTE_US + 74 * SECOND_US
     await local.push(US, [local.sample(DAY_AT + 2 * MINUTE_US)])
     local.clock.at = DAY_AT + 9 * MINUTE_US
-    await watch.look()
+    await watch.run()
     assert watch_of(watch, local).rounds.tolist() == [DAY_AT + SECOND_US, DAY_AT + 2 * MINUTE_US]
 
 
@@ -232,10 +232,10 @@ async def test_a_watch_that_is_behind_does_not_rest(
     monkeypatch.setattr(drift, "medians", medians)
     await local.begin(DAY_AT)
     watch = watch_in(local)
-    await watch.look()
+    await watch.run()
     rested.clear()
     local.clock.at += pause_us
-    await watch.look()
+    await watch.run()
     # Beyond five minutes what came late is read too, if anything did; here nothing.
     assert rested == [rests] * -(-pause_us // (3 * SECOND_US))
 

@@ -14,7 +14,7 @@ from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing, StartError
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention
-from isochrone_collector.settings import Keep
+from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import job_state, partitions, rollups
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
 from isochrone_collector.store.postgres.pool import Database
@@ -25,7 +25,7 @@ from isochrone_wire.model import DAY_US, MINUTE_US, Vantage
 US = Vantage(name="us-1", region="us")
 HOUR_US = DAY_US // 24
 KEEP_US = 3 * DAY_US
-KEEP = Keep(samples_us=KEEP_US, hours_us=5 * DAY_US, days_us=8 * DAY_US)
+KEEP = RetentionPeriods(samples_us=KEEP_US, hours_us=5 * DAY_US, days_us=8 * DAY_US)
 
 
 def count(database_url: str, table: str) -> int:
@@ -35,15 +35,15 @@ def count(database_url: str, table: str) -> int:
     return int(found[0])
 
 
-def retention_of(local: InProcessCollector, keep: Keep = KEEP) -> Retention:
-    return Retention(database=local.database, clock=local.clock, keep=keep)
+def retention_of(local: InProcessCollector, periods: RetentionPeriods = KEEP) -> Retention:
+    return Retention(database=local.database, clock=local.clock, periods=periods)
 
 
-async def pass_days(local: InProcessCollector, at: int, keep: Keep = KEEP) -> None:
+async def pass_days(local: InProcessCollector, at: int, periods: RetentionPeriods = KEEP) -> None:
     """Be at an instant, and have done what was due by then."""
-    await local.turn_to(at, keep_us=keep.samples_us)
+    await local.turn_to(at, keep_us=periods.samples_us)
     await local.rollup.run()
-    await retention_of(local, keep).run()
+    await retention_of(local, periods).run()
 
 
 async def days_of(local: InProcessCollector) -> list[int]:
@@ -69,10 +69,10 @@ async def test_nothing_goes_unsummarised(local: InProcessCollector, database_url
     await local.begin(DAY_AT)
     await local.push(US, [local.sample(DAY_AT)])
     await local.turn_to(DAY_AT + 20 * DAY_US)
-    await retention_of(local, Keep(samples_us=KEEP_US)).run()
+    await retention_of(local, RetentionPeriods(samples_us=KEEP_US)).run()
     assert count(database_url, "sample") == 1
     await local.rollup.run()
-    await retention_of(local, Keep(samples_us=KEEP_US)).run()
+    await retention_of(local, RetentionPeriods(samples_us=KEEP_US)).run()
     assert count(database_url, "sample") == 0
     assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 1
 
@@ -102,16 +102,16 @@ async def test_a_retired_day_is_not_made_again(local: InProcessCollector, databa
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US + 2 * HOUR_US
-    await pass_days(local, later_at, Keep(samples_us=7 * DAY_US))
+    await pass_days(local, later_at, RetentionPeriods(samples_us=7 * DAY_US))
     assert (DAY_AT in await days_of(local), count(database_url, "sample")) == (False, 0)
-    await pass_days(local, later_at + HOUR_US, Keep())
+    await pass_days(local, later_at + HOUR_US, RetentionPeriods())
     window = local.ingest.window
     assert window == await partitions.covered(local.database, now_at=later_at)
     assert window.from_at == min(await days_of(local)) == DAY_AT + 3 * DAY_US
     assert (await local.push(US, [local.sample(DAY_AT + MINUTE_US)])).stored == 1
     with psycopg.connect(database_url) as connection:
         assert connection.execute("SELECT reason FROM sample_late").fetchall() == [("too_old",)]
-    await pass_days(local, later_at + 2 * HOUR_US, Keep())
+    await pass_days(local, later_at + 2 * HOUR_US, RetentionPeriods())
     hour, day = (Window(from_at=DAY_AT, until_at=DAY_AT + length_us) for length_us in (HOUR_US, DAY_US))
     assert (await local.count(hour), await local.count(day)) == (20, 20)
 
@@ -123,7 +123,7 @@ async def test_a_retired_day_made_by_an_earlier_version_is_not_summarised(
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US
-    await pass_days(local, later_at, Keep(samples_us=7 * DAY_US))
+    await pass_days(local, later_at, RetentionPeriods(samples_us=7 * DAY_US))
     with psycopg.connect(database_url, autocommit=True) as connection:
         retired = connection.execute("DELETE FROM chore WHERE name = 'sample.retired' RETURNING *").fetchall()
         await local.turn_to(later_at)
@@ -141,7 +141,7 @@ async def test_for_good_is_for_good(local: InProcessCollector, database_url: str
     await local.begin(DAY_AT)
     await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT - 90 * DAY_US)])
     before = [count(database_url, table) for table in ("sample", "sample_late", "ingest_batch")]
-    forever = Keep(samples_us=None, hours_us=None, days_us=None)
+    forever = RetentionPeriods(samples_us=None, hours_us=None, days_us=None)
     await pass_days(local, DAY_AT + 400 * DAY_US, forever)
     assert [count(database_url, table) for table in ("sample", "sample_late", "ingest_batch")] == before == [1, 1, 1]
     assert count(database_url, "outcome_summary") == 2

@@ -240,7 +240,7 @@ async def test_old_tables_go_and_the_newest_stays(stage: Stage) -> None:
         a_table(5, SG, at=ancient_at),
     )
     async with stage.database.connection() as connection:
-        await routes.forget(connection, evidence_before=NOW_AT - DAY_US, events_before=NOW_AT - 90 * DAY_US)
+        await routes.delete_old(connection, evidence_before=NOW_AT - DAY_US, events_before=NOW_AT - 90 * DAY_US)
     assert await stage.generations() == [2, 4, 5]
 
 

@@ -182,10 +182,10 @@ async def test_what_is_not_summarised_yet_is_read_within_bounds(
     monkeypatch.setattr(long_windows, "_together", spy)
     scope = local.scope(Window(from_at=DAY_AT - DAY_US, until_at=DAY_AT + 10 * DAY_US))
     async with local.database.connection() as connection:
-        found = await long_windows.retrospect(connection, scope)
+        found = await long_windows.summarised(connection, scope)
         assert found is not None
         assert [(seen.outcome_counts.ok, seen.values[Metric.TTFT].n) for seen in found.seen] == [(105, 105)]
         assert threading.get_ident() not in merging
         monkeypatch.setattr(long_windows, "MAX_SAMPLES", 99)
         with pytest.raises(BadRequest, match="not summarised yet: ask again in a while, or for a shorter window"):
-            await long_windows.retrospect(connection, scope)
+            await long_windows.summarised(connection, scope)
