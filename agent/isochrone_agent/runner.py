@@ -1,14 +1,16 @@
 """`isochrone-agent run`, from top to bottom: open the spool, get a plan, probe its rounds, deliver the samples.
 
-A round that is due becomes a task; the task ends in exactly one sample, which is in the spool before anything else
-happens to it. The uplink empties the spool beside it, at its own pace. Without a collector the last plan runs on and
-the spool fills; without a plan there is nothing to do but ask for one.
+A round that is due becomes a task, which ends in one sample (a burst: one per stream). The sample is written to the
+spool before anything else happens to it; the uplink delivers the spool at its own pace. Without a collector the last
+plan keeps running and the spool fills. Without a plan the agent only asks the collector for one.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -29,28 +31,25 @@ from isochrone_wire.metrics_endpoint import serve_metrics
 
 GRACE_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
-WATCH_SECONDS = 2.0
+RELOAD_SECONDS = 2.0
 
 log = structlog.get_logger()
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Measure until `stop` is set; then let probes in flight end, deliver what can be delivered, and return.
+    """Measure until `stop` is set; then let the probes in flight end, deliver as much as possible, and return.
 
-    Raises `AgentError` when the settings do not hold or the spool cannot be opened; a collector that refuses this agent
-    only stops the pushing.
+    Raises `AgentError` when the settings are not valid or the spool cannot be opened. A collector that refuses this
+    agent only stops the pushes.
     """
     keyring = load_keyring(settings.credentials)
     tls = tls_context(settings.ca_file)
+    push_metrics = PushMetrics()
     async with (
-        _opened_spool(settings) as spool,
-        ReconnectingChannel(settings) as line,
-        contextlib.AsyncExitStack() as doors,
+        AsyncSpool(_spool_path(settings), limit_bytes=settings.spool_limit_bytes, drain=settings.drain) as spool,
+        ReconnectingChannel(settings, interceptors=[push_metrics] if settings.metrics else []) as connection,
     ):
-        meter = PushMetrics(line.channel)
-        collector = CollectorClient(
-            channel=meter.channel if settings.metrics else line.channel, vantage=settings.vantage
-        )
+        collector = CollectorClient(channel=lambda: connection.current, vantage=settings.vantage)
         prober = Prober(vantage=settings.vantage.name, tls=tls, dial_options=settings.dial_options)
         rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency)
         plan_watcher = PlanWatcher(collector, spool, keyring, rounds)
@@ -61,19 +60,21 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             conditions=partial(_conditions, rounds, plan_watcher),
         )
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
-        doors.enter_context(_scraped(settings, meter, rounds))
-        try:
-            await _work_until(stop, plan_watcher, rounds, uplink, _watch(settings, line, keyring))
-        finally:
-            log.info("agent.stopping", in_flight=rounds.in_flight)
-            await rounds.finish(GRACE_SECONDS)
-            await prober.aclose()
-            log.info("agent.stopped", spooled=(await spool.stats()).waiting)
+        with _metrics_endpoint(settings, push_metrics, rounds):
+            try:
+                reload = _reload_changed_files(settings, connection, keyring)
+                await _run_until(stop, plan_watcher.wait_for_plan(), rounds.run(), uplink.run(), reload)
+                log.info("agent.stopping", in_flight=rounds.in_flight)
+                await rounds.finish(GRACE_SECONDS)
+                await _deliver_rest(uplink)
+            finally:
+                await rounds.finish(GRACE_SECONDS)
+                await prober.aclose()
+                log.info("agent.stopped", spooled=(await spool.stats()).waiting)
 
 
-def _opened_spool(settings: Settings) -> AsyncSpool:
-    path = settings.data_dir / "spool.sqlite3"
-    return AsyncSpool(path, limit_bytes=settings.spool_limit_bytes, drain=settings.drain)
+def _spool_path(settings: Settings) -> Path:
+    return settings.data_dir / "spool.sqlite3"
 
 
 def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
@@ -81,21 +82,21 @@ def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
 
 
 @contextlib.contextmanager
-def _scraped(settings: Settings, meter: PushMetrics, rounds: RoundRunner) -> Iterator[None]:
-    """Metrics, if they are wanted; that nobody can read them is no reason not to measure."""
+def _metrics_endpoint(settings: Settings, push_metrics: PushMetrics, rounds: RoundRunner) -> Iterator[None]:
+    """Serve metrics during the block, if the settings ask for them. A port that is in use is logged, not an error."""
     if settings.metrics is None:
         yield
         return
-    from isochrone_agent import metrics  # noqa: PLC0415  # brings a library that an agent without metrics need not carry
+    from isochrone_agent import metrics  # noqa: PLC0415  # imports prometheus_client, a tenth of the agent's memory
 
     families = partial(
         metrics.families,
         settings.vantage,
-        vitals=lambda: meter.vitals,
+        vitals=lambda: push_metrics.vitals,
         probes=rounds.outcomes,
-        pushes=meter.pushes,
+        pushes=push_metrics.pushes,
         missed=lambda: rounds.missed,
-        spool=settings.data_dir / "spool.sqlite3",
+        spool=_spool_path(settings),
     )
     with contextlib.ExitStack() as stack:
         try:
@@ -106,13 +107,15 @@ def _scraped(settings: Settings, meter: PushMetrics, rounds: RoundRunner) -> Ite
         yield
 
 
-async def _watch(settings: Settings, line: ReconnectingChannel, keyring: Keyring) -> None:
-    """Take up the identity and the credentials file when they change; the next push looks at a refused plan again."""
-    keys = FileWatch([settings.credentials] if settings.credentials else [])
+async def _reload_changed_files(settings: Settings, connection: ReconnectingChannel, keyring: Keyring) -> None:
+    """Load the identity and the credentials file again when they change. A plan that was refused for a missing key is
+    checked again with the next push.
+    """
+    credentials = FileWatch([settings.credentials] if settings.credentials else [])
     while True:
-        await asyncio.sleep(WATCH_SECONDS)
-        line.refresh()
-        if keys.changed():
+        await asyncio.sleep(RELOAD_SECONDS)
+        connection.refresh()
+        if credentials.changed():
             try:
                 keyring.renew(load_keyring(settings.credentials))
                 log.info("credentials.renewed", known=sorted(keyring.credentials))
@@ -120,20 +123,15 @@ async def _watch(settings: Settings, line: ReconnectingChannel, keyring: Keyring
                 log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
 
 
-async def _work_until(
-    stop: asyncio.Event,
-    plan_watcher: PlanWatcher,
-    rounds: RoundRunner,
-    uplink: Uplink,
-    watching: Coroutine[None, None, None],
-) -> None:
+async def _run_until(stop: asyncio.Event, *parts: Coroutine[Any, Any, None]) -> None:
+    """Run all `parts` concurrently until `stop` is set, or until one of them raises."""
     async with asyncio.TaskGroup() as group:
-        working = [
-            group.create_task(work) for work in (plan_watcher.wait_for_plan(), rounds.run(), uplink.run(), watching)
-        ]
+        tasks = [group.create_task(part) for part in parts]
         await stop.wait()
-        for task in working:
+        for task in tasks:
             task.cancel()
-    await rounds.finish(GRACE_SECONDS)
+
+
+async def _deliver_rest(uplink: Uplink) -> None:
     with contextlib.suppress(TimeoutError, SpoolError):
         await asyncio.wait_for(uplink.drain(), DRAIN_SECONDS)

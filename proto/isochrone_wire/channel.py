@@ -93,12 +93,19 @@ def open_channel(
     return grpc.secure_channel(str(address), _credentials(trust, credential), options=[*_options(trust), *more])
 
 
-def open_aio_channel(address: Address, trust: Trust, credential: str | None = None) -> grpc.aio.Channel:
+def open_aio_channel(
+    address: Address,
+    trust: Trust,
+    credential: str | None = None,
+    *,
+    interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+) -> grpc.aio.Channel:
     """A channel for an event loop. Raises as `open_channel`."""
     _check(address, trust)
     if not trust.tls:
-        return grpc.aio.insecure_channel(str(address), options=CLIENT_OPTIONS)
-    return grpc.aio.secure_channel(str(address), _credentials(trust, credential), options=_options(trust))
+        return grpc.aio.insecure_channel(str(address), options=CLIENT_OPTIONS, interceptors=interceptors)
+    credentials = _credentials(trust, credential)
+    return grpc.aio.secure_channel(str(address), credentials, options=_options(trust), interceptors=interceptors)
 
 
 def presented_certificate(address: Address) -> PresentedCertificate:

@@ -88,7 +88,7 @@ async def check_collector(settings: Settings) -> tuple[CheckResult, Plan | None]
     async with open_collector_channel(settings) as channel:
         try:
             async with asyncio.timeout(_REACH_SECONDS):
-                plan = await CollectorClient(channel=channel, vantage=settings.vantage).fetch_plan(None)
+                plan = await CollectorClient(channel=lambda: channel, vantage=settings.vantage).fetch_plan(None)
         except (grpc.aio.AioRpcError, TimeoutError) as error:
             why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer in 5 s"
             hint = "look at the address, the way there, and whether `isochrone-collector serve` runs"

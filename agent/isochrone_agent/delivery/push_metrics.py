@@ -1,12 +1,8 @@
-"""What a channel to the collector carried: pushes by the status they ended with, and what the newest one said of us.
+"""Push counts by gRPC status, and the vitals of the newest push, for the agent's metrics."""
 
-It stands between whoever pushes and the channel, so that neither has to know of it.
-"""
-
-import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc.aio
 
@@ -14,45 +10,34 @@ from isochrone_wire import codec
 from isochrone_wire.model import Vitals
 from isochrone_wire.v1 import fleet_pb2
 
-_PUSH = "/isochrone.v1.Fleet/Push"
+# As bytes, although grpc's type stubs promise a string.
+_PUSH: Any = b"/isochrone.v1.Fleet/Push"
 
 
-class PushMetrics:
-    """Give `channel` to stubs of unary calls. `pushes` counts by gRPC status."""
+class PushMetrics(grpc.aio.UnaryUnaryClientInterceptor):
+    """A client interceptor. `pushes` counts the pushes that ended, by gRPC status."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._inner = channel
-        self._newest: fleet_pb2.PushRequest | bytes = b""
-        self._counting: set[asyncio.Task[None]] = set()
+    def __init__(self) -> None:
+        self._newest = b""
         self.pushes: Counter[str] = Counter()
 
     @property
-    def channel(self) -> grpc.aio.Channel:
-        """The channel, with somebody counting."""
-        return cast(grpc.aio.Channel, self)
-
-    @property
     def vitals(self) -> Vitals:
-        """What the newest push said of this agent. Read seldom, so it is taken out of the push only now."""
-        newest = self._newest
-        request = fleet_pb2.PushRequest.FromString(newest) if isinstance(newest, bytes) else newest
-        return codec.decode(Vitals, request.vitals)
+        """The vitals of the newest push, even if it failed. Decoded on demand: scrapes are rarer than pushes."""
+        return codec.decode(Vitals, fleet_pb2.PushRequest.FromString(self._newest).vitals)
 
-    def unary_unary(self, method: str, *arguments: Any, **named: Any) -> Callable[..., Any]:  # noqa: ANN401  # gRPC's signature
-        """As of a channel."""
-        inner: Callable[..., Any] = self._inner.unary_unary(method, *arguments, **named)
-        if method != _PUSH:
-            return inner
-
-        def push(request: fleet_pb2.PushRequest | bytes, **more: Any) -> Any:  # noqa: ANN401  # as above
+    async def intercept_unary_unary(
+        self,
+        continuation: Callable[[grpc.aio.ClientCallDetails, Any], Awaitable[Any]],
+        client_call_details: grpc.aio.ClientCallDetails,
+        request: Any,  # noqa: ANN401  # gRPC's signature
+    ) -> Any:  # noqa: ANN401  # as above
+        """Make the call; count it when it has ended, if it is a push."""
+        call = await continuation(client_call_details, request)
+        if client_call_details.method == _PUSH:
             self._newest = request
-            call = inner(request, **more)
-            task = asyncio.get_running_loop().create_task(self._count(call))
-            self._counting.add(task)
-            task.add_done_callback(self._counting.discard)
-            return call
-
-        return push
-
-    async def _count(self, call: grpc.aio.Call) -> None:
-        self.pushes[(await call.code()).name] += 1
+            try:
+                await call
+            finally:
+                self.pushes[(await call.code()).name] += 1
+        return call

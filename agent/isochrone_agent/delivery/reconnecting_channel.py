@@ -1,11 +1,12 @@
-"""The line to the collector: a channel that is built anew when this agent's identity changes.
+"""The channel to the collector, which is opened again when the agent's identity changes.
 
-Nobody notices but the collector: calls in flight end on the old channel, calls that begin take the new one.
+Calls in flight end on the old channel; later calls use the new one.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Self, cast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
 
 import grpc.aio
 import structlog
@@ -23,11 +24,12 @@ log = structlog.get_logger()
 
 
 class ReconnectingChannel:
-    """Use `async with`, give `channel` to stubs, and call `refresh` now and then. Raises `SettingsError`."""
+    """Use `async with`, take `current` for every call, and call `refresh` periodically. Raises `SettingsError`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()) -> None:
         self._settings = settings
-        self._current = _open(settings.collector, settings.identity)
+        self._interceptors = interceptors
+        self._current = _open(settings.collector, settings.identity, interceptors)
         self._watch = FileWatch(_files(settings, settings.identity))
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -40,63 +42,57 @@ class ReconnectingChannel:
         await self._current.close()
 
     @property
-    def channel(self) -> grpc.aio.Channel:
-        """What a stub of unary calls can be made of, once: each call goes over the channel of its time."""
-        return cast(grpc.aio.Channel, self)
-
-    def unary_unary(self, *arguments: Any, **named: Any) -> Callable[..., Any]:  # noqa: ANN401  # gRPC's signature
-        """As of a channel; which one is found out call by call."""
-
-        def call(request: object, **more: Any) -> Any:  # noqa: ANN401  # as above
-            return self._current.unary_unary(*arguments, **named)(request, **more)
-
-        return call
+    def current(self) -> grpc.aio.Channel:
+        """The channel for the next call."""
+        return self._current
 
     def refresh(self) -> None:
-        """Build the channel anew if the identity or its client certificate has changed; one that is of no use is told
-        in the log, and the line stays as it is.
+        """Open the channel again if the identity file or the client certificate has changed.
+
+        An identity that cannot be used is logged, and the current channel stays.
         """
         if not self._watch.changed():
             return
         try:
-            joined = read_identity(self._settings.identity_path)
-            self._take_up(joined)
+            identity = read_identity(self._settings.identity_path)
+            self._reopen(identity)
         except SettingsError as error:
             log.error("identity.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
 
-    def _take_up(self, joined: Identity | None) -> None:
+    def _reopen(self, identity: Identity | None) -> None:
         vantage = self._settings.vantage
-        if joined is None or (joined.name, joined.region) != (vantage.name, vantage.region):
-            log.error("identity.ignored", hint="it is gone, or another vantage's: stop this agent and start it again")
+        if identity is None or (identity.name, identity.region) != (vantage.name, vantage.region):
+            log.error("identity.ignored", hint="it is missing or belongs to another vantage: restart this agent")
             return
-        before, self._current = self._current, _open(self._address(joined), joined)
-        self._watch = FileWatch(_files(self._settings, joined))
-        task = asyncio.get_running_loop().create_task(before.close(_GRACE_SECONDS))
+        old, self._current = self._current, _open(self._address(identity), identity, self._interceptors)
+        self._watch = FileWatch(_files(self._settings, identity))
+        task = asyncio.get_running_loop().create_task(old.close(_GRACE_SECONDS))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-        log.info("identity.renewed", collector=str(self._address(joined)))
+        log.info("identity.renewed", collector=str(self._address(identity)))
 
-    def _address(self, joined: Identity) -> Address:
-        """Another address than the identity's was said, and goes on holding."""
+    def _address(self, identity: Identity) -> Address:
+        """The address of `identity`, unless the settings named another one at the start."""
         first = self._settings.identity
-        said = first is None or first.address != self._settings.collector
-        return self._settings.collector if said else joined.address
+        is_explicit = first is None or first.address != self._settings.collector
+        return self._settings.collector if is_explicit else identity.address
 
 
 def open_collector_channel(settings: Settings) -> grpc.aio.Channel:
-    """A channel for a question or two. Raises `SettingsError`."""
+    """A channel for a few calls, with the identity of now. Raises `SettingsError`."""
     return _open(settings.collector, settings.identity)
 
 
-def _open(address: Address, joined: Identity | None) -> grpc.aio.Channel:
+def _open(
+    address: Address, identity: Identity | None, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
+) -> grpc.aio.Channel:
+    trust, credential = (identity.trust, identity.credential) if identity else (PLAIN, None)
     try:
-        if joined is None:
-            return open_aio_channel(address, PLAIN)
-        return open_aio_channel(address, joined.trust, joined.credential)
+        return open_aio_channel(address, trust, credential, interceptors=interceptors)
     except ValueError as error:
         raise SettingsError(str(error), hint="join again: isochrone-agent join") from error
 
 
-def _files(settings: Settings, joined: Identity | None) -> tuple[Any, ...]:
-    client = joined.trust.client if joined else None
-    return (settings.identity_path, client.certificate, client.key) if client else (settings.identity_path,)
+def _files(settings: Settings, identity: Identity | None) -> list[Path]:
+    client = identity.trust.client if identity else None
+    return [settings.identity_path, *((client.certificate, client.key) if client else ())]

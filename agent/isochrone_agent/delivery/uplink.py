@@ -38,15 +38,15 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorClient:
-    """The collector as an agent sees it: two calls over one channel."""
+    """The collector's calls for agents. `channel` returns the channel for the next call."""
 
-    channel: grpc.aio.Channel
+    channel: Callable[[], grpc.aio.Channel]
     vantage: Vantage
 
     async def fetch_plan(self, running: int | None) -> Plan | None:
         """The plan in force, or `None` when version `running` is. Raises `grpc.aio.AioRpcError`."""
         request = fleet_pb2.FetchPlanRequest(vantage=codec.encode(self.vantage), if_version=running)
-        response = await fleet_pb2_grpc.FleetStub(self.channel).FetchPlan(request, timeout=CALL_SECONDS)
+        response = await fleet_pb2_grpc.FleetStub(self.channel()).FetchPlan(request, timeout=CALL_SECONDS)
         return codec.decode(Plan, response.plan) if response.HasField("plan") else None
 
     async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
@@ -55,7 +55,7 @@ class CollectorClient:
 
         Raises `grpc.aio.AioRpcError`.
         """
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel.unary_unary(
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel().unary_unary(
             "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.PushResponse.FromString
         )
         compression = grpc.Compression.Gzip if content or batch.samples else None

@@ -232,15 +232,15 @@ async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_
     agent_command("join", collector.address, "--data-dir", str(folder), "--token", collector.call.invite("us-1"))
     settings = load_settings(None, OPTIONS | {"data_dir": str(folder)})
     assert settings.identity is not None
-    async with ReconnectingChannel(settings) as line:
-        first = line._current
+    async with ReconnectingChannel(settings) as connection:
+        first = connection.current
         for text in ("junk", identity_file.to_text(settings.identity).replace("us-1", "us-2")):
             settings.identity_path.write_text(text)
-            line.refresh()
-            assert line._current is first
+            connection.refresh()
+            assert connection.current is first
         identity_file.write(settings.identity_path, settings.identity)
-        line.refresh()
-        assert line._current is not first
+        connection.refresh()
+        assert connection.current is not first
 
 
 def test_nobody_joins_into_another_users_folder(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def delivering(
             if number % batch == batch - 1:
                 spool._spool._seal_waiting()
         uplink = Uplink(
-            CollectorClient(channel=channel, vantage=VANTAGE),
+            CollectorClient(channel=lambda: channel, vantage=VANTAGE),
             spool,
             on_plan_version=follow,
             conditions=lambda: conditions,
@@ -298,7 +298,7 @@ async def test_what_is_left_is_delivered_at_the_end(tmp_path: Path) -> None:
     """Stopped in the middle of a call, the last push takes along what that call carried."""
     collector = Misbehaving(delay_seconds=0.2)
     async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as spool:
-        uplink = Uplink(CollectorClient(channel=channel, vantage=VANTAGE), spool, on_plan_version=follow)
+        uplink = Uplink(CollectorClient(channel=lambda: channel, vantage=VANTAGE), spool, on_plan_version=follow)
         task = asyncio.create_task(uplink.run())
         await until(lambda: uplink._healthy)
         await spool.record(sample(1))

@@ -67,7 +67,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     ):
         keyring = Keyring({"k": KEY})
         rounds = RoundRunner(Prober(vantage="v", tls=ssl.create_default_context()), spool, keyring, concurrency=1)
-        collector = CollectorClient(channel=channel, vantage=Vantage(name="v", region="r"))
+        collector = CollectorClient(channel=lambda: channel, vantage=Vantage(name="v", region="r"))
         yield Agent(spool, rounds, PlanWatcher(collector, spool, keyring, rounds), office)
     await server.stop(0)
 
