@@ -1,22 +1,20 @@
 """Decoding of the samples of a push into columns.
 
 Reading each of the forty fields of a sample from a message costs more than all other work on it. So the bytes of the
-request are parsed a second time as a *projection*: message classes with the same field numbers that declare the varint
-fields only. Serialised again, a projection consists of varints, which are decoded as arrays.
+request are parsed a second time as a `PushProjection`, which declares the varint fields only. Serialised again, it
+consists of varints, which are decoded as arrays.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from isochrone_collector.ingest import varints
+from isochrone_collector.ingest import internal_pb2, varints
 from isochrone_collector.ingest.sample_columns import (
     COLUMN,
     ENUMS,
@@ -33,15 +31,8 @@ from isochrone_collector.ingest.sample_columns import (
 )
 from isochrone_wire.v1 import fleet_pb2, sample_pb2
 
-_PACKAGE = "isochrone.projection"
-_VARINTS = {
-    FieldDescriptor.TYPE_INT64: FieldDescriptor.TYPE_INT64,
-    FieldDescriptor.TYPE_UINT32: FieldDescriptor.TYPE_UINT32,
-    # The enum number of a newer version must be passed on unchanged.
-    FieldDescriptor.TYPE_ENUM: FieldDescriptor.TYPE_INT32,
-}
-_SAMPLES = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
-_LIMITS = sample_pb2.Sample.DESCRIPTOR.fields_by_name["ratelimit"].number
+_SAMPLES = internal_pb2.PushProjection.SAMPLES_FIELD_NUMBER
+_LIMITS = internal_pb2.SampleProjection.RATELIMIT_FIELD_NUMBER
 _WIRE_ENUMS: Mapping[str, Any] = {"outcome": sample_pb2.Outcome, "token_source": sample_pb2.TokenSource}
 # Fields that are not varints, read in one call per sample: each sample is far away in memory.
 _OTHER_FIELDS = (*INSTANTS, *RATES, *TEXTS)
@@ -105,50 +96,21 @@ def _places(name: str) -> Numbers:
 
 
 def _project(content: bytes) -> bytes:
-    projected = _projection().FromString(content)
+    projected = internal_pb2.PushProjection.FromString(content)
     projected.DiscardUnknownFields()
     return projected.SerializeToString()
 
 
 @cache
-def _projection() -> type[Message]:
-    file = descriptor_pb2.FileDescriptorProto(name="projection.proto", package=_PACKAGE, syntax="proto2")
-    _declare(file, fleet_pb2.PushRequest.DESCRIPTOR, within={"samples"}, varints=False)
-    _declare(file, sample_pb2.Sample.DESCRIPTOR, within={"ratelimit"})
-    _declare(file, sample_pb2.RateLimit.DESCRIPTOR)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.PushRequest"))
-
-
-def _declare(
-    file: descriptor_pb2.FileDescriptorProto,
-    original: Descriptor,
-    *,
-    within: Collection[str] = (),
-    varints: bool = True,
-) -> None:
-    """A message with the `varints` of the original and the messages `within` it."""
-    declared = descriptor_pb2.DescriptorProto()
-    original.CopyToProto(declared)
-    message = file.message_type.add(name=original.name)
-    for field in declared.field:
-        if field.name in within:
-            kind, type_name = field.type, f".{_PACKAGE}.{field.type_name.rpartition('.')[2]}"
-            message.field.add(name=field.name, number=field.number, label=field.label, type=kind, type_name=type_name)
-        elif varints and field.type in _VARINTS:
-            message.field.add(name=field.name, number=field.number, label=field.label, type=_VARINTS[field.type])
-
-
-@cache
 def _keys() -> Keys:
-    own, of_limits = sample_pb2.Sample.DESCRIPTOR.fields, sample_pb2.RateLimit.DESCRIPTOR.fields
-    size = 1 + max(varints.key(field.number, 7) for field in own)
+    own = internal_pb2.SampleProjection.DESCRIPTOR.fields_by_name
+    of_limits = internal_pb2.RateLimitProjection.DESCRIPTOR.fields_by_name
+    size = 1 + max(varints.key(field.number, 7) for field in own.values())
     return Keys(
         sample=varints.key(_SAMPLES, varints.WIRE_BYTES),
         limits=varints.key(_LIMITS, varints.WIRE_BYTES),
-        own=_table(size, {field.number: COLUMN[field.name] for field in own if field.type in _VARINTS}),
-        of_limits=_table(size, {field.number: COLUMN[LIMIT + field.name] for field in of_limits}),
+        own=_table(size, {field.number: COLUMN[name] for name, field in own.items() if name in COLUMN}),
+        of_limits=_table(size, {field.number: COLUMN[LIMIT + name] for name, field in of_limits.items()}),
     )
 
 

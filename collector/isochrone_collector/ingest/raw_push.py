@@ -4,14 +4,13 @@ The samples of a push are decoded where they are packed, usually in another proc
 through an *envelope*: the message class of the request with samples that stay bytes.
 """
 
-from functools import cache, cached_property
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TypeVar
 
-from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.ingest import column_decoder
+from isochrone_collector.ingest import column_decoder, internal_pb2
 from isochrone_collector.ingest.sample_columns import SampleColumns
 from isochrone_collector.ingest.validation import PushBatch
 from isochrone_wire import codec
@@ -19,7 +18,6 @@ from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Sample, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 
-_PACKAGE = "isochrone.envelope"
 Parsed = TypeVar("Parsed", bound=Message)
 
 
@@ -32,9 +30,9 @@ class RawPush:
         self._content = content
 
     @cached_property
-    def envelope(self) -> Any:  # noqa: ANN401  # its class is made at run time
+    def envelope(self) -> internal_pb2.PushEnvelope:
         """The request as a message whose samples are bytes."""
-        return _parse(_envelope_class(), self._content)
+        return _parse(internal_pb2.PushEnvelope, self._content)
 
     def batch(self, received_at: int) -> PushBatch:
         """Return the push, not yet validated, that arrived at `received_at` of the collector's clock. Raises
@@ -77,19 +75,4 @@ def _parse(kind: type[Parsed], content: bytes) -> Parsed:
     try:
         return kind.FromString(content)
     except DecodeError as error:
-        raise BadRequest(f"this is no push: {error}") from error
-
-
-@cache
-def _envelope_class() -> type[Message]:
-    declared = descriptor_pb2.DescriptorProto()
-    fleet_pb2.PushRequest.DESCRIPTOR.CopyToProto(declared)
-    (samples,) = (field for field in declared.field if field.name == "samples")
-    samples.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
-    samples.ClearField("type_name")
-    of = fleet_pb2.DESCRIPTOR
-    file = descriptor_pb2.FileDescriptorProto(
-        name="envelope.proto", package=_PACKAGE, syntax="proto3", dependency=[of.name], message_type=[declared]
-    )
-    of.pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(of.pool.FindMessageTypeByName(f"{_PACKAGE}.{declared.name}"))
+        raise BadRequest(f"cannot decode the push: {error}") from error

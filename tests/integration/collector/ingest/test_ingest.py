@@ -391,5 +391,5 @@ def test_bytes_that_are_no_push_are_the_askers_fault(collector: Collector, sampl
     content = codec.encode(batch).SerializeToString() + unreadable
     push: grpc.UnaryUnaryMultiCallable[bytes, bytes] = collector.call.channel.unary_unary("/isochrone.v1.Fleet/Push")
     status, details = refusal(push, content, timeout=30)
-    assert (status, details.partition(":")[0]) == (grpc.StatusCode.INVALID_ARGUMENT, "this is no push")
+    assert (status, details.partition(":")[0]) == (grpc.StatusCode.INVALID_ARGUMENT, "cannot decode the push")
     assert rows(collector, "SELECT count(*) FROM sample") == [(0,)]

@@ -163,7 +163,7 @@ def test_bytes_are_judged_as_one_by_one(samples: list[bytes]) -> None:
     try:
         assert_judged_the_same(content)
     except DecodeError:
-        with pytest.raises(BadRequest, match="this is no push"):
+        with pytest.raises(BadRequest, match="cannot decode the push"):
             decode_push(content, NOW_AT).decode_columns()
 
 
