@@ -31,7 +31,7 @@ check: $(STAMP) ## lint, format, types, layering, generated code, README drift
 	$(BIN)/python tests/tools/proto_drift.py
 	$(BIN)/python tests/tools/readme_drift.py
 
-proto: $(STAMP) ## regenerate the code beside proto/isochrone_wire/v1/*.proto
+proto: $(STAMP) ## regenerate the code beside every .proto
 	@$(BIN)/python tests/tools/proto_drift.py --write
 
 schema: $(STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
