@@ -117,7 +117,7 @@ async def _reload_changed_files(settings: Settings, connection: ReconnectingChan
         connection.refresh()
         if credentials.changed():
             try:
-                keyring.renew(load_keyring(settings.credentials))
+                keyring.replace_with(load_keyring(settings.credentials))
                 log.info("credentials.renewed", known=sorted(keyring.credentials))
             except CredentialError as error:
                 log.error("credentials.unusable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback

@@ -79,7 +79,7 @@ def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:
             check_plan(plan, keyring)
         for target in plan.targets if plan else ():
             keyring.key_for(target)
-            told.update(keyring.told(target))
+            told.update(keyring.describe(target))
     except AgentError as error:
         return fail("credentials", str(error), error.hint)
     return ok("credentials", ", ".join(sorted(told)) or "none kept, none needed")

@@ -139,7 +139,7 @@ def _keys(settings: Settings, plan: Plan) -> CheckResult:
         except AgentError as error:
             missing[target.name] = str(error)
         else:
-            found += keyring.told(target)
+            found += keyring.describe(target)
     return health_checks.judge_keys(missing, found)
 
 

@@ -16,7 +16,7 @@ from isochrone_agent.cli.sweep import LinearFit, fit, make_prompt
 from isochrone_agent.cli.target_options import TargetOptions, check_effort, resolve_target_options
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError
-from isochrone_agent.plan.credentials import checked_key
+from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
@@ -227,4 +227,4 @@ def _read_key(variable: str | None) -> str | None:
     if not key:
         hint = f"export {variable}=…, or name another variable with --key-env"
         raise CredentialError(f"the environment variable {variable} is not set", hint=hint)
-    return checked_key(key, f"the environment variable {variable}")
+    return validate_key(key, f"the environment variable {variable}")

@@ -1,15 +1,15 @@
-"""Budgets: what one vantage may spend with one provider in one day (UTC), and whether a round still fits. Pure.
+"""Daily budgets (UTC) of one vantage per provider, and the check that a round still fits. Pure.
 
 The laws:
 
-1. A round is begun only if what was spent today, the most that rounds in flight may cost and the most that it may cost
-   itself stay within every limit. Reaching a limit is within it.
-2. Before it is sent a request is taken to cost its most, as `isochrone_wire.request_estimate` has it: all of
-   `max_output_tokens`, the room to think that the effort adds to them, and a prompt token for every four bytes.
-   Afterwards it has cost what the provider counted; a count that nobody knows stays at its most, unless nothing was
-   sent or the provider refused (4xx).
-3. A vantage's own budget with a provider takes the place of the one for every vantage.
-4. A request belongs to the day in which it was dispatched. A new day begins with nothing spent.
+1. A round starts only if today's spend, the maximum cost of the rounds in flight and its own maximum cost together stay
+   within every limit. Reaching a limit exactly is allowed.
+2. Before it is sent, a request counts at its maximum cost (`isochrone_wire.request_estimate`): all of
+   `max_output_tokens`, the thinking tokens that the effort adds, and one prompt token for every four bytes. Afterwards
+   it counts at what the provider reported; an unreported count stays at its maximum, unless nothing was sent or the
+   provider refused the request (4xx).
+3. A vantage's own budget for a provider replaces the budget for all vantages.
+4. A request belongs to the day on which it was dispatched. Each day starts with nothing spent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,26 +19,26 @@ from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend
 from isochrone_wire.request_estimate import estimate_request
 
 _REFUSED = range(400, 500)
-# Sums of floats are not exact; a millionth of a cent is.
+# A millionth of a cent, because sums of floats are not exact.
 _ROUNDING_USD = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """An amount of everything that a budget limits."""
+    """An amount of each quantity that a budget limits."""
 
     usd: float = 0.0
     tokens: int = 0
     requests: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":
-        """Both together."""
+        """Return the sum of both."""
         return Cost(
             usd=self.usd + other.usd, tokens=self.tokens + other.tokens, requests=self.requests + other.requests
         )
 
     def __sub__(self, other: "Cost") -> "Cost":
-        """What is left of this without the other."""
+        """Return the difference of both."""
         return Cost(
             usd=self.usd - other.usd, tokens=self.tokens - other.tokens, requests=self.requests - other.requests
         )
@@ -48,7 +48,7 @@ ZERO_COST = Cost()
 
 
 def max_round_cost(target: Target) -> Cost:
-    """The most that one round of `target` costs, all its streams together. Without a price the money counts as none."""
+    """Return the maximum cost of one round of `target`, over all its streams. Without a price, `usd` is 0."""
     streams = target.workload.concurrency
     most = estimate_request(target)
     usd = most.cost_usd(target.price) if target.price else 0.0
@@ -56,7 +56,7 @@ def max_round_cost(target: Target) -> Cost:
 
 
 def spend_of(sample: Sample, target: Target) -> Spend:
-    """What a request of `target` is charged, by its sample; nothing where nothing was sent."""
+    """Return the spend of one request of `target`, derived from its sample; zero if nothing was sent."""
     day_at = day_of(sample.dispatched_at)
     if sample.outcome.skipped:
         return Spend(provider=target.provider, day_at=day_at)
@@ -72,8 +72,8 @@ def spend_of(sample: Sample, target: Target) -> Spend:
 
 
 def settle(samples: Sequence[Sample], *, target: Target, reserved: Spend | None) -> list[tuple[Spend, ...]]:
-    """For each sample of a round what to add to the account when it is recorded: what it is charged, and the share of
-    what was `reserved` for the round, taken back.
+    """Return the entries to record with each sample of a round: its own spend, and the negative of its share of the
+    amount `reserved` for the round.
     """
     charges = [spend_of(sample, target) for sample in samples]
     if reserved is None:
@@ -82,7 +82,7 @@ def settle(samples: Sequence[Sample], *, target: Target, reserved: Spend | None)
 
 
 def _released_share(reserved: Spend, number: int, count: int) -> Spend:
-    """The share of one of `count` samples, by its number from 0; the first has what does not divide."""
+    """Return the negative share of sample `number` (from 0) of `count`; the first one takes the remainder."""
     tokens, requests = (
         whole // count + (0 if number else whole % count) for whole in (reserved.tokens, reserved.requests)
     )
@@ -99,29 +99,29 @@ def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
         return prompt_tokens or 0, output_tokens or 0
     most = estimate_request(target)
     if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
-        # What we saw is an estimate, and reasoning may be hidden behind it.
+        # The count is an estimate from the visible text, and there may be hidden reasoning.
         output_tokens = max(output_tokens or 0, most.output_tokens)
     return most.prompt_tokens if prompt_tokens is None else prompt_tokens, output_tokens
 
 
 def _cannot_be_billed_more(sample: Sample, target: Target) -> bool:
-    """Whether a provider cannot have worked for this request, or has said that it will not."""
+    """Return true if the provider refused the request or cannot have processed it."""
     if sample.http_status is not None:
         return sample.http_status in _REFUSED
-    # A limit that was hit while connecting; on a connection that was kept there is nothing to connect.
+    # Timed out while connecting. A reused connection has no `tcp_us` either, but nothing to connect.
     unconnected = sample.tcp_us is None and Quality.REUSED not in sample.quality
     late = sample.outcome is Outcome.TIMED_OUT and sample.timeout_us == target.workload.timeouts.connect_us
     return sample.outcome is Outcome.CONNECT_FAILED or (late and unconnected)
 
 
 def budget_of(budgets: Iterable[Budget], *, provider: str, vantage: str) -> Budget | None:
-    """The budget that holds for a vantage at a provider: its own, else the one for every vantage, else none."""
+    """Return the budget that applies: the vantage's own for this provider, else the one for all vantages."""
     found = {budget.vantage: budget for budget in budgets if budget.provider == provider}
     return found.get(vantage) or found.get(None)
 
 
 def exceeded_limit(most: Cost, *, used: Cost, budget: Budget | None) -> str | None:
-    """Why a round that costs `most` does not fit beside what is `used`, spent or in flight; `None` when it does."""
+    """Return the limit that a round of cost `most` would exceed on top of `used` (spent or in flight), or `None`."""
     if budget is None:
         return None
     limits = (
@@ -131,12 +131,12 @@ def exceeded_limit(most: Cost, *, used: Cost, budget: Budget | None) -> str | No
     )
     for name, so_far, more, limit, tolerance in limits:
         if limit is not None and so_far + more > limit + tolerance:
-            return f"{name} of {budget.provider} is {limit:.10g}: {so_far:.10g} used, this round may take {more:.10g}"
+            return f"{name} of {budget.provider} is {limit:.10g}: {so_far:.10g} used, this round may use {more:.10g}"
     return None
 
 
 class BudgetTracker:
-    """What one vantage has spent, per provider and day, and what its rounds in flight may cost."""
+    """The spend of one vantage per provider and day, and the maximum cost of its rounds in flight."""
 
     def __init__(self, vantage: str) -> None:
         self.budgets: Sequence[Budget] = ()
@@ -145,16 +145,16 @@ class BudgetTracker:
         self._in_flight: dict[str, Cost] = {}
 
     def record(self, spends: Iterable[Spend]) -> None:
-        """Count what was spent. Days long past are forgotten."""
+        """Add spend to the totals. Totals older than the day before are dropped."""
         for spend in spends:
             key = (spend.provider, spend.day_at)
             more = Cost(usd=spend.usd, tokens=spend.tokens, requests=spend.requests)
             self._spent[key] = self._spent.get(key, ZERO_COST) + more
-            # A clock that is set back an hour may come back to yesterday.
+            # The day before is kept because a clock that is set back an hour may return to it.
             self._spent = {known: cost for known, cost in self._spent.items() if known[1] >= spend.day_at - DAY_US}
 
     def restore(self, spends: Iterable[Spend]) -> None:
-        """Take up an account that was kept elsewhere, which may have what is known here already."""
+        """Raise the totals to stored ones, which may already include spend recorded here."""
         for spend in spends:
             known = self._spent.get((spend.provider, spend.day_at), ZERO_COST)
             self.record(
@@ -169,17 +169,17 @@ class BudgetTracker:
             )
 
     def has_budget(self, target: Target) -> bool:
-        """Whether any budget holds for `target`."""
+        """Return true if a budget applies to `target`."""
         return self._budget(target) is not None
 
     def refusal(self, target: Target, now_at: int) -> str | None:
-        """Why a round of `target` may not be begun at `now_at`, naming the limit; `None` when it may."""
+        """Return why a round of `target` must not start at `now_at`, naming the limit; `None` if it may."""
         return exceeded_limit(
             max_round_cost(target), used=self._used(target.provider, now_at), budget=self._budget(target)
         )
 
     def reservation(self, target: Target, now_at: int) -> Spend | None:
-        """What to write down before a round of `target` is sent at `now_at`; `None` where no budget holds."""
+        """Return the spend to store before a round of `target` is sent at `now_at`; `None` if no budget applies."""
         if not self.has_budget(target):
             return None
         most = max_round_cost(target)
@@ -188,11 +188,11 @@ class BudgetTracker:
         )
 
     def begin(self, target: Target) -> None:
-        """A round of `target` is in flight."""
+        """Add a round of `target` to those in flight."""
         self._in_flight[target.provider] = self._in_flight.get(target.provider, ZERO_COST) + max_round_cost(target)
 
     def end(self, target: Target, samples: Iterable[Sample]) -> None:
-        """It has ended, in these samples."""
+        """Remove a round of `target` from those in flight, and add the spend of its samples."""
         self._in_flight[target.provider] -= max_round_cost(target)
         self.record(spend_of(sample, target) for sample in samples)
 

@@ -1,14 +1,21 @@
-"""Provider keys: named in the plan, kept here, sent only to the origins they are meant for.
+"""Provider keys, and the origins each of them may be sent to.
 
-`credentials.toml`, the agent's own file, says for each name where the key is and which hosts may have it, over TLS (see
-`isochrone_agent.plan.origin`):
+A plan refers to a key by name. The agent's own `credentials.toml` defines, for each name, where the key is stored and
+which hosts may receive it:
 
     [deepseek]
     env = "DEEPSEEK_API_KEY"          # or: file = "/run/secrets/deepseek"
     hosts = ["api.deepseek.com"]
 
-A name that is not there and is that of a provider of the catalogue means its variable, if that is set, and that
-provider's own address. So a plan, whoever wrote it, cannot make an agent send a key anywhere else.
+| Entry of `hosts` | Origin |
+|---|---|
+| `api.openai.com` | `https://api.openai.com`, port 443 |
+| `host:8443` | `https://host:8443` |
+| `http://host`, `http://host:8000` | plain text, on exactly that port (80 if none is given) |
+| `127.0.0.1`, `[::1]`, `localhost` | this machine: any scheme, and any port unless one is given |
+
+A name without a table that is the name of a catalogue provider means that provider's environment variable, if it is
+set, and that provider's own origin. A plan therefore cannot make an agent send a key to any other origin.
 """
 
 import os
@@ -16,21 +23,61 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 
 from isochrone_agent.errors import CredentialError
-from isochrone_agent.plan.origin import Origin, origin_of, parse_origin
 from isochrone_agent.probe.providers import CATALOGUE
-from isochrone_agent.url import parse_url
+from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
 from isochrone_wire.model import Target
 
 _FIELDS = ("env", "file", "hosts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """An origin that may receive a key. `scheme` `None` allows both schemes, `port` `None` any port."""
+
+    scheme: str | None
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme or 'http(s)'}://{host}:{'*' if self.port is None else self.port}"
+
+    def allows(self, url: Url) -> bool:
+        """Return true if a request to `url` stays within this origin."""
+        port = url.port or DEFAULT_PORTS[url.scheme]
+        return url.host == self.host and self.scheme in (None, url.scheme) and self.port in (None, port)
+
+
+def parse_origin(entry: str) -> Origin:
+    """Parse an entry of `hosts`. Raises `ValueError` if it is not an origin."""
+    has_scheme = "://" in entry
+    bracketed = f"[{entry}]" if is_address(entry) and ":" in entry else entry
+    text = bracketed if has_scheme else f"https://{bracketed}"
+    url = parse_url(text)
+    if text.count("/") > len("//") or set("?#@") & set(text):
+        raise ValueError(f"{entry!r} is not an origin")
+    if not has_scheme and _is_loopback(url.host):
+        return Origin(scheme=None, host=url.host, port=url.port)
+    return origin_of(url)
+
+
+def origin_of(url: Url) -> Origin:
+    """Return the origin of a URL."""
+    return Origin(scheme=url.scheme, host=url.host, port=url.port or DEFAULT_PORTS[url.scheme])
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (is_address(host) and ip_address(host).is_loopback)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Where one key is found (an environment variable or a file) and the hosts it may be sent to, which are entries as
-    `parse_origin` takes them.
+    """The source of one key (an environment variable or a file), and the `hosts` entries of the origins that may
+    receive it.
     """
 
     name: str
@@ -40,17 +87,17 @@ class Credential:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """Where the key may be sent."""
+        """The origins that may receive the key."""
         return tuple(map(parse_origin, self.hosts))
 
     @property
     def source(self) -> str:
-        """Where the key comes from, for people."""
+        """The source of the key, for display."""
         return f"variable {self.env}" if self.env is not None else f"file {self.file}"
 
     def refusal(self, target: Target) -> str | None:
-        """Why a request to `target` may not carry this key, with the origin wanted and those allowed; `None` when it
-        may.
+        """Return why a request to `target` must not carry this key, with the origin requested and those allowed;
+        `None` if it may.
         """
         try:
             url = parse_url(target.base_url)
@@ -61,117 +108,119 @@ class Credential:
                 return None
             wanted = str(origin_of(url))
         allowed = ", ".join(map(str, self.origins))
-        return f"{target.name} would send the credential {self.name!r} to {wanted}, allowed is {allowed}"
+        return f"{target.name} would send the credential {self.name!r} to {wanted}; allowed: {allowed}"
 
     def read(self) -> str:
-        """The key itself. Raises `CredentialError` when it is not there, or is no key."""
+        """Read the key. Raises `CredentialError` if it is missing or malformed."""
         if self.env is not None:
             key = os.environ.get(self.env, "").strip()
             if not key:
                 raise CredentialError(f"the environment variable {self.env} is not set", hint=f"export {self.env}=…")
-            return checked_key(key, f"the environment variable {self.env}")
+            return validate_key(key, f"the environment variable {self.env}")
         path = Path(self.file or "")
-        hint = f"put the key into {path}, readable by the agent's user only"
+        hint = f"write the key to {path}, and make the file readable by the agent's user only"
         try:
-            return checked_key(path.read_text().strip(), f"the key file {path}")
+            return validate_key(path.read_text().strip(), f"the key file {path}")
         except OSError as error:
-            raise CredentialError(f"the key file {path} cannot be read: {error.strerror}", hint=hint) from error
+            raise CredentialError(f"cannot read the key file {path}: {error.strerror}", hint=hint) from error
         except UnicodeDecodeError as error:
-            raise CredentialError(f"the key file {path} does not hold text", hint=hint) from error
+            raise CredentialError(f"the key file {path} is not UTF-8 text", hint=hint) from error
 
 
 @dataclass(slots=True)
 class Keyring:
-    """The keys of this agent by credential name; never shown. Everybody holds the same one, so that all take up a
-    file that has changed.
+    """The credentials of this agent by name. All parts of the agent share one instance, so that a changed file takes
+    effect everywhere. Keys themselves are never printed.
     """
 
     credentials: Mapping[str, Credential] = field(default_factory=dict)
 
-    def renew(self, newer: "Keyring") -> None:
-        """Hold what another holds."""
+    def replace_with(self, newer: "Keyring") -> None:
+        """Take over the credentials of `newer`."""
         self.credentials = newer.credentials
 
     def credential(self, name: str) -> Credential | None:
-        """The credential of this name: of the agent's own file, else of a provider of the catalogue whose variable is
-        set.
+        """Return the credential of this name: from the agent's own file, else from a catalogue provider whose
+        variable is set.
         """
-        return self.credentials.get(name) or _of_catalogue(name)
+        return self.credentials.get(name) or _catalogue_credential(name)
 
-    def told(self, target: Target) -> list[str]:
-        """The name of the key of `target` and where it comes from, for people; nothing when there is none."""
+    def describe(self, target: Target) -> list[str]:
+        """Return the name and source of the credential of `target`, for display; empty if it has none."""
         credential = self.credential(target.credential) if target.credential else None
         return [f"{credential.name} ({credential.source})"] if credential else []
 
     def key_for(self, target: Target) -> str | None:
-        """The key that `target` needs, or `None` when it needs none.
+        """Return the key of `target`, or `None` if it needs none.
 
-        Raises `CredentialError` when it is missing, or when the target's origin is not one the key is meant for.
+        Raises `CredentialError` if the key is missing, or if the target's origin may not receive it.
         """
         if target.credential is None:
             return None
         credential = self.credential(target.credential)
         if credential is None:
             known = ", ".join(sorted(self.credentials)) or "none"
-            variable = _variable_of(target.credential)
+            variable = _catalogue_variable(target.credential)
             hint = f"add a [{target.credential}] table to credentials.toml; known: {known}"
             hint += f"; or set {variable}" if variable else ""
-            raise CredentialError(f"{target.name} needs the credential {target.credential!r}, unknown here", hint=hint)
+            message = f"{target.name} needs the credential {target.credential!r}, which this agent does not have"
+            raise CredentialError(message, hint=hint)
         if refusal := credential.refusal(target):
-            hint = f"if it may have this key, add it to hosts under [{credential.name}] in credentials.toml"
+            hint = f"to allow it, add the origin to hosts under [{credential.name}] in credentials.toml"
             raise CredentialError(refusal, hint=hint)
         return credential.read()
 
 
-def checked_key(key: str, whence: str) -> str:
-    """`key`, if a header can carry it. Raises `CredentialError`, which says where it came from and not what it is."""
+def validate_key(key: str, source: str) -> str:
+    """Return `key` if an HTTP header can carry it. Raises `CredentialError`, which names the source and never quotes
+    the key.
+    """
     if not key:
-        raise CredentialError(f"{whence} is empty", hint="it should hold the key and nothing else")
+        raise CredentialError(f"{source} is empty", hint="it must contain the key and nothing else")
     if not (key.isascii() and key.isprintable() and " " not in key):
-        wrong = "more than one line or word" if key.split() != [key] else "a character that no key has"
-        raise CredentialError(f"{whence} holds {wrong}", hint="it should hold the key and nothing else")
+        fault = "more than one line or word" if key.split() != [key] else "a character that is not printable ASCII"
+        raise CredentialError(f"{source} contains {fault}", hint="it must contain the key and nothing else")
     return key
 
 
 def load_keyring(path: Path | None) -> Keyring:
-    """The keyring of a credentials file; empty without one. Raises `CredentialError` with all problems at once."""
+    """Load a credentials file; without one the keyring is empty. Raises `CredentialError` that lists every problem."""
     if path is None:
         return Keyring()
     try:
         tables = tomllib.loads(path.read_text())
     except OSError as error:
-        raise CredentialError(
-            f"{path} cannot be read: {error.strerror}", hint="see isochrone-agent run --help"
-        ) from error
+        raise CredentialError(f"cannot read {path}: {error.strerror}", hint="see isochrone-agent run --help") from error
     except tomllib.TOMLDecodeError as error:
-        raise CredentialError(f"{path} is not TOML: {error}", hint="see isochrone-agent run --help") from error
+        raise CredentialError(f"{path} is not valid TOML: {error}", hint="see isochrone-agent run --help") from error
     problems = [problem for name, table in tables.items() for problem in _problems(name, table)]
     if problems:
-        raise CredentialError(f"{path}: {'; '.join(problems)}", hint="each table wants env or file, and hosts")
+        raise CredentialError(f"{path}: {'; '.join(problems)}", hint="each table needs env or file, and hosts")
     return Keyring({name: _credential(name, table) for name, table in tables.items()})
 
 
 def _problems(name: str, table: object) -> list[str]:
     if not isinstance(table, dict):
-        return [f"{name} stands outside any [table]"]
+        return [f"{name} is outside any [table]"]
     unknown = [key for key in table if key not in _FIELDS]
-    problems = [f"[{name}] has an unknown key {key!r}{_nearest(key)}" for key in unknown]
+    problems = [f"[{name}] has an unknown key {key!r}{_suggestion(key)}" for key in unknown]
     if ("env" in table) == ("file" in table):
         problems.append(f"[{name}] needs either env or file")
     hosts = table.get("hosts")
     if not (isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)):
         return [*problems, f"[{name}] needs hosts, a list of host names, host:port or http://host"]
-    return problems + [f"[{name}] has {host!r} among its hosts" for host in hosts if not _is_origin(host)]
+    wrong = [host for host in hosts if not _is_origin(host)]
+    return problems + [f"[{name}] has {host!r} in hosts, which is not an origin" for host in wrong]
 
 
-def _variable_of(name: str) -> str | None:
-    """The variable in which the catalogue looks for the key of a provider whose address is known."""
+def _catalogue_variable(name: str) -> str | None:
+    """Return the key variable of a catalogue provider whose base URL is complete."""
     provider = CATALOGUE.get(name)
     return provider.key_env if provider and not provider.has_placeholder else None
 
 
-def _of_catalogue(name: str) -> Credential | None:
-    variable = _variable_of(name)
+def _catalogue_credential(name: str) -> Credential | None:
+    variable = _catalogue_variable(name)
     if variable is None or not os.environ.get(variable, "").strip():
         return None
     origin = origin_of(parse_url(CATALOGUE[name].base_url))
@@ -186,7 +235,7 @@ def _is_origin(text: str) -> bool:
     return True
 
 
-def _nearest(key: str) -> str:
+def _suggestion(key: str) -> str:
     close = get_close_matches(key, _FIELDS, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 

@@ -1,4 +1,4 @@
-"""What this agent lets a plan ask, whoever wrote it: a collector that is broken or stolen must not end it. Pure."""
+"""Limits that the agent enforces on every plan: a broken or compromised collector must not take it down. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from isochrone_wire import plan_limits
 from isochrone_wire.model import Budget, Plan, Target
 
-# What is bounded, how it is found, and from where to where.
+# The name of the value, the function that reads it, and its lowest and highest allowed value.
 _Bound = tuple[str, Callable[[Any], float | None], float, float]
 
 _TARGET: tuple[_Bound, ...] = (
@@ -47,7 +47,7 @@ _SHOWN_CHARS = 60
 
 
 def limit_violations(plan: Plan) -> list[str]:
-    """Every limit that `plan` passes, a sentence each that names the target, the value and the limit."""
+    """Return one sentence for each limit that `plan` violates, naming the target, the value and the limit."""
     problems = list(_outside(plan, _PLAN, "the plan"))
     for target in plan.targets:
         problems += _outside(target, _TARGET, target.name[:_SHOWN_CHARS] or f"target {target.id}")
@@ -59,7 +59,7 @@ def limit_violations(plan: Plan) -> list[str]:
 def _outside(asked: object, bounds: Iterable[_Bound], whose: str) -> Iterator[str]:
     for what, read, low, high in bounds:
         value = read(asked)
-        # Said this way round, so that what is no number is outside too.
+        # Written this way round so that NaN is outside too.
         if value is not None and not low <= value <= high:
             yield f"{whose} has {what} {value:.10g}, outside {low:.10g} to {high:.10g}"
 

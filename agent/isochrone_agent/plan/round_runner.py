@@ -1,4 +1,4 @@
-"""Carrying out rounds: each that is due becomes a task, and each task ends in recorded samples: one, or a burst's."""
+"""Round runner: starts a task for each due round, and records its sample, or one sample per stream of a burst."""
 
 import asyncio
 import contextlib
@@ -20,16 +20,16 @@ from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target, day_of
 
-# Short naps, so that a wall clock that jumps is noticed.
+# Short, so that a jump of the wall clock is noticed.
 MAX_SLEEP_US = SECOND_US // 2
-# How long a probe that was told to end may take over it.
+# The time that an aborted probe has to end.
 _ABORT_SECONDS = 2.0
 
 log = structlog.get_logger()
 
 
 class Slots:
-    """Room for `size` single probes at once. A burst takes all of it, so that neither disturbs the other."""
+    """A limit of `size` concurrent probes. A burst takes all slots, so that no other probe affects it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -38,7 +38,7 @@ class Slots:
 
     @asynccontextmanager
     async def acquire(self, streams: int) -> AsyncIterator[None]:
-        """Room for so many streams, for the length of the block."""
+        """Hold slots for `streams` concurrent streams for the duration of the block."""
         if streams == 1:
             async with self._free:
                 yield
@@ -50,10 +50,11 @@ class Slots:
 
 
 class RoundRunner:
-    """Probes the rounds of the plan: at most `concurrency` at once, each ending in a sample in the spool, or for a
-    burst in one per stream. A round in which nothing is sent ends in one sample that says why.
+    """Probes the rounds of the plan, at most `concurrency` at once. Every round is recorded in the spool as one sample,
+    a burst as one sample per stream; if nothing is sent, one sample states why.
 
-    `lost` counts the samples that the spool could not take; measuring goes on. `clock` gives wall instants.
+    `lost` counts samples that could not be written to the spool; probing continues. `clock` returns the wall time in
+    microseconds since the epoch.
     """
 
     def __init__(
@@ -73,14 +74,14 @@ class RoundRunner:
         self._schedule = Schedule((), now_at=0)
         self._missed_before = 0
         self._budgets = BudgetTracker(prober.vantage)
-        # Why today's spend is not known, until it is.
+        # The reason why today's spend is unknown; `None` once it has been loaded.
         self._spend_error: str | None = "not yet"
-        # By target id and round: what the spool has counted already of rounds in flight.
+        # By target id and round: the spend reserved in the spool for rounds in flight.
         self._reserved: dict[tuple[int, int], Spend] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: Counter[int] = Counter()
-        # By target id, on the monotonic clock: a stepped wall clock must not prolong a wait.
+        # By target id, on the monotonic clock, so that a step of the wall clock does not prolong a wait.
         self._throttled_until_ns: dict[int, int] = {}
         self._stopping = False
         self.plan_version = 0
@@ -89,16 +90,16 @@ class RoundRunner:
 
     @property
     def in_flight(self) -> int:
-        """How many rounds have begun and not yet ended."""
+        """The number of rounds that have started and not ended."""
         return len(self._tasks)
 
     @property
     def missed(self) -> int:
-        """How many planned rounds passed before they could be begun, since the start."""
+        """The number of planned rounds missed since the agent started."""
         return self._missed_before + self._schedule.missed
 
     def apply_plan(self, plan: Plan) -> None:
-        """Probe the rounds of `plan` from now on, within its budgets. One that cannot be scheduled changes nothing."""
+        """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
         schedule = Schedule(
             plan.targets, now_at=self._clock(), vantage=self._prober.vantage, begun=self._schedule.begun
         )
@@ -109,7 +110,7 @@ class RoundRunner:
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
 
     async def run(self) -> None:
-        """Begin every round when it is due. What was spent today counts, also before a restart."""
+        """Start every round when it is due. Spend from before a restart counts towards today's budgets."""
         await self._load_spend()
         while True:
             for due in self._schedule.due(self._clock()):
@@ -119,7 +120,7 @@ class RoundRunner:
             await self._sleep()
 
     async def finish(self, seconds: float) -> None:
-        """Wait for the rounds that have begun; what takes longer is cut off, and its sample says so."""
+        """Wait for the rounds in flight. After `seconds`, abort those that remain; their samples record that."""
         if not self._tasks:
             return
         await asyncio.wait(self._tasks, timeout=seconds)
@@ -137,7 +138,7 @@ class RoundRunner:
             self._budgets.restore(await self._spool.spend(day_of(self._clock())))
         except SpoolError as error:
             if self._spend_error != str(error):
-                log.error("budget.forgotten", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+                log.error("spend.unreadable", reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
             self._spend_error = str(error)
         else:
             self._spend_error = None
@@ -163,12 +164,12 @@ class RoundRunner:
         except SpoolError as error:
             self.lost += 1
             log.error("sample.lost", reason=str(error), hint=error.hint, lost=self.lost)  # noqa: TRY400  # no traceback
-        except Exception:  # a bug of ours: the others of a burst are still recorded, and the log learns everything
+        except Exception:  # a bug in the agent: log it, and still record the other samples of a burst
             self.lost += 1
             log.exception("sample.lost", lost=self.lost)
 
     async def _samples(self, due: Due) -> list[Sample]:
-        """What the round comes to: whatever happens, at least one sample."""
+        """Run the round, and return at least one sample whatever happens."""
         outcome, reason = Outcome.SKIPPED_NOT_READY, "the agent stopped"
         try:
             if self._spend_error and self._budgets.has_budget(due.target):
@@ -181,13 +182,13 @@ class RoundRunner:
             reason = str(error)
         except asyncio.CancelledError:
             log.warning("probe.cancelled", target=due.target.name)
-        except Exception as error:  # a bug of ours: the round still ends in a sample, and the log learns everything
+        except Exception as error:  # a bug in the agent: log it; the round still gets a sample
             reason = f"the agent failed: {type(error).__name__}"
             log.exception("probe.failed", target=due.target.name)
         return [self._unsent_sample(due, outcome, reason)]
 
     def _skipped(self, due: Due) -> tuple[Outcome, str] | None:
-        """Why nothing is sent in this round, if nothing is."""
+        """Return the outcome and the reason if the round is skipped, else `None`."""
         target = due.target
         if target.paused:
             return Outcome.SKIPPED_PAUSED, "the plan pauses this target"
@@ -200,7 +201,7 @@ class RoundRunner:
 
     def _over_budget(self, target: Target) -> str | None:
         if self._spend_error and self._budgets.has_budget(target):
-            return f"what was spent today cannot be read: {self._spend_error}"
+            return f"today's spend is unknown: {self._spend_error}"
         return self._budgets.refusal(target, self._clock())
 
     async def _probe(self, due: Due) -> list[Sample]:
@@ -214,7 +215,7 @@ class RoundRunner:
             self._busy[target.id] -= 1
             self._budgets.end(target, samples)
             if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
-                # Cancelled or failed: something may have been sent all the same.
+                # Cancelled or failed, but a request may have been sent.
                 self._budgets.record([unsettled])
         waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
         if waits_us:
@@ -222,14 +223,14 @@ class RoundRunner:
         return samples
 
     async def _send(self, due: Due, key: str | None) -> list[Sample]:
-        """The probe, once there is room for it; what finds none for half its interval is no pair to anyone's."""
+        """Probe once slots are free. After half the interval skip the round: it could not be paired."""
         target = due.target
         async with AsyncExitStack() as room:
             try:
                 async with asyncio.timeout(target.every_us / 2 / SECOND_US):
                     await room.enter_async_context(self._slots.acquire(target.workload.concurrency))
             except TimeoutError:
-                reason = f"no room among {self._slots.size} probes in flight for half the interval"
+                reason = f"no free slot among {self._slots.size} probes for half the interval"
                 return [self._unsent_sample(due, Outcome.SKIPPED_NOT_READY, reason)]
             if failure := await self._reserve(due):
                 return [self._unsent_sample(due, Outcome.SKIPPED_BUDGET, failure)]
@@ -239,14 +240,14 @@ class RoundRunner:
         return [replace(sample, late_us=sample.dispatched_at - due.begins_at) for sample in samples]
 
     async def _reserve(self, due: Due) -> str | None:
-        """Have what the round may cost on disk, so that no crash forgets it; or why that cannot be."""
+        """Store the round's maximum cost before it is sent, so that it survives a crash; return the error, if any."""
         reservation = self._budgets.reservation(due.target, self._clock())
         if reservation is None:
             return None
         try:
             await self._spool.reserve(reservation)
         except SpoolError as error:
-            return f"what this round may cost cannot be written down: {error}"
+            return f"cannot store the reservation of this round: {error}"
         self._reserved[due.target.id, due.round_at] = reservation
         return None
 

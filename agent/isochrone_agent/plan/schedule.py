@@ -1,15 +1,15 @@
-"""Which rounds are due. Pure: the wall clock is handed in, in microseconds since the epoch.
+"""The schedule of rounds. Pure: the wall clock is an argument, in microseconds since the epoch.
 
 The laws:
 
-1. A target's rounds are those of `isochrone_wire.rounds`; the schedule only remembers which one comes next.
-2. A vantage begins a round of a target with `spread_us` at an instant of its own within the spread, the same in every
-   round. Lateness is counted from there.
-3. A round is due from that instant on, and missed once it is later than its grace (a quarter of the interval, 5 s at
-   most). A missed round is skipped and counted, never replayed.
-4. While the clock goes forward each round is due or missed once, also when a new plan is taken up.
-5. When the clock jumps back by more than an interval, the schedule realigns to the next round of the new time. Rounds
-   that were begun by the clock that ran ahead come again: their samples tell of instants that had not come.
+1. The rounds of a target are those of `isochrone_wire.rounds`; the schedule only stores the next one.
+2. If a target has `spread_us`, each vantage starts its rounds at its own fixed offset within the spread. Lateness is
+   measured from that start.
+3. A round is due from its start, and missed once its grace has passed (a quarter of the interval, at most 5 s). A
+   missed round is skipped and counted, never replayed.
+4. While the clock moves forward, each round is due or missed exactly once, also across a change of plan.
+5. If the clock jumps back by more than an interval, the schedule realigns to the next round of the new time. Rounds
+   that already started while the clock was ahead are run again, because their samples have times in the future.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _NOTHING: Mapping[int, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """One target's round that is to be probed now, and when this vantage was to begin it."""
+    """One round of a target that is due, and its planned start on this vantage."""
 
     target: Target
     round_at: int
@@ -35,12 +35,12 @@ class Due:
 
 
 def stagger_us(target: Target, vantage: str) -> int:
-    """How long after a round's instant a vantage begins it, from 0 to the target's `spread_us` - 1 microseconds."""
+    """Return the offset of a vantage's start from the round's instant, from 0 to `spread_us` - 1 microseconds."""
     return stable_id("spread", vantage, target.id) % target.spread_us if target.spread_us else 0
 
 
 def next_rounds(targets: Iterable[Target], *, now_at: int, vantage: str, count: int) -> list[Due]:
-    """The first `count` rounds that a vantage begins after `now_at`, in their order."""
+    """Return the first `count` rounds that a vantage starts after `now_at`, in order."""
     coming = [
         Due(target=target, round_at=at, begins_at=at + stagger)
         for target in targets
@@ -52,8 +52,8 @@ def next_rounds(targets: Iterable[Target], *, now_at: int, vantage: str, count: 
 
 
 class Schedule:
-    """The rounds of some targets from `now_at` on. `begun` says which round of a target id was the last to begin or to
-    be missed, so that it does not come again.
+    """The rounds of some targets from `now_at` on. `begun` maps a target id to the last round that was started or
+    missed, so that it is not due again.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class Schedule:
         self._next_at = {target.id: self._first(target, now_at) for target in self.targets}
 
     def due(self, now_at: int) -> list[Due]:
-        """The rounds that have come since the last call, the earliest first; those missed are counted in `missed`."""
+        """Return the rounds due since the last call, earliest first, and add missed ones to `missed`."""
         found = [due for target in self.targets if (due := self._due(target, now_at))]
         return sorted(found, key=lambda due: due.begins_at)
 
     def next_at(self) -> int | None:
-        """When the next round begins here; `None` without targets."""
+        """Return the start of the next round on this vantage; `None` without targets."""
         return min((at + self._stagger_us[number] for number, at in self._next_at.items()), default=None)
 
     def _first(self, target: Target, now_at: int) -> int:
         here_at = now_at - self._stagger_us[target.id]
         next_at = next_round_at(here_at, target_id=target.id, every_us=target.every_us)
         begun_at = self.begun.get(target.id)
-        # A round that was begun far ahead is of a clock that was set back since.
+        # A round started far in the future means that the clock has been set back since.
         if begun_at is None or not next_at <= begun_at <= now_at + target.every_us:
             return next_at
         return next_round_at(begun_at, target_id=target.id, every_us=target.every_us)

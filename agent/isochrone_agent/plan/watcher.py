@@ -1,4 +1,4 @@
-"""Following the plan: fetch the version in force, keep it on disk, refuse one this agent cannot run."""
+"""Plan watcher: fetches the current plan, stores it in the spool, and refuses one that this agent cannot run."""
 
 import asyncio
 
@@ -24,10 +24,10 @@ log = structlog.get_logger()
 
 
 class PlanWatcher:
-    """Gets the plan in force, keeps it for a start without a collector, and refuses one it cannot run: then the plan
-    before it runs on.
+    """Keeps the rounds running on the current plan. The plan is stored for a start without a collector; if a new plan
+    cannot be run it is refused, and the previous plan stays in force.
 
-    `refused` is the version refused last and why, until a plan is taken up after it.
+    `refused` is the version refused last and the reason, until another plan is applied.
     """
 
     def __init__(self, collector: CollectorClient, spool: AsyncSpool, keyring: Keyring, rounds: RoundRunner) -> None:
@@ -39,13 +39,13 @@ class PlanWatcher:
         self._refused_plan: Plan | None = None
 
     async def wait_for_plan(self) -> None:
-        """Take up the last good plan, if any, then ask the collector until it has answered with one."""
+        """Apply the stored plan, if there is one, then poll the collector until a plan is running."""
         await self._consider_kept()
         while not (await self._fetch() or await self._reconsider()):
             await asyncio.sleep(PLAN_RETRY_SECONDS)
 
     async def update_to(self, version: int) -> int:
-        """Fetch the plan if `version` is not the one running; returns the version that runs now."""
+        """Fetch the plan if `version` is not the running one; return the version that is running afterwards."""
         if self.refused and version == self.refused[0]:
             await self._reconsider()
         elif version not in (0, self._rounds.plan_version):
@@ -56,17 +56,17 @@ class PlanWatcher:
         try:
             kept = await self._spool.last_plan()
         except (SpoolError, CodecError, DecodeError) as error:
-            # The next plan that is fetched takes its place.
+            # The next plan that is fetched replaces it.
             log.error("plan.unreadable", reason=str(error))  # noqa: TRY400  # no traceback
             return
-        except Exception as error:  # a bug of ours: no plan on disk may end every start
+        except Exception as error:  # a bug in the agent: a stored plan must not make every start fail
             log.exception("plan.unreadable", reason=str(error))
             return
         if kept is not None:
             await self._consider(kept)
 
     async def _fetch(self, version: int = 0) -> bool:
-        """Ask for the plan in force, which is `version` if that is known; whether any plan runs then."""
+        """Fetch the current plan, `version` if that is known; return true if any plan is running afterwards."""
         try:
             plan = await self._collector.fetch_plan(self._rounds.plan_version or None)
         except grpc.aio.AioRpcError as error:
@@ -75,9 +75,9 @@ class PlanWatcher:
         except (CodecError, DecodeError) as error:
             self._refused_plan = None
             hint = "upgrade this agent, or the collector"
-            self._refuse(version, PlanRefused(f"the plan cannot be understood: {error}", hint=hint))
+            self._refuse(version, PlanRefused(f"cannot decode the plan: {error}", hint=hint))
             return bool(self._rounds.plan_version)
-        except Exception as error:  # a bug of ours: it must not end the agent
+        except Exception as error:  # a bug in the agent must not end it
             log.exception("plan.failed", version=version)
             self._refused_plan = None
             self._refuse(version, _failure(error))
@@ -87,19 +87,19 @@ class PlanWatcher:
         return bool(self._rounds.plan_version)
 
     async def _reconsider(self) -> bool:
-        """Look again at the plan refused last: the credentials may have changed. Whether any plan runs then."""
+        """Check the refused plan again, as the credentials may have changed; return true if any plan is running."""
         if self._refused_plan is not None:
             await self._consider(self._refused_plan)
         return bool(self._rounds.plan_version)
 
     async def _consider(self, plan: Plan) -> None:
-        """Take the plan up and keep it, or refuse it, whatever is wrong with it: then the one before it runs on."""
+        """Apply and store the plan, or refuse it for any error; then the previous plan stays in force."""
         try:
             check_plan(plan, self._keyring)
             self._rounds.apply_plan(plan)
         except PlanRefused as error:
             refusal = error
-        except Exception as error:  # a bug of ours: it must not end the agent, and not every start after it
+        except Exception as error:  # a bug in the agent must not end it, nor every later start
             log.exception("plan.failed", version=plan.version)
             refusal = _failure(error)
         else:
@@ -113,11 +113,11 @@ class PlanWatcher:
         try:
             await self._spool.keep_plan(plan)
         except SpoolError as error:
-            # It runs all the same; only a start without a collector would miss it.
-            log.error("plan.not_kept", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
+            # The plan runs anyway; only a start without a collector would lack it.
+            log.error("plan.not_stored", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback
 
     def _refuse(self, version: int, error: PlanRefused) -> None:
-        # Of a plan that cannot be understood not even the version is known, unless a push was told it.
+        # The version of a plan that cannot be decoded is unknown, unless the receipt of a push named it.
         version = version or (self.refused[0] if self.refused else 0)
         refused = (version, str(error)[:MAX_REASON_CHARS])
         if refused != self.refused:
@@ -126,10 +126,12 @@ class PlanWatcher:
 
 
 def check_plan(plan: Plan, keyring: Keyring) -> None:
-    """Whether this agent can run `plan`. Raises `PlanRefused` naming every target it cannot probe, and why."""
-    if passed := limit_violations(plan):
-        more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
-        raise PlanRefused("; ".join(passed[:_NAMED]) + more, hint="correct the plan; is the collector your own?")
+    """Raise `PlanRefused` if this agent cannot run `plan`, naming every target it cannot probe and the reason."""
+    if violations := limit_violations(plan):
+        more = f"; and {len(violations) - _NAMED} more" if len(violations) > _NAMED else ""
+        raise PlanRefused(
+            "; ".join(violations[:_NAMED]) + more, hint="correct the plan, and check that this is your own collector"
+        )
     problems = [problem for target in plan.targets if (problem := _problem(target, keyring))]
     if problems:
         raise PlanRefused("; ".join(problems), hint="correct the plan, or this agent's credentials.toml")
@@ -137,10 +139,10 @@ def check_plan(plan: Plan, keyring: Keyring) -> None:
 
 def _problem(target: Target, keyring: Keyring) -> str | None:
     if target.dialect not in DIALECTS:
-        return f"{target.name} speaks {target.dialect!r}, which this agent does not"
+        return f"{target.name} uses the dialect {target.dialect!r}, which this agent does not support"
     credential = keyring.credential(target.credential) if target.credential else None
     return credential.refusal(target) if credential else None
 
 
 def _failure(error: Exception) -> PlanRefused:
-    return PlanRefused(f"the agent failed over the plan: {type(error).__name__}", hint="report it, with the log")
+    return PlanRefused(f"the agent failed on the plan: {type(error).__name__}", hint="report this bug, with the log")

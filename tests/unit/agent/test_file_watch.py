@@ -36,5 +36,5 @@ def test_a_keyring_is_renewed_for_everybody() -> None:
     """Whoever holds the keyring has the new keys without being told."""
     held = Keyring()
     newer = Credential(name="sim", hosts=("h",), env="KEY")
-    held.renew(Keyring({"sim": newer}))
+    held.replace_with(Keyring({"sim": newer}))
     assert held.credentials == {"sim": newer}

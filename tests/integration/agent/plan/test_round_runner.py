@@ -138,7 +138,7 @@ async def test_a_crowd_waits_for_half_an_interval(fault_simulator: Simulator, tm
     check_one_per_round(samples)
     crowded = [s for s in samples if s.outcome is Outcome.SKIPPED_NOT_READY]
     assert crowded
-    assert all("no room among 1 probes" in (s.error or "") or s.error == "the agent stopped" for s in crowded)
+    assert all("no free slot among 1 probes" in (s.error or "") or s.error == "the agent stopped" for s in crowded)
 
 
 async def test_who_asks_to_wait_is_left_alone(fault_simulator: Simulator, tmp_path: Path) -> None:

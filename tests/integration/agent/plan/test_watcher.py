@@ -82,7 +82,9 @@ async def test_a_good_plan_is_taken_up_and_kept(agent: Agent) -> None:
     assert agent.office.asked == 1
 
 
-@pytest.mark.parametrize(("bad", "reason"), [(FOREIGN, "would send the credential 'k'"), (KLINGON, "speaks 'klingon'")])
+@pytest.mark.parametrize(
+    ("bad", "reason"), [(FOREIGN, "would send the credential 'k'"), (KLINGON, "uses the dialect 'klingon'")]
+)
 async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: Agent, bad: Plan, reason: str) -> None:
     """A foreign host for a key, or a dialect nobody speaks here: refused once, reported, and never kept; what comes
     after it is taken up.
@@ -138,7 +140,7 @@ async def test_a_plan_that_the_agent_fails_over_is_refused(agent: Agent, monkeyp
     monkeypatch.setattr(RoundRunner, "apply_plan", lambda *_: 1 // 0)
     agent.hand_out(replace(GOOD, version=2))
     assert await agent.watcher.update_to(2) == 1
-    assert agent.watcher.refused == (2, "the agent failed over the plan: ZeroDivisionError")
+    assert agent.watcher.refused == (2, "the agent failed on the plan: ZeroDivisionError")
     assert await agent.spool.last_plan() == GOOD
 
 
@@ -179,6 +181,6 @@ async def test_a_refused_plan_is_taken_up_when_the_key_may_go_there(agent: Agent
     """After the agent's own file was corrected the plan refused for it runs with the next push."""
     agent.hand_out(FOREIGN)
     assert await agent.watcher.update_to(2) == 0
-    agent.watcher._keyring.renew(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
+    agent.watcher._keyring.replace_with(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
     assert await agent.watcher.update_to(2) == 2
     assert agent.watcher.refused is None

@@ -34,7 +34,7 @@ def test_a_key_is_found_for_its_host(keyring_file: Path, monkeypatch: pytest.Mon
 def test_a_plan_cannot_send_a_key_elsewhere(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target on another host does not get the key, whatever the plan says."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
-    with pytest.raises(CredentialError, match=r"to https://evil\.example:443, allowed is https://api\.deep") as caught:
+    with pytest.raises(CredentialError, match=r"to https://evil\.example:443; allowed: https://api\.deep") as caught:
         load_keyring(keyring_file).key_for(target("https://evil.example/v1"))
     assert "hosts under [deepseek]" in caught.value.hint
 
@@ -86,15 +86,15 @@ def test_a_provider_of_the_catalogue_needs_only_its_variable(
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-env")
     keyring = load_keyring(keyring_file)
     assert keyring.key_for(OPENAI) == "sk-env"
-    assert keyring.told(OPENAI) == ["openai (variable OPENAI_API_KEY)"]
+    assert keyring.describe(OPENAI) == ["openai (variable OPENAI_API_KEY)"]
     for elsewhere in ("https://evil.example/v1", "http://api.openai.com/v1", "https://api.openai.com:8443/v1"):
-        with pytest.raises(CredentialError, match=r"allowed is https://api\.openai\.com:443"):
+        with pytest.raises(CredentialError, match=r"allowed: https://api\.openai\.com:443"):
             keyring.key_for(target(elsewhere, "openai"))
-    with pytest.raises(CredentialError, match="unknown here"):
+    with pytest.raises(CredentialError, match="which this agent does not have"):
         keyring.key_for(target("https://evil.openai.azure.com/v1", "azure"))
     assert keyring.key_for(target()) == "sk-file"
     monkeypatch.setenv("OPENAI_API_KEY", "")
-    with pytest.raises(CredentialError, match="unknown here") as caught:
+    with pytest.raises(CredentialError, match="which this agent does not have") as caught:
         keyring.key_for(OPENAI)
     assert caught.value.hint.endswith("or set OPENAI_API_KEY")
 
@@ -126,7 +126,7 @@ def test_a_key_file_that_is_no_text(tmp_path: Path) -> None:
     secret.write_bytes(b"sk-\xff\xfe")
     path = tmp_path / "credentials.toml"
     path.write_text(f'[deepseek]\nfile = "{secret}"\nhosts = ["api.deepseek.com"]\n')
-    with pytest.raises(CredentialError, match="does not hold text"):
+    with pytest.raises(CredentialError, match="is not UTF-8 text"):
         load_keyring(path).key_for(target())
 
 
@@ -148,4 +148,4 @@ def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
     assert "did you mean 'env'" in message
     assert "[a] needs either env or file" in message
     assert "[b] needs hosts" in message
-    assert "'https://h/' among its hosts" in message
+    assert "'https://h/' in hosts, which is not an origin" in message
