@@ -1,1 +1,1 @@
-"""Whoever asks the collector: a typed client and the `isochrone` command."""
+"""The reading side: a typed client of the collector and the `isochrone` command."""
