@@ -1,4 +1,4 @@
-"""Resolve the collector to query: the address given, the identity file that enrolment left, or this machine."""
+"""The address of the collector to query: the one named, that of the identity file, or this machine."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """A collector's address, and the identity to show there; without one, plain text to this machine."""
+    """A collector's address and the identity to present there; without an identity, plain text to this machine."""
 
     address: Address
     identity: Identity | None = None
@@ -27,37 +27,37 @@ class Collector:
 def resolve_collector(
     collector: str | None, identity: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> Collector:
-    """The collector at `HOST:PORT`, the port of which may be left out, with the identity in the file `identity`.
+    """The collector at `HOST:PORT` (the port is optional) with the identity in the file `identity`.
 
-    Without `identity` it is what `isochrone join` wrote, where that is of this address; without `collector` it is the
-    identity's. Raises `AddressError` for what is no address or no identity, and for another machine without one:
-    nothing said to it would be private or genuine.
+    Without `identity`, the file that `isochrone join` wrote is used if it is for this address; without `collector`, the
+    address is the identity's. Raises `AddressError` for an invalid address or identity file, and for another machine
+    without an identity: that connection would be neither private nor authenticated.
     """
-    given = _read(identity) if identity else None
-    own = None if given else _own(environment)
+    named = _read(identity) if identity else None
+    default = None if named else _default_identity(environment)
     try:
-        address, who = identity_file.select_collector(
-            parse_address(collector) if collector else None, named=given, default=own
+        address, selected = identity_file.select_collector(
+            parse_address(collector) if collector else None, named=named, default=default
         )
     except ValueError as error:
         raise AddressError(str(error), hint=f"for example --collector {DEFAULT_COLLECTOR}") from error
-    if who is None and not address.is_loopback:
+    if selected is None and not address.is_loopback:
         there = f"127.0.0.1:{address.port}"
         raise AddressError(
-            f"{address} is not on this machine, and without TLS nothing said to it would be private or genuine",
-            hint=f"join it, `isochrone join {address} --token …`; or, where it speaks plain text, forward the port, "
-            f"`ssh -L {address.port}:{there} {address.host}`, and ask {there}",
+            f"{address} is not on this machine, and a connection without TLS is neither private nor authenticated",
+            hint=f"join it: `isochrone join {address} --token …`; or, if it uses plain text, forward its port with "
+            f"`ssh -L {address.port}:{there} {address.host}` and use {there}",
         )
-    return Collector(address, who)
+    return Collector(address, selected)
 
 
 def default_identity_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where `isochrone join` writes, unless told."""
+    """The file that `isochrone join` writes by default."""
     base = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  # Path.home() raises
     return Path(base) / "isochrone" / identity_file.FILE_NAME
 
 
-def _own(environment: Mapping[str, str]) -> Identity | None:
+def _default_identity(environment: Mapping[str, str]) -> Identity | None:
     path = default_identity_path(environment)
     return _read(path) if path.exists() else None
 
@@ -66,6 +66,6 @@ def _read(path: Path) -> Identity:
     try:
         return identity_file.read(path)
     except OSError as error:
-        raise AddressError(f"{path} cannot be read: {error.strerror}", hint="see --identity") from error
+        raise AddressError(f"cannot read {path}: {error.strerror}", hint="see --identity") from error
     except ValueError as error:
-        raise AddressError(str(error), hint="`isochrone join` writes such a file") from error
+        raise AddressError(str(error), hint="`isochrone join` writes a valid file") from error

@@ -79,10 +79,13 @@ _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: (SlowError, "use a shorter --window or a longer --timeout"),
     # Only this client cancels calls, and only after a timeout.
     grpc.StatusCode.CANCELLED: (SlowError, "it may be stopped or unreachable; or use a longer --timeout"),
-    grpc.StatusCode.UNIMPLEMENTED: (CollectorError, "is it an Isochrone collector, and at least as new as this command?"),
+    grpc.StatusCode.UNIMPLEMENTED: (
+        CollectorError,
+        "is it an Isochrone collector, and at least as new as this command?",
+    ),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (CollectorError, "use a shorter --window or fewer --target"),
 }
-# The start of gRPC's own message if there was no connection; other messages come from the collector or a proxy.
+# The start of the message that gRPC makes if there was no connection; the collector or a proxy wrote any other.
 _CONNECT_FAILED = "failed to connect"
 # Part of gRPC's message if the certificate was not trusted.
 _CERTIFICATE_REJECTED = "CERTIFICATE_VERIFY_FAILED"

@@ -1,8 +1,8 @@
-"""The one place where the reading side looks at the time."""
+"""The clock of the reading side; no other module reads the time."""
 
 import time
 
 
 def now_at() -> int:
-    """The wall instant now, in microseconds since the Unix epoch."""
+    """The current instant, in microseconds since the Unix epoch."""
     return time.time_ns() // 1000

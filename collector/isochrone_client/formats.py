@@ -1,7 +1,6 @@
-"""Quantities as people read them, at the last moment before the screen. What is not known is `UNKNOWN`, never 0.
+"""Formatting of quantities for people. An unknown quantity is `UNKNOWN`, never 0.
 
-The rule for digits: two decimals below 1, one below 10, none above; the bounds of an interval share the digits of the
-larger one.
+Digits: two decimals below 1, one below 10, none above; both bounds of an interval have the decimals of the larger one.
 """
 
 import math
@@ -15,14 +14,14 @@ _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
 _TOO_LONG = 1e8
 _CENT = 0.01
 _HOUR_US = 60 * MINUTE_US
-# The age up to which a unit is spoken in, and the unit.
+# The age below which a unit is used, and the unit.
 _AGE_UNITS = ((MINUTE_US, SECOND_US, "s"), (_HOUR_US, MINUTE_US, "min"), (2 * DAY_US, _HOUR_US, "h"))
 _SPAN_UNITS = ((DAY_US, "d"), (_HOUR_US, "h"), (MINUTE_US, "min"), (SECOND_US, "s"))
 _MS_PER_US = 1e-3
 
 
 def number(value: float | None, *, signed: bool = False, decimals: int | None = None) -> str:
-    """A number with sensible digits; `signed` puts a plus before what is more than nothing."""
+    """A number with suitable decimals; `signed` adds a plus to positive numbers."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     if abs(value) >= _TOO_LONG:
@@ -33,7 +32,7 @@ def number(value: float | None, *, signed: bool = False, decimals: int | None = 
 
 
 def fitting_decimals(value: float) -> int:
-    """How many decimals a number of this size deserves."""
+    """The number of decimals for a number of this size."""
     if value:
         for places, limit in _DECIMALS_BELOW:
             if round(abs(value), places) < limit:
@@ -42,7 +41,7 @@ def fitting_decimals(value: float) -> int:
 
 
 def interval(low: float | None, high: float | None, *, signed: bool = False) -> str:
-    """`low … high` with the same digits on both sides; `UNKNOWN` when neither is known."""
+    """`low … high` with the same decimals on both sides; `UNKNOWN` if neither is known."""
     known = [abs(bound) for bound in (low, high) if bound is not None and math.isfinite(bound)]
     if not known:
         return UNKNOWN
@@ -51,7 +50,7 @@ def interval(low: float | None, high: float | None, *, signed: bool = False) -> 
 
 
 def interval_around(value: float | None, margin: float | None) -> str:
-    """`+1.20 ± 0.35` with the digits that the margin deserves; `UNKNOWN` when the value is not known."""
+    """`+1.20 ± 0.35` with the decimals of the margin; `UNKNOWN` if the value is unknown."""
     if value is None or margin is None:
         return number(value, signed=True)
     decimals = fitting_decimals(margin)
@@ -59,31 +58,31 @@ def interval_around(value: float | None, margin: float | None) -> str:
 
 
 def milliseconds(us: float | None) -> float | None:
-    """Microseconds as milliseconds; the unknown stays unknown."""
+    """Microseconds as milliseconds; `None` stays `None`."""
     return None if us is None else us * _MS_PER_US
 
 
 def percent(value: float | None) -> str:
-    """A signed percentage with one decimal, or none from 100 % up; the unit stands in the heading."""
+    """A signed percentage with one decimal, none from 100 %; the heading has the unit."""
     if value is None:
         return UNKNOWN
-    return number(value, signed=True, decimals=0 if abs(value) >= 99.95 else 1)  # noqa: PLR2004  # what rounds to 100.0
+    return number(value, signed=True, decimals=0 if abs(value) >= 99.95 else 1)  # noqa: PLR2004  # rounds to 100.0
 
 
 def share(part: int, whole: int) -> str:
-    """`part` of `whole` in per cent, rounded down, so that 100 means all of it; `UNKNOWN` of nothing."""
+    """`part` of `whole` in per cent, rounded down, so that 100.0 means all of it; `UNKNOWN` if `whole` is 0."""
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole > 0 else UNKNOWN
 
 
 def dollars(usd: float | None) -> str:
-    """US dollars with cents, or two significant digits below a cent; the unit stands in the heading."""
+    """US dollars with cents, or two significant digits below a cent; the heading has the unit."""
     if usd is None or not math.isfinite(usd) or abs(usd) >= _TOO_LONG:
         return number(usd)
     return f"{usd:.2g}" if 0 < abs(usd) < _CENT else f"{usd:.2f}"
 
 
 def age(at: int | None, *, now_at: int) -> str:
-    """How long ago an instant was: `12 s`, `4 min`, `3 h`, `5 d`. An instant to come (clocks differ) is `0 s` old."""
+    """The age of an instant: `12 s`, `4 min`, `3 h`, `5 d`. A future instant (clocks differ) is `0 s` old."""
     if at is None:
         return UNKNOWN
     us = max(0, now_at - at)
@@ -94,7 +93,7 @@ def age(at: int | None, *, now_at: int) -> str:
 
 
 def span(us: int) -> str:
-    """A chosen duration in the largest unit that divides it: `90 s`, `5 min`, `1 h`."""
+    """A configured duration in the largest unit that divides it: `90 s`, `5 min`, `1 h`."""
     for unit_us, unit in _SPAN_UNITS:
         if us and us % unit_us == 0:
             return f"{us // unit_us} {unit}"
@@ -102,21 +101,21 @@ def span(us: int) -> str:
 
 
 def minute(at: int) -> str:
-    """An instant for people, `2026-11-01 00:00`, in UTC."""
+    """An instant to the minute, `2026-11-01 00:00`, in UTC."""
     return rfc3339(at)[:16].replace("T", " ")
 
 
 def moment(at: int, *, now_at: int) -> str:
-    """An instant close by: `08:20:05` today, `11-01 08:20` on another day, in UTC."""
+    """A recent instant: `08:20:05` on the day of `now_at`, `11-01 08:20` on another day, in UTC."""
     text, today = rfc3339(at), rfc3339(now_at)
     return text[11:19] if text[:10] == today[:10] else text[5:16].replace("T", " ")
 
 
 def between(window: Window) -> str:
-    """A window for people: `2026-11-01 00:00 and 2026-11-02 00:00 UTC`, to be read after `between`."""
+    """A window as `2026-11-01 00:00 and 2026-11-02 00:00 UTC`, to follow the word `between`."""
     return f"{minute(window.from_at)} and {minute(window.until_at)} UTC"
 
 
 def printable(text: str) -> str:
-    """The text without what could move a cursor or colour a screen: providers write error messages, not we."""
-    return "".join(mark if mark.isprintable() else " " for mark in text)
+    """The text with a space for each control character: error messages of providers may hold escape sequences."""
+    return "".join(character if character.isprintable() else " " for character in text)

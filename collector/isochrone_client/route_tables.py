@@ -1,4 +1,4 @@
-"""The route tables of several regions: a collector is asked for those of one at a time."""
+"""The route tables of several regions, one call per region."""
 
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import RefusedError
@@ -6,10 +6,10 @@ from isochrone_wire.routes import RouteTable
 
 
 def collect_tables(client: ObservatoryClient, regions: tuple[str, ...], route: str) -> tuple[RouteTable, ...]:
-    """The tables in force of these regions, or of all that have some, of one route or of all.
+    """The tables in force in `regions` (empty: all regions with tables), of one route or of all (empty name).
 
-    Nothing at all when there is no table anywhere yet. Raises `ClientError`, and `RefusedError` for a region or route
-    that is not known although others are.
+    Returns nothing if there is no table in any region yet. Raises `ClientError`; `RefusedError` if the region or route
+    is unknown while other tables exist.
     """
     found: list[RouteTable] = []
     refusal: RefusedError | None = None

@@ -1,12 +1,12 @@
-"""Time ranges as people write them, all in UTC.
+"""Time ranges of `--window`, all in UTC.
 
-90s  15m  24h  7d  2w  1h30m  last 3 days    the last so much, up to now
-today  yesterday  this week  last month      days begin at 00:00, weeks on Monday; what is not over ends now
+90s  15m  24h  7d  2w  1h30m  last 3 days    a duration up to now
+today  yesterday  this week  last month      days start at 00:00, weeks on Monday; a current one ends now
 2026-11-01  2026-11  2026-W45                the whole day, month or week
-2026-11-01..  09:00..                        since then; a time without a date is of today
-2026-11-01..2026-11-08                       from then until then, the end not included: seven whole days
-2026-11-01T12:00..14:00                      an end without a date is on the day of the beginning
-2026-11-01T08:30+08:00..now                  an instant is UTC unless it says otherwise
+2026-11-01..  09:00..                        from an instant to now; a time without a date is today's
+2026-11-01..2026-11-08                       from start to end, the end excluded: seven whole days
+2026-11-01T12:00..14:00                      an end without a date is on the day of the start
+2026-11-01T08:30+08:00..now                  an instant is UTC unless it has an offset
 """
 
 import re
@@ -19,7 +19,7 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXAMPLES = "24h, 7d, today, last week, 2026-11-01, 2026-11-01.., 2026-11-01..2026-11-08 or 2026-11-01T12:00..14:00"
-_FORMS = f"write {EXAMPLES}; in UTC, the end not included"
+_FORMS = f"write {EXAMPLES}; in UTC, the end excluded"
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 _WEEK = timedelta(weeks=1)
@@ -30,24 +30,24 @@ _PIECE = re.compile(
 )
 _UNIT_US = {"s": SECOND_US, "m": MINUTE_US, "h": 60 * MINUTE_US, "d": DAY_US, "w": 7 * DAY_US}
 
-# A stretch of whole days, up to its end.
-_Stretch = tuple[datetime, datetime]
+# Whole days: the start, and the end, which is excluded.
+_DateRange = tuple[datetime, datetime]
 
 
 def parse_window(text: str, *, now_at: int) -> Window:
-    """The window that `text` means at the instant `now_at` (microseconds since the epoch). Raises `WindowError`."""
+    """Parse the window `text` as of the instant `now_at` (microseconds since the epoch). Raises `WindowError`."""
     now = EPOCH + timedelta(microseconds=now_at)
     begin, dots, end = (part.strip() for part in text.partition(".."))
     try:
         window = _range(begin, end, now) if dots else _period(begin, now) or _span(begin, now_at)
     except OverflowError as error:
-        raise WindowError(f"{text!r} reaches beyond the calendar", hint=_FORMS) from error
+        raise WindowError(f"the window {text!r} is outside the calendar", hint=_FORMS) from error
     if window.from_at >= window.until_at:
-        raise WindowError(_backwards(text, window, now_at=now_at), hint=_FORMS)
+        raise WindowError(_order_error(text, window, now_at=now_at), hint=_FORMS)
     return window
 
 
-def _backwards(text: str, window: Window, *, now_at: int) -> str:
+def _order_error(text: str, window: Window, *, now_at: int) -> str:
     future = window.until_at == now_at
     return f"the window {text!r} begins in the future" if future else f"the window {text!r} ends before it begins"
 
@@ -58,53 +58,52 @@ def _range(begin: str, end: str, now: datetime) -> Window:
 
 
 def _period(text: str, now: datetime) -> Window | None:
-    """The window of a word or a date, which ends now if it has begun and is not over; `None` for anything else."""
-    stretch = _stretch(text, now)
-    if stretch is None:
+    """The window of a word or a date, which ends now if it is the current one; `None` for any other text."""
+    dates = _date_range(text, now)
+    if dates is None:
         return None
-    begin, end = stretch
+    begin, end = dates
     return _window(begin, min(end, now) if begin <= now else end)
 
 
-def _stretch(text: str, now: datetime) -> _Stretch | None:
+def _date_range(text: str, now: datetime) -> _DateRange | None:
     word = " ".join(text.lower().split())
     if word in _WORDS:
         return _WORDS[word](now.replace(hour=0, minute=0, second=0, microsecond=0))
-    return next((whole(text) for form, whole in _FORM_OF_DATES if form.fullmatch(text)), None)
+    return next((whole(text) for form, whole in _DATE_FORMS if form.fullmatch(text)), None)
 
 
 def _span(text: str, now_at: int) -> Window:
-    """The last so much: every piece of the text is a count with its unit."""
-    spoken = text.lower().removeprefix("last ")
-    pieces = [(match[1], match[2]) for match in _PIECE.finditer(spoken)]
+    """The window of a duration up to now: every piece of the text is a count with its unit."""
+    pieces = [(match[1], match[2]) for match in _PIECE.finditer(text.lower().removeprefix("last "))]
     if not pieces or any(unit is None for _, unit in pieces):
-        raise WindowError(_no_range(text), hint=_FORMS)
+        raise WindowError(_syntax_error(text), hint=_FORMS)
     us = sum(int(count) * _UNIT_US[unit[0]] for count, unit in pieces)
     if not us:
         raise WindowError(f"the window {text!r} is empty", hint=_FORMS)
     return Window(from_at=max(0, now_at - us), until_at=now_at)
 
 
-def _no_range(text: str) -> str:
+def _syntax_error(text: str) -> str:
     if re.fullmatch(r"\d+", text):
-        return f"{text!r} has no unit: is it s, m (minutes), h, d or w?"
-    if _read(text) is not None:
-        return f"{text!r} is an instant, not a range: put .. behind it to look at what came since"
+        return f"{text!r} has no unit: add s, m (minutes), h, d or w"
+    if _parse_instant(text) is not None:
+        return f"{text!r} is an instant, not a range: append .. for the range from it to now"
     return f"{text!r} is not a time range"
 
 
 def _instant(text: str, now: datetime, *, day: datetime | None = None) -> datetime:
-    """The beginning of a word or a date, an instant, or a time on that day, which is today's unless given."""
-    stretch = _stretch(text, now)
-    if stretch is not None:
-        return stretch[0]
-    moment = _read(text) or _time_of(text, day or now)
+    """The start of a word or a date, an instant, or a time on `day` (default: today)."""
+    dates = _date_range(text, now)
+    if dates is not None:
+        return dates[0]
+    moment = _parse_instant(text) or _parse_time(text, day or now)
     if moment is None:
-        raise WindowError(f"{text!r} is not a date or an instant" if text else "it has no beginning", hint=_FORMS)
+        raise WindowError(f"{text!r} is not a date or an instant" if text else "the window has no start", hint=_FORMS)
     return moment
 
 
-def _read(text: str) -> datetime | None:
+def _parse_instant(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -112,7 +111,7 @@ def _read(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _time_of(text: str, day: datetime) -> datetime | None:
+def _parse_time(text: str, day: datetime) -> datetime | None:
     try:
         clock = time.fromisoformat(text)
     except ValueError:
@@ -122,7 +121,7 @@ def _time_of(text: str, day: datetime) -> datetime | None:
 
 def _window(begin: datetime, end: datetime) -> Window:
     if begin < EPOCH:
-        raise WindowError("there are no samples from before 1970", hint=_FORMS)
+        raise WindowError("the window starts before 1970", hint=_FORMS)
     return Window(from_at=(begin - EPOCH) // _MICROSECOND, until_at=(end - EPOCH) // _MICROSECOND)
 
 
@@ -130,23 +129,23 @@ def _midnight(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError as error:
-        raise WindowError(f"there is no {text}", hint=_FORMS) from error
+        raise WindowError(f"{text} does not exist in the calendar", hint=_FORMS) from error
 
 
-def _month(first: datetime) -> _Stretch:
+def _month(first: datetime) -> _DateRange:
     year, month = divmod(first.year * _DECEMBER + first.month, _DECEMBER)
     if year > MAXYEAR:
         raise OverflowError
     return first, first.replace(year=year, month=month + 1)
 
 
-def _week(day: datetime) -> _Stretch:
+def _week(day: datetime) -> _DateRange:
     monday = day - day.weekday() * _DAY
     return monday, monday + _WEEK
 
 
-# From a day's midnight to the stretch that a word means on that day.
-_WORDS: dict[str, Callable[[datetime], _Stretch]] = {
+# Functions from midnight of a day to the range that a word means on that day.
+_WORDS: dict[str, Callable[[datetime], _DateRange]] = {
     "today": lambda day: (day, day + _DAY),
     "yesterday": lambda day: (day - _DAY, day),
     "this week": _week,
@@ -154,7 +153,7 @@ _WORDS: dict[str, Callable[[datetime], _Stretch]] = {
     "this month": lambda day: _month(day.replace(day=1)),
     "last month": lambda day: _month((day.replace(day=1) - _DAY).replace(day=1)),
 }
-_FORM_OF_DATES: tuple[tuple[re.Pattern[str], Callable[[str], _Stretch]], ...] = (
+_DATE_FORMS: tuple[tuple[re.Pattern[str], Callable[[str], _DateRange]], ...] = (
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), lambda text: (_midnight(text), _midnight(text) + _DAY)),
     (re.compile(r"[0-9]{4}-[0-9]{2}"), lambda text: _month(_midnight(f"{text}-01"))),
     (re.compile(r"[0-9]{4}-W[0-9]{2}"), lambda text: _week(_midnight(text))),

@@ -233,7 +233,7 @@ def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, comman
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
         "isochrone: no target is called 'nobody/*'\n"
-        "hint: `isochrone targets` names the targets, `isochrone coverage` the regions, `isochrone routes` the routes\n"
+        "hint: `isochrone targets` lists the targets, `isochrone coverage` the regions, `isochrone routes` the routes\n"
     )
 
 

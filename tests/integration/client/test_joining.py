@@ -59,7 +59,7 @@ def test_without_an_identity_an_operators_command_says_what_to_do(collector: Col
         (("--collector", collector.address), 3, "no collector answers"),
         (("--collector", collector.address, "--identity", str(stale)), 1, "has been revoked"),
         (("--collector", "192.0.2.1:4600"), 2, "another machine"),
-        (("--identity", str(tmp_path / "none")), 2, "cannot be read"),
+        (("--identity", str(tmp_path / "none")), 2, "cannot read"),
         (("--identity", "/dev/null"), 2, "cannot be used"),
     ]
     for words, exit_code, sentence in cases:
@@ -91,7 +91,7 @@ def test_a_reader_joins_reads_and_is_shut_out(collector: Collector, tmp_path: Pa
     refused = ask(tmp_path, "targets")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "the credential of 'ida' has been revoked" in refused.stderr
-    assert "hint: an operator lets you in" in refused.stderr
+    assert "hint: ask an operator for access" in refused.stderr
 
 
 def test_what_may_go_wrong_when_joining(collector: Collector, start_collector: StartCollector, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
     assert str(resolve_collector(None, file, NOWHERE)) == "collector.example:4600"
 
 
-@pytest.mark.parametrize(("text", "words"), [(None, "cannot be read"), ("{", "cannot be used")])
+@pytest.mark.parametrize(("text", "words"), [(None, "cannot read"), ("{", "cannot be used")])
 def test_a_passport_that_is_none_is_told(tmp_path: Path, text: str | None, words: str) -> None:
     """A file that was named and is of no use is an error, not a reason to speak plain text."""
     file = tmp_path / "ida.json"
