@@ -1,1 +1,1 @@
-"""Samples as a file, for people's own notebooks: every one of a selection, with every field."""
+"""Export of samples to a file: all samples of a selection, with all fields."""

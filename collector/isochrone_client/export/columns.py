@@ -1,4 +1,4 @@
-"""The columns of exported samples: the fields of the JSON document, under its names. Pure."""
+"""The columns of exported samples: the fields of the JSON document, with its names. Pure."""
 
 import typing
 from dataclasses import dataclass, fields
@@ -17,16 +17,16 @@ class Instant(int):
     """The kind of a column of instants, in microseconds since the epoch, UTC."""
 
 
-class Words(tuple[str, ...]):
-    """The kind of a column of lists of words."""
+class Strings(tuple[str, ...]):
+    """The kind of a column of lists of strings."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column: where a `StoredSample` has its value, and of which kind that is: `int`, `float`, `str`, `Instant`,
-    `Words`, or the class whose fields are the columns of a part.
+    """One column: the path of its value in a `StoredSample`, and the kind of the value: `int`, `float`, `str`,
+    `Instant`, `Strings`, or a dataclass, whose fields become the fields of a struct.
     """
 
     name: str
@@ -34,19 +34,19 @@ class Column:
     kind: type
 
     def values(self, rows: tuple[StoredSample, ...]) -> list[Any]:
-        """The column of some rows; `None` where a value is not known."""
+        """The column's values in `rows`; `None` if a value is unknown."""
         return [_plain(value) for value in map(attrgetter(self.path), rows)]
 
 
 def columns() -> tuple[Column, ...]:
-    """All of them, in the order of the JSON document."""
+    """All columns, in the order of the JSON document."""
     own = [column for column in _of(StoredSample, "") if column.kind is not Sample]
     derived = [Column(name=name, path=f"sample.{name}", kind=kind) for name, kind in _DERIVED.items()]
     return (*own, *_of(Sample, "sample."), *derived)
 
 
 def parts(cls: type) -> dict[str, type]:
-    """Name and kind of each field of a part."""
+    """The name and kind of each field of a dataclass."""
     return {column.name: column.kind for column in _of(cls, "")}
 
 
@@ -60,7 +60,7 @@ def _of(cls: type, prefix: str) -> list[Column]:
 def _kind(name: str, hint: Any) -> type:  # noqa: ANN401  # a type hint has no narrower type
     cls: type = next((part for part in typing.get_args(hint) if part is not type(None)), hint)
     if cls is Quality:
-        return Words
+        return Strings
     if issubclass(cls, Enum):
         return str
     return Instant if name.endswith(_INSTANT) and cls is int else cls

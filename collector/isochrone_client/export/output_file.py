@@ -1,7 +1,7 @@
-"""Where an export goes: a file that is there whole or not at all, or standard output.
+"""The output of an export: a file that appears complete or not at all, or standard output.
 
-What a link leads to is written, and the link stays. What is there and no regular file, a pipe or a device, cannot be
-there whole or not at all, so it is refused.
+A symbolic link is kept, and its target is written. An existing pipe or device cannot be replaced in one step, so it is
+refused.
 """
 
 import os
@@ -20,10 +20,9 @@ _NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))
 
 @contextmanager
 def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
-    """A file to write to, which is at `path` once the block has ended well; before, nothing there changes.
+    """A file to write to, moved to `path` when the block ends without an error; until then `path` does not change.
 
-    Raises `FileError` when there is something already, unless `force`d, when that is no regular file, and when it
-    cannot be written.
+    Raises `FileError` if `path` exists (unless `force`), is not a regular file, or cannot be written.
     """
     if path in _NAMES_OF_STDOUT:
         yield sys.stdout.buffer
@@ -41,22 +40,22 @@ def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
                 Path(file.name).unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}", hint="name another file") from error
+        raise FileError(f"cannot write {path}: {error.strerror or error}", hint="name another file") from error
 
 
 def _require_writable(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise FileError(f"{path} is a folder", hint="name a file in it")
     if os.path.lexists(path) and not force:
-        raise FileError(f"{path} is there already", hint="--force overwrites it")
+        raise FileError(f"{path} already exists", hint="overwrite it with --force")
     if os.path.lexists(os.path.realpath(path)) and not path.is_file():
-        raise FileError(f"{path} is no regular file", hint="name another file, or - for standard output")
+        raise FileError(f"{path} is not a regular file", hint="name another file, or - for standard output")
 
 
 def _commit(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
     file.flush()
     os.fsync(file.fileno())
-    # A temporary file is for its owner only; this one is to be as readable as any other.
+    # A temporary file is readable by its owner only; the export gets the usual permissions.
     os.fchmod(file.fileno(), 0o666 & ~_umask())
     Path(file.name).replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -67,7 +66,7 @@ def _commit(file: "tempfile._TemporaryFileWrapper[bytes]", path: Path) -> None:
 
 
 def _umask() -> int:
-    # It can only be read by setting it.
+    # The umask can only be read by setting it.
     mask = os.umask(0)
     os.umask(mask)
     return mask

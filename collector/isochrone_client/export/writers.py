@@ -1,69 +1,69 @@
-"""Samples into a file that is open already, portion by portion: lines of CSV or JSON, or Parquet."""
+"""Writers of samples into an open file: CSV, JSON lines or Parquet."""
 
 from collections.abc import Callable
 from importlib import import_module
 from typing import IO, Any, Protocol
 
 from isochrone_client.errors import MissingExtraError
-from isochrone_client.export.columns import Column, Instant, Words, columns, parts
+from isochrone_client.export.columns import Column, Instant, Strings, columns, parts
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import StoredSample, Window
 
 Rows = tuple[StoredSample, ...]
-# Rows of a Parquet file that are compressed together, and are in memory together.
-_GROUP_ROWS = 20_000
+# Rows per row group of a Parquet file; a row group is held in memory.
+_ROW_GROUP_ROWS = 20_000
 
 
 class Writer(Protocol):
-    """Writes samples; `close` writes what is left over and leaves the file open."""
+    """A writer of samples. `close` writes the remaining rows and leaves the file open."""
 
     def write(self, rows: Rows) -> None:
-        """More samples."""
+        """Write more samples."""
 
     def close(self) -> None:
-        """There are no more."""
+        """Write the remaining rows."""
 
 
-class _Lines:
-    """Text, a line per sample, as `isochrone samples` writes it in the format `output`."""
+class _TextWriter:
+    """Text with a line per sample, as `isochrone samples` prints it in the format `output`."""
 
     def __init__(self, file: IO[bytes], window: Window, output: str) -> None:
         self._file = file
         self._window = window
         self._renderer = renderer(output)
-        self._begun = False
+        self._has_begun = False
 
     def write(self, rows: Rows) -> None:
         page = sample_pages.page(rows, window=self._window, now_at=self._window.until_at)
-        lines = self._renderer.more if self._begun else self._renderer.opening
-        self._begun = True
+        lines = self._renderer.more if self._has_begun else self._renderer.opening
+        self._has_begun = True
         self._file.write(lines(page, RenderOptions()).encode())
 
     def close(self) -> None:
-        if not self._begun:
+        if not self._has_begun:
             self.write(())
 
 
-class _Parquet:
-    """Parquet with real timestamps, UTC, and units in the names of the columns."""
+class _ParquetWriter:
+    """Parquet with timestamps in UTC, and units in the names of the columns."""
 
     def __init__(self, file: IO[bytes], window: Window) -> None:
         self._arrow, parquet = _pyarrow()
         self._columns = columns()
-        about = {"isochrone.schema": sample_pages.SCHEMA, "isochrone.window": f"{window.from_at}..{window.until_at}"}
+        metadata = {"isochrone.schema": sample_pages.SCHEMA, "isochrone.window": f"{window.from_at}..{window.until_at}"}
         kinds = [(column.name, _arrow_type(self._arrow, column.kind)) for column in self._columns]
-        self._schema = self._arrow.schema(kinds, metadata=about)
+        self._schema = self._arrow.schema(kinds, metadata=metadata)
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
         self._batches: list[Any] = []
         self._rows = 0
 
     def write(self, rows: Rows) -> None:
-        content = [self._array(column, rows) for column in self._columns]
-        self._batches.append(self._arrow.record_batch(content, schema=self._schema))
+        arrays = [self._array(column, rows) for column in self._columns]
+        self._batches.append(self._arrow.record_batch(arrays, schema=self._schema))
         self._rows += len(rows)
-        if self._rows >= _GROUP_ROWS:
+        if self._rows >= _ROW_GROUP_ROWS:
             self._flush()
 
     def close(self) -> None:
@@ -80,21 +80,21 @@ class _Parquet:
 
 
 FORMATS: dict[str, Callable[[IO[bytes], Window], Writer]] = {
-    "parquet": _Parquet,
-    "csv": lambda file, window: _Lines(file, window, "csv"),
-    "jsonl": lambda file, window: _Lines(file, window, "json"),
+    "parquet": _ParquetWriter,
+    "csv": lambda file, window: _TextWriter(file, window, "csv"),
+    "jsonl": lambda file, window: _TextWriter(file, window, "json"),
 }
-"""Name of a format → who writes it into a file for a window. Parquet raises `MissingExtraError`."""
+"""The writer of each format, for a file and a window. Parquet raises `MissingExtraError`."""
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    # Only who asks for Parquet needs it, and it is large.
+    # pyarrow is large and needed for Parquet only.
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise MissingExtraError(
-            "Parquet is written by pyarrow, which is not installed here",
-            hint="pip install 'isochrone[export]', or take --format csv or jsonl",
+            "--format parquet needs pyarrow, which is not installed",
+            hint="pip install 'isochrone[export]', or use --format csv or jsonl",
         ) from error
 
 
@@ -104,7 +104,7 @@ def _arrow_type(arrow: Any, kind: type) -> Any:  # noqa: ANN401  # pyarrow has n
         float: arrow.float64(),
         str: arrow.string(),
         Instant: arrow.timestamp("us", tz="UTC"),
-        Words: arrow.list_(arrow.string()),
+        Strings: arrow.list_(arrow.string()),
     }
     if kind in plain:
         return plain[kind]

@@ -1,4 +1,4 @@
-"""Pages to text: one module per output format, loaded when it is asked for."""
+"""Rendering of pages: one module per output format, imported when it is used."""
 
 from importlib import import_module
 from typing import Protocol, cast
@@ -9,16 +9,16 @@ OUTPUTS = ("table", "json", "csv", "markdown")
 
 
 class Renderer(Protocol):
-    """What each module of an output format offers. The texts end in a newline, or are empty."""
+    """The interface of each output format's module. The texts end in a newline or are empty."""
 
-    def whole(self, page: Page[Row], look: RenderOptions) -> str:
-        """The page as one text."""
+    def whole(self, page: Page[Row], options: RenderOptions) -> str:
+        """The page as a complete text."""
 
-    def opening(self, page: Page[Row], look: RenderOptions) -> str:
-        """The page as the beginning of a text that goes on."""
+    def opening(self, page: Page[Row], options: RenderOptions) -> str:
+        """The page as the start of a text that continues."""
 
-    def more(self, page: Page[Row], look: RenderOptions) -> str:
-        """The rows of a later page with the same columns, to be written after the opening."""
+    def more(self, page: Page[Row], options: RenderOptions) -> str:
+        """The rows of a later page with the same columns, to follow the opening."""
 
 
 def renderer(output: str) -> Renderer:

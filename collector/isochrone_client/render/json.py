@@ -1,4 +1,4 @@
-"""Pages as JSON: one document, or one line per row where the answer goes on.
+"""Pages as JSON: one document, or one line per row if the answer continues.
 
 {"schema": "isochrone.diff/1", "window": {"from_at": …, "until_at": …}, "rows": [{…}, …]}
 """
@@ -8,18 +8,18 @@ import json
 from isochrone_client.render.page import Page, RenderOptions, Row
 
 
-def whole(page: Page[Row], _look: RenderOptions) -> str:
+def whole(page: Page[Row], _options: RenderOptions) -> str:
     """The page as one JSON document."""
-    document = {"schema": page.schema, **page.facts, "rows": list(page.recorded())}
+    document = {"schema": page.schema, **page.facts, "rows": list(page.iter_records())}
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
-def opening(page: Page[Row], look: RenderOptions) -> str:
-    """As `more`: lines of JSON have no beginning."""
-    return more(page, look)
+def opening(page: Page[Row], options: RenderOptions) -> str:
+    """The same as `more`: JSON lines have no header."""
+    return more(page, options)
 
 
-def more(page: Page[Row], _look: RenderOptions) -> str:
+def more(page: Page[Row], _options: RenderOptions) -> str:
     """Each row as one line of JSON."""
-    lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in page.recorded())
+    lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in page.iter_records())
     return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Pages as Markdown: what people see in the table, ready to be pasted into a report."""
+"""Pages as Markdown: the columns of the table, to paste into a document."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from isochrone_client.render.page import Column, Page, RenderOptions, Row
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
 
 
-def whole(page: Page[Row], _look: RenderOptions) -> str:
+def whole(page: Page[Row], _options: RenderOptions) -> str:
     """Title, one table per group, notes."""
     if not page.rows:
         return ""
@@ -21,13 +21,13 @@ def whole(page: Page[Row], _look: RenderOptions) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def opening(page: Page[Row], look: RenderOptions) -> str:
-    """The head of one table, and its first rows."""
-    return "".join(f"{line}\n" for line in _head(page.columns)) + more(page, look)
+def opening(page: Page[Row], options: RenderOptions) -> str:
+    """The head of one table and its first rows."""
+    return "".join(f"{line}\n" for line in _head(page.columns)) + more(page, options)
 
 
-def more(page: Page[Row], _look: RenderOptions) -> str:
-    """Further rows of the table."""
+def more(page: Page[Row], _options: RenderOptions) -> str:
+    """More rows of the table."""
     return "".join(f"{line}\n" for line in _lines(page.columns, page.rows))
 
 
@@ -46,5 +46,5 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text so that Markdown shows it as it is, without control characters."""
+    """The text with Markdown's special characters escaped and without control characters."""
     return _SPECIAL.sub(r"\\\1", printable(text))

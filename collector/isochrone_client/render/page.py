@@ -1,7 +1,7 @@
-"""One description of an answer, from which every output format is written.
+"""Pages: the description of an answer from which every output format is rendered.
 
-A page has two kinds of columns. `Field`s are what machines get: all of a row, as it is on the wire (see `record`).
-`Column`s are what people get: the few quantities that answer the question, rounded, with the unit in the heading.
+A page has two kinds of columns. `Field`s are for programs: every field of a row, as on the wire (see `record`).
+`Column`s are for people: the few quantities that answer the question, rounded, with the unit in the heading.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +18,10 @@ Row = TypeVar("Row")
 class Column(Generic[Row]):
     """One quantity of a row for people, under `heading` and, below it, `unit`.
 
-    `wide` columns hold names: they stand on the left and fold when the line is too long; the others hold numbers. A
-    wide column of `prose` folds between words only.
-    `reserved` is the width that a text which goes on gives the column, whatever is in the first rows of it.
-    `style` is a colour for terminals, in rich's words, and must never be the only carrier of a meaning.
+    `wide` columns hold names: they are left-aligned and folded if the line is too long; the others hold numbers. A wide
+    column of `prose` is folded between words only.
+    `reserved` is the width of the column in a text that continues, regardless of its first rows.
+    `style` is a colour for terminals, as a rich style, and must never be the only carrier of a meaning.
     """
 
     heading: str
@@ -40,11 +40,11 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[Row]):
-    """An answer, ready to be written in any format.
+    """An answer, ready to be rendered in any format.
 
-    `schema` names the JSON document and its version, `facts` is what the document says besides its rows. Neighbouring
-    rows of which `group` says the same form one table under that heading. `notes` stand below. `records` are what
-    machines get where people are shown several of them in one row; otherwise it is the `record` of each row.
+    `schema` names the JSON document and its version; `facts` are the fields of the document besides its rows. Adjacent
+    rows with the same `group` form one table under that heading. `notes` follow the tables. Programs get the `record`
+    of each row, or `records` if a row for people combines several of them.
     """
 
     schema: str
@@ -59,18 +59,18 @@ class Page(Generic[Row]):
     records: tuple[dict[str, Any], ...] | None = None
 
     def groups(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
-        """Each group's heading with its rows, in the order of the rows."""
+        """Yield each group's heading with its rows, in the order of the rows."""
         for heading, rows in groupby(self.rows, key=self.group):
             yield heading, tuple(rows)
 
-    def recorded(self) -> Iterator[dict[str, Any]]:
-        """What machines get, one record after the other."""
+    def iter_records(self) -> Iterator[dict[str, Any]]:
+        """Yield the records for programs."""
         yield from (self.record(row) for row in self.rows) if self.records is None else self.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderOptions:
-    """What a table may use: columns of text across, and whether the other end shows colours."""
+    """The width of a table in columns of text, and whether to use colours."""
 
     width: int = 100
     colour: bool = False

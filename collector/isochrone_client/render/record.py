@@ -1,7 +1,7 @@
-"""Rows as JSON records: the wire's fields under the wire's names and in its units (`isochrone_wire.json_format`).
+"""Rows as JSON records: the wire's fields with their names and units (`isochrone_wire.json_format`).
 
-JSON gets a row as one object, nested as on the wire. CSV gets the same object spread out: a part of a part has a column
-of its own, `ttft_p50_us.low`. What is unknown is null, and so is a number that JSON cannot write.
+A row is one object in JSON, nested as on the wire. CSV has the same object flattened: a nested field is a column such
+as `ttft_p50_us.low`. Unknown values are null, and so are numbers that JSON cannot express.
 """
 
 import math
@@ -15,13 +15,13 @@ from isochrone_wire.json_format import to_json_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One column of CSV: its header, and where in a row's record its value stands."""
+    """One column of CSV: its header, and the path of its value in a row's record."""
 
     header: str
     path: tuple[str, ...]
 
     def value(self, record: Mapping[str, Any]) -> object:
-        """What stands there; `None` where a part on the way is unknown."""
+        """The value at the path; `None` if an object on the path is unknown."""
         part: Any = record
         for name in self.path:
             part = part[name] if part is not None else None
@@ -29,7 +29,7 @@ class Field:
 
 
 def row_record(row: object, *, inline: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The row as plain data; the parts named in `inline` give up their name and stand in it themselves."""
+    """The row as plain data; the fields of the objects named in `inline` become fields of the row."""
     record: dict[str, Any] = _finite(to_json_value(row))
     for name in inline:
         record |= record.pop(name)
@@ -39,9 +39,9 @@ def row_record(row: object, *, inline: tuple[str, ...] = ()) -> dict[str, Any]:
 def wire_fields(
     cls: type, *, inline: tuple[str, ...] = (), also: tuple[str, ...] = (), units: Mapping[str, str] | None = None
 ) -> tuple[Field, ...]:
-    """The columns for rows of `cls`. `inline` as in `row_record`; `also` names what a record has besides its fields.
+    """The columns for rows of `cls`, with `inline` as in `row_record`; `also` names additional fields of the record.
 
-    `units` gives the unit of a field whose name does not say it, for the header to do so.
+    `units` holds the units of fields whose names have none; they are appended to the header.
     """
     paths = [path[1:] if path[0] in inline else path for path in _leaves(cls)]
     named = [*paths, *((name,) for name in also)]
@@ -57,7 +57,7 @@ def _leaves(cls: type) -> Iterator[tuple[str, ...]]:
 
 
 def _nested_class(hint: object) -> type | None:
-    """The value class that a field holds one of, or perhaps one; of several, CSV makes one cell."""
+    """The dataclass of a field that holds one value or none; a field with several values is one cell in CSV."""
     several = typing.get_origin(hint) in (tuple, list)
     candidates = () if several else (hint, *typing.get_args(hint))
     return next((part for part in candidates if isinstance(part, type) and is_dataclass(part)), None)

@@ -62,7 +62,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_who_was_faster_is_not_overwritten(tmp_path: Path) -> None:
     """A file that came to be while ours was written stays."""
     path = tmp_path / "samples.csv"
-    with pytest.raises(FileError, match="there already"):
+    with pytest.raises(FileError, match="already exists"):
         write_late(path)
     assert path.read_bytes() == b"theirs"
     assert list(tmp_path.iterdir()) == [path]
@@ -76,7 +76,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, *, there: 
     if there:
         goal.write_bytes(b"theirs")
     link.symlink_to(goal)
-    with pytest.raises(FileError, match="there already"), open_output(link, force=False):
+    with pytest.raises(FileError, match="already exists"), open_output(link, force=False):
         pass
     assert goal.exists() == there
     with open_output(link, force=True) as file:
@@ -94,7 +94,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
     if linked:
         path = tmp_path / "link"
         path.symlink_to(pipe)
-    with pytest.raises(FileError, match=f"{path.name} is no regular file"), open_output(path, force=True):
+    with pytest.raises(FileError, match=f"{path.name} is not a regular file"), open_output(path, force=True):
         pass
     assert pipe.is_fifo()
     assert path.is_symlink() == linked

@@ -91,7 +91,7 @@ def test_budgets_are_a_matrix() -> None:
     assert [row["step (5 s)"] for row in shown(page)] == [UNKNOWN, UNKNOWN, "yes", UNKNOWN]
     assert "[1] 3 of 59 samples" in page.notes
     assert "p95 of ttft: voice; p95 of e2e: step" in page.notes
-    assert [record["use"] for record in page.recorded()] == [row.use for row in LATENCY_BUDGETS]
+    assert [record["use"] for record in page.iter_records()] == [row.use for row in LATENCY_BUDGETS]
 
 
 def test_a_reason_of_one_use_stands_beside_it() -> None:
