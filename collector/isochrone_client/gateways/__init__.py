@@ -1,7 +1,7 @@
-"""Route tables in the words of those who route: one module per gateway, all of them pure.
+"""Route tables as configuration files of gateways: one pure module per gateway.
 
-Each takes the tables of one region and gives the text of a file, or of several. Every text says which generation it is
-of, until when it is fresh and until when it may be used at all. Keys are named and never in it.
+Each module renders the tables of one region as the text of one file or more. Every text has the generation of each
+table and the instants until which it is fresh and may be used. It holds the names of keys, never the keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import cast
 from isochrone_wire.routes import RegionTables
 
 Renderer = Callable[[RegionTables], Mapping[str, str]]
-"""Tables to texts, by what is put before the suffix of the file's name; the main one has nothing there."""
+"""Tables to texts, by the part of the file name before the suffix; it is empty for the main file."""
 
 FORMATS = ("json", "csv", "litellm", "envoy", "portkey")
 

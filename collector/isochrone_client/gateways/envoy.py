@@ -1,13 +1,12 @@
-"""Envoy's routes and clusters as files: a `RouteConfiguration` that splits traffic by weight, and its clusters.
+"""Envoy configuration files: a `RouteConfiguration` that splits traffic by weight, and its clusters.
 
-A request names its route in the header `x-isochrone-route`. Each member is a cluster of its own, with the name of its
-host in TLS and in the request. What a weight stands for is a cluster of clusters, the member first and behind it the
-others, so that a retry goes to somebody else, and so does the request that is sent beside one that hangs:
-`per_try_timeout` is the hedge delay of the table, up to the response's head.
+A request names its route in the header `x-isochrone-route`. Each member is a cluster that sets its host name in TLS and
+in the request. Weights apply to aggregate clusters: the member first, then the others, so that retries and hedged
+requests go to another member. `per_try_timeout` is the hedge delay of the table; it ends with the response's headers.
 
-A key comes out of Envoy's environment and replaces the caller's. It is put in once for all tries of a request, so only
-members with the same key stand behind each other. Nor does Envoy look into bodies: the model is the one that the
-request names, and members whose base URL has another path than the first one's are left out.
+Keys come from Envoy's environment and replace the caller's. Envoy sets the key once for all tries of a request, so an
+aggregate cluster holds only members with the same key. Envoy does not change bodies: the model is the one in the
+request, and members whose base URL has a different path from the first one's are left out.
 """
 
 import json
@@ -15,15 +14,15 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from isochrone_client.gateways.members import groups, stamps, variable_of
+from isochrone_client.gateways.members import key_variable, priority_groups, table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 ROUTE_HEADER = "x-isochrone-route"
 CLUSTERS = "clusters"
-"""What stands before the suffix in the name of the second file."""
+"""The part of the second file's name before the suffix."""
 
 _TYPE = "type.googleapis.com/envoy"
-_WHOLE = 10_000
+_TOTAL_WEIGHT = 10_000
 _PREFIX = "/v1/"
 _CA = "/etc/ssl/certs/ca-certificates.crt"
 _RETRY_ON = "connect-failure,refused-stream,reset,5xx,retriable-status-codes"
@@ -34,17 +33,20 @@ _KEY_HEADER = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
 def render(tables: RegionTables) -> dict[str, str]:
-    """The answers of RDS and, under `clusters`, of CDS, as files that Envoy can watch."""
-    told = [table for table in tables.tables if table.entries]
+    """The RDS response and, under `clusters`, the CDS response, as files that Envoy can watch."""
+    ranked = [table for table in tables.tables if table.entries]
     routes = {
         "@type": f"{_TYPE}.config.route.v3.RouteConfiguration",
         "name": "isochrone",
-        "virtual_hosts": [{"name": "isochrone", "domains": ["*"], "routes": [_route(table) for table in told]}],
+        "virtual_hosts": [{"name": "isochrone", "domains": ["*"], "routes": [_route(table) for table in ranked]}],
         "response_headers_to_add": [_header("x-isochrone-generation", str(tables.generation))],
     }
-    hosts = {entry.target: entry for table in told for entry in _reachable(table)}
-    clusters = [*map(_cluster, hosts.values()), *(cluster for table in told for cluster in _chains(table))]
-    return {CLUSTERS: _answer(tables, clusters), "": _answer(tables, [_stamped(tables, routes)])}
+    hosts = {entry.target: entry for table in ranked for entry in _reachable(table)}
+    clusters = [
+        *map(_cluster, hosts.values()),
+        *(cluster for table in ranked for cluster in _aggregate_clusters(table)),
+    ]
+    return {CLUSTERS: _answer(tables, clusters), "": _answer(tables, [_with_metadata(tables, routes)])}
 
 
 def _answer(tables: RegionTables, resources: list[dict[str, Any]]) -> str:
@@ -52,8 +54,8 @@ def _answer(tables: RegionTables, resources: list[dict[str, Any]]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def _stamped(tables: RegionTables, routes: dict[str, Any]) -> dict[str, Any]:
-    return routes | {"metadata": {"filter_metadata": {"isochrone": {"tables": list(stamps(tables))}}}}
+def _with_metadata(tables: RegionTables, routes: dict[str, Any]) -> dict[str, Any]:
+    return routes | {"metadata": {"filter_metadata": {"isochrone": {"tables": list(table_metadata(tables))}}}}
 
 
 def _header(key: str, value: str) -> dict[str, Any]:
@@ -61,8 +63,8 @@ def _header(key: str, value: str) -> dict[str, Any]:
 
 
 def _reachable(table: RouteTable) -> list[RouteEntry]:
-    """The members in the order in which they are to be tried, without those that another path leads to."""
-    ordered = [entry for group in groups(table) for entry in group]
+    """The members in the order of attempts, without those with a different base path from the first one's."""
+    ordered = [entry for group in priority_groups(table) for entry in group]
     return [entry for entry in ordered if urlsplit(entry.base_url).path == urlsplit(ordered[0].base_url).path]
 
 
@@ -70,34 +72,38 @@ def _route(table: RouteTable) -> dict[str, Any]:
     members = _reachable(table)
     path = urlsplit(members[0].base_url).path
     match = {"prefix": _PREFIX, "headers": [{"name": ROUTE_HEADER, "string_match": {"exact": table.route}}]}
-    way = {
+    action: dict[str, Any] = {
         "weighted_clusters": {"clusters": list(_weighted(table, members))},
         "prefix_rewrite": f"{path}/",
         "auto_host_rewrite": True,
-        # A stream lasts as long as it lasts.
+        # No limit: a stream may take any time.
         "timeout": "0s",
     }
-    return {"name": table.route, "match": match, "route": way | _insurance(_chain(members[0], members))}
+    return {
+        "name": table.route,
+        "match": match,
+        "route": action | _retry_and_hedge(_fallback_order(members[0], members)),
+    }
 
 
 def _weighted(table: RouteTable, members: list[RouteEntry]) -> Iterator[dict[str, Any]]:
-    """Whole numbers, of which the first member gets what rounding leaves; together they are more than nothing."""
-    carrying = [entry for entry in members if entry.weight > 0] or members[:1]
-    whole = sum(entry.weight for entry in carrying) or 1.0
-    rest = [round(_WHOLE * entry.weight / whole) for entry in carrying[1:]]
-    for entry, weight in zip(carrying, [_WHOLE - sum(rest), *rest], strict=True):
-        yield {"name": _chain_name(table, entry), "weight": weight, **_key(entry)}
+    """Weighted clusters with integer weights that add up to `_TOTAL_WEIGHT`; the first one takes the rounding error."""
+    weighted = [entry for entry in members if entry.weight > 0] or members[:1]
+    whole = sum(entry.weight for entry in weighted) or 1.0
+    rest = [round(_TOTAL_WEIGHT * entry.weight / whole) for entry in weighted[1:]]
+    for entry, weight in zip(weighted, [_TOTAL_WEIGHT - sum(rest), *rest], strict=True):
+        yield {"name": _cluster_name(table, entry), "weight": weight, **_key(entry)}
 
 
-def _insurance(members: list[RouteEntry]) -> dict[str, Any]:
-    """Retries that go to another member, and a second request beside one that takes too long, if the table hedges."""
+def _retry_and_hedge(members: list[RouteEntry]) -> dict[str, Any]:
+    """Retries on another member and, if the table hedges, a second request after the hedge delay."""
     if len(members) == 1:
         return {}
     retry: dict[str, Any] = {
         "retry_on": _RETRY_ON,
         "retriable_status_codes": [_THROTTLED],
         "num_retries": len(members) - 1,
-        "retry_host_predicate": [_plugin("retry_host_predicates.previous_hosts", "retry.host.previous_hosts.v3")],
+        "retry_host_predicate": [_predicate("retry_host_predicates.previous_hosts", "retry.host.previous_hosts.v3")],
         "retry_priority": {
             "name": "envoy.retry_priorities.previous_priorities",
             "typed_config": {
@@ -113,37 +119,37 @@ def _insurance(members: list[RouteEntry]) -> dict[str, Any]:
     return {"retry_policy": delayed, "hedge_policy": {"hedge_on_per_try_timeout": True}}
 
 
-def _plugin(name: str, package: str) -> dict[str, Any]:
+def _predicate(name: str, package: str) -> dict[str, Any]:
     return {
         "name": f"envoy.{name}",
         "typed_config": {"@type": f"{_TYPE}.extensions.{package}.PreviousHostsPredicate"},
     }
 
 
-def _chain(entry: RouteEntry, members: list[RouteEntry]) -> list[RouteEntry]:
-    """The member, and behind it the others that take the same key."""
+def _fallback_order(entry: RouteEntry, members: list[RouteEntry]) -> list[RouteEntry]:
+    """The member, then the other members with the same key."""
     others = (one for one in members if one.target != entry.target)
     return [entry, *(one for one in others if _key(one) == _key(entry))]
 
 
-def _chain_name(table: RouteTable, entry: RouteEntry) -> str:
+def _cluster_name(table: RouteTable, entry: RouteEntry) -> str:
     return f"{table.route}: {entry.target} first"
 
 
-def _chains(table: RouteTable) -> Iterator[dict[str, Any]]:
-    """For each member that may be chosen, what is tried."""
+def _aggregate_clusters(table: RouteTable) -> Iterator[dict[str, Any]]:
+    """One aggregate cluster per member that requests may start with."""
     members = _reachable(table)
     for entry in [one for one in members if one.weight > 0] or members[:1]:
         yield {
             "@type": f"{_TYPE}.config.cluster.v3.Cluster",
-            "name": _chain_name(table, entry),
+            "name": _cluster_name(table, entry),
             "connect_timeout": "5s",
             "lb_policy": "CLUSTER_PROVIDED",
             "cluster_type": {
                 "name": "envoy.clusters.aggregate",
                 "typed_config": {
                     "@type": f"{_TYPE}.extensions.clusters.aggregate.v3.ClusterConfig",
-                    "clusters": [one.target for one in _chain(entry, members)],
+                    "clusters": [one.target for one in _fallback_order(entry, members)],
                 },
             },
         }
@@ -165,7 +171,7 @@ def _cluster(entry: RouteEntry) -> dict[str, Any]:
 
 
 def _tls(host: str) -> dict[str, Any]:
-    """TLS that believes nobody but the host: without an authority Envoy would not look at certificates at all."""
+    """TLS that verifies the host's certificate; without a trusted CA, Envoy would not verify certificates."""
     name = {"san_type": "DNS", "matcher": {"exact": host}}
     validation = {"trusted_ca": {"filename": _CA}, "match_typed_subject_alt_names": [name]}
     return {
@@ -179,11 +185,11 @@ def _tls(host: str) -> dict[str, Any]:
 
 
 def _key(entry: RouteEntry) -> dict[str, Any]:
-    """What becomes of the keys in a request; a member without a credential gets the caller's."""
+    """The changes to the request's key headers; a member without a credential receives the caller's key."""
     if not entry.credential_ref:
         return {}
     own = _KEY_HEADER.get(entry.dialect, _KEY_HEADERS[0])
-    variable = f"%ENVIRONMENT({variable_of(entry.credential_ref)})%"
+    variable = f"%ENVIRONMENT({key_variable(entry.credential_ref)})%"
     return {
         "request_headers_to_remove": [name for name in _KEY_HEADERS if name != own],
         "request_headers_to_add": [_header(own, f"Bearer {variable}" if own == _KEY_HEADERS[0] else variable)],

@@ -1,4 +1,4 @@
-"""The tables as they are: the document that `GET /v1/routes/{client_region}` answers with."""
+"""The tables as JSON: the document of `GET /v1/routes/{client_region}`."""
 
 import json
 
@@ -7,6 +7,6 @@ from isochrone_wire.routes import RegionTables
 
 
 def render(tables: RegionTables) -> dict[str, str]:
-    """One JSON document with every field, without the instant at which it was asked for."""
+    """One JSON document with every field except the instant of the request."""
     plain = {name: value for name, value in to_json_value(tables).items() if name != "answered_at"}
     return {"": json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=2) + "\n"}

@@ -1,17 +1,17 @@
 """A configuration of the LiteLLM proxy: `model_list` and `router_settings`.
 
-LiteLLM tries the deployments of the lowest `order` first, by weight among them, and goes to the next order when they
-fail. So those that carry traffic share order 1, and the others follow by rank.
+LiteLLM tries the deployments of the lowest `order` first, chosen by weight, and goes to the next order if they fail.
+The members with a weight therefore have order 1, and the others follow by rank.
 """
 
 from collections import Counter
 from typing import Any
 
 from isochrone_client.gateways import yaml
-from isochrone_client.gateways.members import groups, opening, variable_of
+from isochrone_client.gateways.members import header_lines, key_variable, priority_groups
 from isochrone_wire.routes import RegionTables, RouteEntry
 
-# What LiteLLM calls each dialect, and what it wants behind a base URL.
+# LiteLLM's prefix for each dialect, and the suffix it needs after the base URL.
 _PROVIDER = {
     "openai-chat": ("openai/", ""),
     "openai-responses": ("openai/responses/", ""),
@@ -20,7 +20,7 @@ _PROVIDER = {
     "cohere": ("cohere/", "/chat"),
 }
 _DIGITS = 6
-# One try for each of two others, which is what a caller's patience allows.
+# One attempt on each of two other members; callers do not wait for more.
 _MAX_RETRIES = 2
 
 
@@ -30,7 +30,7 @@ def render(tables: RegionTables) -> dict[str, str]:
     models = [
         _deployment(table.route, entry, order=order, shared=named[entry.target] > 1)
         for table in tables.tables
-        for order, group in enumerate(groups(table), start=1)
+        for order, group in enumerate(priority_groups(table), start=1)
         for entry in group
     ]
     most = max((len(table.entries) for table in tables.tables), default=1)
@@ -40,16 +40,16 @@ def render(tables: RegionTables) -> dict[str, str]:
         "num_retries": min(most - 1, _MAX_RETRIES),
     }
     document = {"model_list": models, "router_settings": settings}
-    head = [*opening(tables), "Keys are in the environment of the proxy, under the names that stand here."]
-    return {"": yaml.written(document, head=head)}
+    comment = [*header_lines(tables), "The proxy reads the keys from the environment variables named here."]
+    return {"": yaml.dump(document, comment=comment)}
 
 
 def _deployment(route: str, entry: RouteEntry, *, order: int, shared: bool) -> dict[str, Any]:
-    """One deployment. Ids must differ in a configuration, so a target of several routes has the route in its id."""
+    """One deployment. Ids must be unique, so the id of a target that several routes share includes the route."""
     prefix, suffix = _PROVIDER[entry.dialect]
     params: dict[str, Any] = {"model": f"{prefix}{entry.model}", "api_base": f"{entry.base_url}{suffix}"}
-    # LiteLLM refuses a provider without a key, even one that asks for none.
-    params["api_key"] = f"os.environ/{variable_of(entry.credential_ref)}" if entry.credential_ref else "none"
+    # LiteLLM rejects a provider without a key, even if the provider needs none.
+    params["api_key"] = f"os.environ/{key_variable(entry.credential_ref)}" if entry.credential_ref else "none"
     return {
         "model_name": route,
         "litellm_params": params | {"weight": round(entry.weight, _DIGITS) or 1, "order": order},

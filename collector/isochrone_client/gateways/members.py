@@ -1,4 +1,4 @@
-"""What every gateway needs to know of a table's members."""
+"""Members of route tables: helpers that all gateways share."""
 
 import re
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 _NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]+")
 
 
-def variable_of(credential_ref: str) -> str:
-    """The environment variable that a key of this name is looked for in: `deepseek` is in `DEEPSEEK_API_KEY`."""
+def key_variable(credential_ref: str) -> str:
+    """The environment variable of a key: `DEEPSEEK_API_KEY` for `deepseek`."""
     return f"{_NOT_IN_VARIABLES.sub('_', credential_ref).strip('_').upper()}_API_KEY"
 
 
-def groups(table: RouteTable) -> list[tuple[RouteEntry, ...]]:
-    """The members in the order in which they are to be tried: those that carry traffic together, then one by one."""
-    carrying = tuple(entry for entry in table.entries if entry.weight > 0)
-    waiting: list[tuple[RouteEntry, ...]] = [(entry,) for entry in table.entries if entry.weight <= 0]
-    return [carrying, *waiting] if carrying else waiting
+def priority_groups(table: RouteTable) -> list[tuple[RouteEntry, ...]]:
+    """The members in the order of attempts: those with a weight as one group, then each of the others."""
+    weighted = tuple(entry for entry in table.entries if entry.weight > 0)
+    unweighted: list[tuple[RouteEntry, ...]] = [(entry,) for entry in table.entries if entry.weight <= 0]
+    return [weighted, *unweighted] if weighted else unweighted
 
 
-def stamps(tables: RegionTables) -> Iterator[dict[str, str | int]]:
-    """Of which generation each route's table is, and how long it may be used."""
+def table_metadata(tables: RegionTables) -> Iterator[dict[str, str | int]]:
+    """Yield the route, the generation and the instants of each table."""
     for table in tables.tables:
         yield {
             "route": table.route,
@@ -35,13 +35,13 @@ def stamps(tables: RegionTables) -> Iterator[dict[str, str | int]]:
         }
 
 
-def opening(tables: RegionTables) -> list[str]:
-    """The same in sentences, for the head of a file."""
+def header_lines(tables: RegionTables) -> list[str]:
+    """The same metadata as sentences, for the head of a file."""
     return [
         f"Isochrone: routes from {tables.client_region}, generation {tables.generation}.",
         *(
             f"{one['route']}: generation {one['generation']}, {one['state']}, fresh_until {one['fresh_until_at']}, "
             f"stale_until {one['stale_until_at']}, then {one['on_expired']}."
-            for one in stamps(tables)
+            for one in table_metadata(tables)
         ),
     ]

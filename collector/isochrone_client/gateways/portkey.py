@@ -1,19 +1,19 @@
-"""A Portkey config: what a client sends as `x-portkey-config`.
+"""A Portkey config, the value of the header `x-portkey-config`.
 
-The members that carry traffic are a `loadbalance` group, behind which they come one by one as a `fallback`, and then
-those that wait. Several routes become conditions on `metadata.route`; another name is an error and no guess. A key is
-`{{KEY:name}}`, for whoever sends the config to fill in.
+The members with a weight are a `loadbalance` group; if it fails, each of them is tried again as a `fallback`, then the
+members without a weight. Several routes become conditions on `metadata.route`; an unknown route is an error. A key is
+the placeholder `{{KEY:name}}`, which the sender of the config fills in.
 """
 
 import json
 from typing import Any
 
 from isochrone_client.errors import ClientError
-from isochrone_client.gateways.members import groups, stamps
+from isochrone_client.gateways.members import priority_groups, table_metadata
 from isochrone_wire.routes import RegionTables, RouteEntry, RouteTable
 
 MAX_BYTES = 8_000
-"""What fits into a header."""
+"""The size limit of a header."""
 
 _PROVIDER = {
     "openai-chat": "openai",
@@ -22,25 +22,25 @@ _PROVIDER = {
     "gemini": "google",
     "cohere": "cohere",
 }
-# What Portkey takes for trouble of the provider rather than of the request.
+# The status codes on which Portkey tries the next target.
 _ON_STATUS = [429, 500, 502, 503, 504, 529]
 _DIGITS = 6
 
 
 def render(tables: RegionTables) -> dict[str, str]:
-    """The config as JSON. Raises `ClientError` when it would not fit into a header."""
+    """The config as JSON. Raises `ClientError` if it is too large for a header."""
     one, *others = tables.tables
-    config = _several(tables.tables) if others else _route(one)
-    text = json.dumps({**config, "isochrone": list(stamps(tables))}, ensure_ascii=False, separators=(",", ":"))
+    config = _conditional(tables.tables) if others else _route(one)
+    text = json.dumps({**config, "isochrone": list(table_metadata(tables))}, ensure_ascii=False, separators=(",", ":"))
     if len(text.encode()) > MAX_BYTES:
         raise ClientError(
-            f"the config of {len(tables.tables)} routes has {len(text.encode())} bytes, and a header holds {MAX_BYTES}",
-            hint="export one route, with --route",
+            f"the config of {len(tables.tables)} routes is too large: {len(text.encode())} bytes, at most {MAX_BYTES}",
+            hint="export one route with --route",
         )
     return {"": text + "\n"}
 
 
-def _several(tables: tuple[RouteTable, ...]) -> dict[str, Any]:
+def _conditional(tables: tuple[RouteTable, ...]) -> dict[str, Any]:
     conditions = [{"query": {"metadata.route": {"$eq": table.route}}, "then": table.route} for table in tables]
     return {
         "strategy": {"mode": "conditional", "conditions": conditions},
@@ -49,23 +49,23 @@ def _several(tables: tuple[RouteTable, ...]) -> dict[str, Any]:
 
 
 def _route(table: RouteTable) -> dict[str, Any]:
-    first, *waiting = groups(table)
+    first, *unweighted = priority_groups(table)
     balanced = {"strategy": {"mode": "loadbalance"}, "targets": [_member(entry) for entry in first]}
-    # Whoever was drawn and failed is most likely the heaviest, so that one comes last when all are tried one by one.
-    again = reversed(first) if len(first) > 1 else ()
-    behind = [_member(entry, weighed=False) for group in ((*again,), *waiting) for entry in group]
+    # The member that was drawn and failed is most likely the one with the largest weight, so it is tried last.
+    one_by_one = reversed(first) if len(first) > 1 else ()
+    fallbacks = [_member(entry, with_weight=False) for group in ((*one_by_one,), *unweighted) for entry in group]
     strategy = {"mode": "fallback", "on_status_codes": _ON_STATUS}
-    return {"strategy": strategy, "targets": [balanced, *behind]}
+    return {"strategy": strategy, "targets": [balanced, *fallbacks]}
 
 
-def _member(entry: RouteEntry, *, weighed: bool = True) -> dict[str, Any]:
+def _member(entry: RouteEntry, *, with_weight: bool = True) -> dict[str, Any]:
     member: dict[str, Any] = {
         "provider": _PROVIDER[entry.dialect],
         "custom_host": entry.base_url,
         "override_params": {"model": entry.model},
-        # Portkey refuses a target without a key, even one that asks for none.
+        # Portkey rejects a target without a key, even if the provider needs none.
         "api_key": f"{{{{KEY:{entry.credential_ref}}}}}" if entry.credential_ref else "none",
     }
-    if weighed:
+    if with_weight:
         member["weight"] = round(entry.weight, _DIGITS) or 1
     return member

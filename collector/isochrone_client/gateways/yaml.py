@@ -1,4 +1,4 @@
-"""Plain data as YAML: mappings and lists in blocks, everything else as JSON writes it, which is YAML too."""
+"""Plain data as YAML: mappings and lists in block style, scalars as JSON, which is valid YAML."""
 
 import json
 import re
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What YAML takes for something else than a text.
+# Words that YAML does not read as strings.
 _NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
-def written(value: dict[str, Any], *, head: Sequence[str] = ()) -> str:
-    """The document, under lines of comment."""
-    lines = [f"# {line}" for line in head]
+def dump(value: dict[str, Any], *, comment: Sequence[str] = ()) -> str:
+    """The document, below the lines of `comment`."""
+    lines = [f"# {line}" for line in comment]
     return "\n".join([*lines, *_lines(value, "")]) + "\n"
 
 
@@ -28,12 +28,12 @@ def _lines(value: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # plain d
         yield f"{indent}{json.dumps(value, ensure_ascii=False)}"
 
 
-def _entry(head: str, part: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # as above
+def _entry(key: str, part: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  # as above
     if isinstance(part, dict | list) and part:
-        yield head
+        yield key
         yield from _lines(part, indent)
     else:
-        yield f"{head} {json.dumps(part, ensure_ascii=False)}"
+        yield f"{key} {json.dumps(part, ensure_ascii=False)}"
 
 
 def _key(key: str) -> str:

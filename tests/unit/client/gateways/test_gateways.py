@@ -13,7 +13,7 @@ from isochrone_client.errors import ClientError
 from isochrone_client.gateways import FORMATS, renderer
 from isochrone_client.gateways import yaml as yamltext
 from isochrone_client.gateways.envoy import CLUSTERS
-from isochrone_client.gateways.members import variable_of
+from isochrone_client.gateways.members import key_variable
 from isochrone_client.gateways.portkey import MAX_BYTES
 from isochrone_wire.routes import RegionTables, RouteTable
 from testdata.routes import CHAT, NOW_AT, VOICE
@@ -198,7 +198,7 @@ def test_envoy_hedges_only_where_the_table_does() -> None:
 )
 def test_variables_of_keys(name: str, variable: str) -> None:
     """A credential's name becomes a variable that a shell can set."""
-    assert variable_of(name) == variable
+    assert key_variable(name) == variable
 
 
 @pytest.mark.parametrize(
@@ -216,4 +216,4 @@ def test_variables_of_keys(name: str, variable: str) -> None:
 )
 def test_what_is_written_as_yaml_is_read_again(value: dict[str, Any]) -> None:
     """Any plain data comes back as it was, under any head."""
-    assert yaml.safe_load(yamltext.written(value, head=["a: b", "---"])) == value
+    assert yaml.safe_load(yamltext.dump(value, comment=["a: b", "---"])) == value
