@@ -1,3 +1,3 @@
-"""The contract: what an agent, a collector and a reader may say to each other."""
+"""The wire contract between agents, the collector and its readers."""
 
 __version__ = "0.1.0"

@@ -1,9 +1,9 @@
-"""The promise of delivery as arithmetic: every finished sample is somewhere.
+"""Delivery accounting: every finished sample is stored, spooled or dropped for a named reason.
 
     finished = stored + spooled + sum(dropped by reason)
 
-An agent evaluates it over its spool (`stored` is what the collector acknowledged), a collector over its ledger and the
-vitals of the newest push, a test over both. Pure.
+An agent evaluates the equation over its spool (`stored` counts the samples that the collector acknowledged), the
+collector over its ledger and the vitals of the newest push, and tests over both. Pure.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from isochrone_wire.model import Vitals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Where the samples of one spool are, in numbers of samples. `spooled` includes those in quarantine: they are on
-    disk. A sample the collector rejected is dropped, under the name of the collector's reason.
+    """Sample counts of one spool. `spooled` includes quarantined samples, which are still on disk. A sample that the
+    collector rejected counts as dropped, under the collector's reason.
     """
 
     finished: int
@@ -25,17 +25,17 @@ class Account:
 
     @property
     def missing(self) -> int:
-        """Samples that are nowhere: 0 when the promise holds, negative when something is counted twice."""
+        """Samples that are unaccounted for: 0 if the account holds, negative if samples are counted twice."""
         return self.finished - self.stored - self.spooled - sum(self.dropped.values())
 
     @property
     def holds(self) -> bool:
-        """Whether the promise holds."""
+        """True if no sample is missing or counted twice."""
         return self.missing == 0
 
 
 def account_of(vitals: Vitals) -> Account:
-    """The account an agent gives of itself in its vitals."""
+    """Return the account that an agent reports in its vitals."""
     return Account(
         finished=vitals.finished,
         stored=vitals.stored,

@@ -1,4 +1,4 @@
-"""Where a collector listens: `host:port`, and whether that is this machine itself."""
+"""Network addresses of the form `host:port`."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -9,7 +9,7 @@ _MAX_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host (name or literal, IPv6 without brackets) and a port."""
+    """A host (a name, or an IP address without brackets) and a port."""
 
     host: str
     port: int
@@ -19,7 +19,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether what is sent there stays on this machine; plain text may travel nowhere else."""
+        """True if the host is a loopback address. Plain text is allowed on loopback only."""
         if self.host == "localhost":
             return True
         try:
@@ -29,14 +29,14 @@ class Address:
 
 
 def parse_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
-    """`host`, `host:port`, `[v6]` or `[v6]:port`. Raises `ValueError` with a sentence for people."""
+    """Parse `host`, `host:port`, `[v6]` or `[v6]:port`. Raises `ValueError` with a message for users."""
     host, port = _split(text.strip())
     if not host:
-        raise ValueError(f"{text!r} names no host; write host:port, like 127.0.0.1:{default_port}")
+        raise ValueError(f"{text!r} has no host: write host:port, for example 127.0.0.1:{default_port}")
     if not port:
         return Address(host, default_port)
     if not port.isdecimal() or int(port) > _MAX_PORT:
-        raise ValueError(f"{text!r} has no usable port; write host:port, like {host}:{default_port}")
+        raise ValueError(f"{text!r} has no valid port: write host:port, for example {host}:{default_port}")
     return Address(host, int(port))
 
 

@@ -1,4 +1,4 @@
-"""The values a collector answers readers with. Units as in `isochrone_wire.model`."""
+"""Value classes of the collector's answers to readers. Units as in `isochrone_wire.model`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from isochrone_wire.model import Budget, Sample, Target
 
 
 class Metric(StrEnum):
-    """What can be compared. Durations come in microseconds, `TOKENS_PER_SECOND` as a rate."""
+    """The metrics that can be compared: durations in microseconds, and `TOKENS_PER_SECOND`, a rate."""
 
     TTFT = "ttft"
     TTFT_COLD = "ttft_cold"
@@ -30,7 +30,7 @@ class Metric(StrEnum):
 
 
 class Decision(StrEnum):
-    """What a differential lets us say of a region against the baseline."""
+    """The decision of a differential on a region relative to the baseline."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -40,7 +40,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The half-open span of rounds [from_at, until_at) that an answer speaks of."""
+    """The half-open span of rounds [from_at, until_at) that an answer covers."""
 
     from_at: int
     until_at: int
@@ -48,7 +48,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which samples a question is about. Empty fields do not restrict; `targets` may be shell-style patterns."""
+    """The samples of a query. Empty fields do not restrict; `targets` may be shell-style patterns."""
 
     window: Window
     regions: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class TargetList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSample:
-    """A sample with the names a reader knows its target and vantage by, and when the collector received it."""
+    """A sample with the names of its target and vantage, and the time at which the collector received it."""
 
     target: str
     vantage: str
@@ -77,8 +77,8 @@ class StoredSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleList:
-    """Samples, or a portion of those asked for. Where samples are followed, `resume_at` is from when to follow if no
-    other portion comes: what was received before has been told, and what was received since then perhaps.
+    """Samples, or one page of them. When following samples, `resume_at` is the `since_at` of the next call after the
+    stream breaks: samples received before it have been sent, later ones may have been.
     """
 
     samples: tuple[StoredSample, ...] = ()
@@ -87,7 +87,7 @@ class SampleList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """A nearest-rank quantile with its distribution-free 95 % interval; bounds are `None` where n is too small."""
+    """A nearest-rank quantile with its distribution-free 95 % interval; bounds are `None` if n is too small."""
 
     value: float
     low: float | None = None
@@ -96,7 +96,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proportion:
-    """A share, from 0 to 1, of n trials with its 95 % Wilson interval."""
+    """A share from 0 to 1 of n trials, with its 95 % Wilson interval."""
 
     value: float
     low: float
@@ -105,14 +105,14 @@ class Proportion:
 
 
 class Source(StrEnum):
-    """What an answer was computed from: every sample, or the summaries that outlive them (relative error 1 %)."""
+    """The data an answer was computed from: samples, or summaries, which are kept longer (relative error 1 %)."""
 
     SAMPLES = "samples"
     SUMMARIES = "summaries"
 
 
 class Order(StrEnum):
-    """What a leaderboard is ranked by: a metric, or the price, or speed for money."""
+    """The ranking of a leaderboard: by a metric, by price, or by speed per price."""
 
     TTFT = "ttft"
     TTFT_COLD = "ttft-cold"
@@ -126,10 +126,10 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One line of a leaderboard: a target as seen from one region. `n` counts samples with a first token.
+    """One row of a leaderboard: a target seen from one region. `n` counts samples with a first token.
 
     `tokens_per_second_per_usd` is the median speed divided by the price of a million output tokens. `throttled` and
-    `skipped` rounds are neither successes nor failures.
+    `skipped` rounds count neither as successes nor as failures.
     """
 
     region: str
@@ -157,7 +157,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
-    """Standings of all regions asked for, ranked within each region by `order`."""
+    """Standings of the selected regions, ranked within each region by `order`."""
 
     window: Window
     standings: tuple[Standing, ...] = ()
@@ -167,8 +167,8 @@ class Leaderboard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One region's part in a differential: rounds with a value, its share of the planned rounds that were recorded
-    (`None` without a plan), and how many of the probes that were sent failed.
+    """One region of a differential: rounds with a value, the recorded share of the planned rounds (`None` without a
+    plan), and the failed share of the probes sent.
     """
 
     n: int = 0
@@ -178,8 +178,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one phase (`dns`, `tcp`, `tls`, `rtt`, `server`, `provider`) adds to a differential, with its 95 %
-    interval, and the medians of both sides; microseconds, over the n rounds in which both sides have all phases.
+    """The contribution of one phase (`dns`, `tcp`, `tls`, `rtt`, `server`, `provider`) to a differential with its 95 %
+    interval, and the medians of both sides; in microseconds, over the n rounds in which both sides have all phases.
     """
 
     name: str
@@ -196,13 +196,13 @@ class Differential:
     """Region minus baseline for one target and metric, paired by round.
 
     `shift` with its 95 % interval is in `unit`; `n` counts rounds in which both regions have a value, `baseline_n` and
-    `region_n` the rounds of each. `reason` says why when the decision is `undecided`.
+    `region_n` the rounds of each. `reason` explains an `undecided` decision.
 
-    `n_eff` is what n rounds are worth once neighbours resemble each other. Not `paired` means that the rounds did not
-    meet, and n is 0. `faster_probability` is the chance that the region does better in a round than the baseline.
-    `margin` is the smallest shift that matters. `q_value` is the false-discovery rate at which this difference would be
-    told from none, among all of the answer. `network_shift` and `server_shift`, of latencies only, say where the
-    difference comes from. `since_at` is set when a change point cut the window short.
+    `n_eff` is the effective sample size of n autocorrelated rounds. If `paired` is false, the regions share no rounds
+    and n is 0. `faster_probability` is the probability that the region beats the baseline in a round. `margin` is the
+    smallest relevant shift. `q_value` is the smallest false-discovery rate, over all differentials of the answer, at
+    which this difference is significant. `network_shift` and `server_shift` split the shift of a latency by its origin.
+    `since_at` is set if a change point shortened the window.
     """
 
     target: str
@@ -239,7 +239,7 @@ class Differential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferentialList:
-    """One differential per target and region asked for."""
+    """One differential per selected target and region."""
 
     window: Window
     differentials: tuple[Differential, ...] = ()
@@ -247,7 +247,7 @@ class DifferentialList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Of the rounds planned for one vantage and target: how many have a sample, and with which outcomes."""
+    """The planned rounds of one vantage and target, those with a sample, and their outcomes."""
 
     vantage: str
     region: str
@@ -260,15 +260,15 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageList:
-    """One line per vantage and target."""
+    """One row per vantage and target."""
 
     window: Window
     coverage: tuple[Coverage, ...] = ()
 
 
 class Liveness(StrEnum):
-    """Online means that samples arrive. A late vantage broke the promise of its next heartbeat; a silent one keeps it
-    but has delivered no sample for a while; an empty one has no plan to probe.
+    """The state of a vantage. `ONLINE`: samples arrive. `LATE`: its announced heartbeat is overdue. `SILENT`:
+    heartbeats arrive, but no samples for some time. `EMPTY`: it has no targets to probe.
     """
 
     ONLINE = "online"
@@ -279,8 +279,8 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStatus:
-    """How one vantage is doing, as of its newest push. `reason` is a sentence; `finished` is the agent's account of
-    samples since its spool was made, `ledgered` the delivery ledger's of the same spool.
+    """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
+    agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch.
     """
 
     name: str
@@ -308,7 +308,7 @@ class VantageStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageList:
-    """Every vantage heard of, by region and name, as of `answered_at`; `plan_version` is the one in force."""
+    """All vantages by region and name, as of `answered_at`; `plan_version` is the version in force."""
 
     plan_version: int
     answered_at: int
@@ -317,8 +317,8 @@ class VantageList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendLine:
-    """What one vantage has spent with one provider today (UTC), and what the whole day comes to when the plan in force
-    goes on. `forecast_usd` is `None` where no price is known.
+    """The spending of one vantage with one provider today (UTC), and the forecast for the whole day under the plan in
+    force. `forecast_usd` is `None` without a known price.
     """
 
     vantage: str
@@ -336,6 +336,6 @@ class SpendLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendList:
-    """One line per vantage and provider."""
+    """One row per vantage and provider."""
 
     spend: tuple[SpendLine, ...] = ()

@@ -1,8 +1,8 @@
-"""Channels to a collector, and how one knows that it is the right collector.
+"""gRPC channels to a collector, and the verification of its identity.
 
-Plain text is for loopback only. Everywhere else TLS is spoken, and the collector is known by one certificate (pinned:
-what whoever joined compared with the token), by authorities of one's own, or by the system's. A credential travels
-under TLS and never without: where plain text is spoken nobody asks for one.
+Plain text is allowed on loopback only. All other connections use TLS, and the collector is verified against one pinned
+certificate (compared with the join token at enrolment), against certificate authorities from a file, or against the
+system's. Credentials are sent over TLS only; a plain-text collector does not require any.
 """
 
 import functools
@@ -25,7 +25,7 @@ HANDSHAKE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCertificate:
-    """Where the certificate and key (PEM, without a passphrase) are that a collector asks for when it speaks mTLS."""
+    """Paths of the client certificate and key (PEM, without a passphrase) for a collector that requires mTLS."""
 
     certificate: Path
     key: Path
@@ -33,8 +33,10 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How a collector is known. Without `roots` (PEM) by the system's authorities; `server_name` is the name its
-    certificate must hold where that is not the address. `tls=False` is plain text, which needs no trust on loopback.
+    """The rules by which a client verifies a collector.
+
+    `roots` are certificate authorities (PEM); `None` stands for the system's. `server_name` is the name that the
+    certificate must contain if it differs from the address. `tls=False` means plain text, on loopback only.
     """
 
     tls: bool = True
@@ -49,7 +51,7 @@ SYSTEM = Trust()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentedCertificate:
-    """A certificate as a collector presents it: PEM, the SHA-256 of its DER, and a name that it holds."""
+    """A certificate presented by a collector: its PEM text, the SHA-256 of its DER form, and one of its names."""
 
     certificate: str
     fingerprint: bytes
@@ -57,33 +59,36 @@ class PresentedCertificate:
 
     @property
     def pinned(self) -> Trust:
-        """Trust in this certificate and no other."""
+        """A `Trust` that accepts this certificate only."""
         return Trust(roots=self.certificate, server_name=self.name)
 
 
 def read_authorities(source: str) -> Trust:
-    """Trust in the authorities of a PEM file, or in the `system`'s. Raises `ValueError` when it cannot be read."""
+    """Return trust in the authorities of the PEM file `source`, or of the system if `source` is `system`.
+
+    Raises `ValueError` if the file cannot be read.
+    """
     if source == "system":
         return SYSTEM
     try:
         return Trust(roots=Path(source).read_text())
     except OSError as error:
-        raise ValueError(f"{source} cannot be read: {error.strerror}") from error
+        raise ValueError(f"cannot read {source}: {error.strerror}") from error
 
 
 def client_certificate(certificate: Path | None, key: Path | None) -> ClientCertificate | None:
-    """Both files, or neither. Raises `ValueError` for one alone."""
+    """Return the client certificate, or `None` without files. Raises `ValueError` if only one of the two is given."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise ValueError("--client-certificate and --client-key go together")
+        raise ValueError("--client-certificate and --client-key must be given together")
     return ClientCertificate(certificate=certificate.absolute(), key=key.absolute())
 
 
 def open_channel(
     address: Address, trust: Trust, credential: str | None = None, *, more: Sequence[tuple[str, int]] = ()
 ) -> grpc.Channel:
-    """A channel whose calls wait for their answer, with `more` gRPC options beside those of `habits`.
+    """Open a blocking channel, with the gRPC options in `more` in addition to `CLIENT_OPTIONS`.
 
     Raises `ValueError` for plain text to another machine, and for a client certificate that cannot be read.
     """
@@ -100,7 +105,7 @@ def open_aio_channel(
     *,
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> grpc.aio.Channel:
-    """A channel for an event loop. Raises as `open_channel`."""
+    """Open a channel for asyncio, with `interceptors`. Raises the same errors as `open_channel`."""
     _check(address, trust)
     if not trust.tls:
         return grpc.aio.insecure_channel(str(address), options=CLIENT_OPTIONS, interceptors=interceptors)
@@ -109,22 +114,23 @@ def open_aio_channel(
 
 
 def presented_certificate(address: Address) -> PresentedCertificate:
-    """What `address` presents, believed by nobody yet: only for comparing its fingerprint.
+    """Return the certificate that `address` presents, unverified: use it only to compare its fingerprint.
 
-    Raises `ValueError` when no TLS is spoken there or the certificate is of no use, `OSError` when nobody answers.
+    Raises `ValueError` if the server does not speak TLS or its certificate is unusable, `OSError` if the connection
+    fails.
     """
     with _handshake(address, _tls_context(None)) as tls_socket:
         der = tls_socket.getpeercert(binary_form=True)
     if der is None:
         raise ValueError(f"{address} presents no certificate")
     certificate = ssl.DER_cert_to_PEM_cert(der)
-    # Only a verified certificate is taken apart by the standard library, so it vouches for itself.
+    # The standard library parses verified certificates only, so the certificate is verified against itself.
     with _handshake(address, _tls_context(certificate)) as tls_socket:
         fields = tls_socket.getpeercert() or {}
     names = [str(name[1]) for name in fields.get("subjectAltName", ()) if len(name) > 1]
     if not names:
-        raise ValueError(f"the certificate of {address} holds no name; it needs a subject alternative name")
-    # Any name that the wildcard covers will do.
+        raise ValueError(f"the certificate of {address} has no subject alternative name")
+    # Any name that matches the wildcard is acceptable.
     name = names[0].replace("*", "collector")
     return PresentedCertificate(certificate=certificate, fingerprint=hashlib.sha256(der).digest(), name=name)
 
@@ -135,7 +141,7 @@ def _handshake(address: Address, context: ssl.SSLContext) -> Iterator[ssl.SSLSoc
         try:
             tls_socket = context.wrap_socket(tcp_socket)
         except ssl.SSLCertVerificationError as error:
-            raise ValueError(f"the certificate of {address} is of no use: {error.verify_message}") from error
+            raise ValueError(f"the certificate of {address} cannot be used: {error.verify_message}") from error
         except ssl.SSLError as error:
             raise ValueError(f"{address} does not speak TLS: {error.reason or error}") from error
         with tls_socket:
@@ -156,7 +162,7 @@ def _tls_context(certificate: str | None) -> ssl.SSLContext:
 
 def _check(address: Address, trust: Trust) -> None:
     if not trust.tls and not address.is_loopback:
-        raise ValueError(f"{address} is another machine, and plain text is only spoken on loopback")
+        raise ValueError(f"{address} is another machine: plain text is allowed on loopback only")
 
 
 def _credentials(trust: Trust, credential: str | None) -> grpc.ChannelCredentials:
@@ -172,12 +178,12 @@ def _client_pair(client: ClientCertificate) -> tuple[bytes, bytes]:
     try:
         return client.key.read_bytes(), client.certificate.read_bytes()
     except OSError as error:
-        raise ValueError(f"the client certificate cannot be read: {error.filename}: {error.strerror}") from error
+        raise ValueError(f"cannot read the client certificate: {error.filename}: {error.strerror}") from error
 
 
 @functools.cache
 def _system_roots() -> bytes | None:
-    """The authorities of this system; `None`, gRPC's own list, where they are not in one file."""
+    """Return the system's authorities (PEM), or `None` (gRPC's built-in list) if they are not in one file."""
     found = ssl.get_default_verify_paths().cafile
     for path in (found, "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"):
         if path and Path(path).is_file():

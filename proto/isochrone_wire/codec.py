@@ -1,14 +1,14 @@
-"""Values to protobuf messages and back.
+"""Conversion of value classes to protobuf messages and back.
 
 The laws:
 
 1. A value's field and the message's field of the same name carry the same quantity in the same unit.
 2. `decode(type(v), encode(v)) == v` for every value v (tests/unit/wire/test_codec.py).
-3. A message that has no value, say of an outcome this version has not heard of, is a `CodecError` naming the field;
-   nothing else is ever raised.
+3. A message that cannot be decoded, for example with an outcome added in a newer version, raises `CodecError` with the
+   name of the field, and never another exception.
 
-How: for each value class the fields' type hints choose a pair of small converters, once, when the class is first used.
-Only this module and the gRPC shells see messages.
+Theory of operation: the type hints of a value class select one pair of converters per field when the class is first
+used. Only this module and the gRPC servicers and stubs handle messages.
 """
 
 import re
@@ -108,12 +108,12 @@ _ENUM_OF: dict[type[StrEnum], Any] = {
 
 
 class CodecError(ValueError):
-    """A message says something this version cannot understand. Act: whoever sent it, or upgrade this side."""
+    """A message that this version cannot decode. Action: fix the sender, or upgrade this side."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Converter:
-    """How one field's values travel: `out` to the message, `back` from it. `optional` fields may be absent."""
+    """Conversion of one field: `encode` to the message, `decode` from it. `optional` fields may be absent."""
 
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
@@ -122,8 +122,8 @@ class _Converter:
 
 @dataclass(frozen=True, slots=True)
 class _ClassCodec:
-    """How the values of one class travel: `read` takes all fields of `names` out of a value or a message at once. Only
-    those of `outward` and `inward` change on their way, and those of `optional` may be absent from a message.
+    """Conversion of one value class. `read` returns the fields in `names` of a value or a message as a tuple. Fields
+    without an entry in `encoders` or `decoders` are copied as they are; fields in `optional` may be absent.
     """
 
     names: tuple[str, ...]
@@ -137,12 +137,12 @@ _CLASS_CODECS: dict[type, _ClassCodec] = {}
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _MESSAGE_OF
-    """The message of a value: `Sample` gives `sample_pb2.Sample`, and so on. Raises `KeyError` for a foreign class."""
+    """Return the message for a value: `sample_pb2.Sample` for a `Sample`. Raises `KeyError` for other classes."""
     return _MESSAGE_OF[type(value)](**_content(value))
 
 
 def decode(cls: type[Value], message: Message) -> Value:
-    """The value of class `cls` that `message` carries. Raises `CodecError`."""
+    """Return the value of class `cls` in `message`. Raises `CodecError`."""
     class_codec = _class_codec(cls)
     content = dict(zip(class_codec.names, class_codec.read(message), strict=True))
     for name in class_codec.optional:
@@ -159,8 +159,9 @@ def decode(cls: type[Value], message: Message) -> Value:
 
 
 def _content(value: Any) -> dict[str, Any]:  # noqa: ANN401  # of any value class
-    """What the message of a value is made of, in which `None` is nothing. The messages within are dictionaries: of
-    those protobuf makes all at once, where messages would each be made and then copied.
+    """Return the constructor arguments of a value's message; `None` leaves a field unset.
+
+    Nested messages are passed as dictionaries: protobuf would copy nested message objects.
     """
     class_codec = _class_codec(type(value))
     content = dict(zip(class_codec.names, class_codec.read(value), strict=True))
@@ -183,7 +184,7 @@ def _class_codec(cls: Any) -> _ClassCodec:  # noqa: ANN401  # a value class; myp
 
 def _class_codec_of(converters: Mapping[str, _Converter]) -> _ClassCodec:
     names = tuple(converters)
-    # Of a single name attrgetter gives no tuple.
+    # With a single name, attrgetter does not return a tuple.
     read = attrgetter(*names) if len(names) > 1 else lambda owner: (getattr(owner, names[0]),)
     return _ClassCodec(
         names=names,
@@ -199,7 +200,7 @@ def _converter(hint: Any) -> _Converter:  # noqa: ANN401  # a type hint has no n
     origin = typing.get_origin(hint)
     if origin is types.UnionType:
         inner = _converter(arguments[0])
-        # An absent enum is its zero, UNSPECIFIED, so only fields with presence are asked for it.
+        # Enum fields have no presence: 0 (UNSPECIFIED) stands for absent, and HasField must not be called.
         if isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
             return _Converter(inner.encode, lambda number: inner.decode(number) if number else None)
         return _Converter(inner.encode, inner.decode, optional=True)
@@ -232,5 +233,5 @@ def _enum_converter(cls: type[StrEnum], numbers: Any) -> _Converter:  # noqa: AN
     return _Converter(number_of.__getitem__, member_of.__getitem__)
 
 
-def _unchanged(part: Any) -> Any:  # noqa: ANN401  # whatever comes goes
+def _unchanged(part: Any) -> Any:  # noqa: ANN401  # any type, returned as it is
     return part

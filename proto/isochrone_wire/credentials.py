@@ -1,8 +1,8 @@
-"""Join tokens and credentials as texts: what an operator copies, what an agent keeps. Pure.
+"""The text form of join tokens and credentials. Pure.
 
-A join token carries the fingerprint of the collector's certificate, so that whoever joins knows whom it talks to before
-it says anything; the secret in it is good once. A credential is an id, by which the collector finds the hash, and 256
-bits that only its owner has. Both begin with a word that tells a secret scanner, and a person, what they are.
+A join token contains the fingerprint of the collector's certificate, so that a client can verify the collector before
+it sends anything; its secret can be used once. A credential is an id, by which the collector finds the stored hash, and
+a secret of 256 random bits. Each has a fixed prefix that people and secret scanners can recognise.
 """
 
 import base64
@@ -19,7 +19,7 @@ _ID_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """An id from 1 to 2^63 - 1 and a secret of 32 bytes, which no `repr` shows."""
+    """An id from 1 to 2^63 - 1 and a secret of 32 bytes, which `repr` omits."""
 
     id: int
     secret: bytes = field(repr=False)
@@ -30,8 +30,8 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinToken:
-    """An invitation's id and secret, and the SHA-256 of the collector's certificate (DER); empty when the collector
-    speaks plain text on loopback.
+    """The id and secret of an invitation, and the SHA-256 of the collector's certificate (DER). The fingerprint is
+    empty if the collector listens in plain text on loopback.
     """
 
     id: int
@@ -43,29 +43,29 @@ class JoinToken:
 
 
 def parse_credential(text: str) -> Credential:
-    """The credential that `text` spells. Raises `ValueError` with a sentence that does not repeat the text."""
+    """Parse a credential. Raises `ValueError` with a message that does not contain the text."""
     raw = _bytes(text, KEY_PREFIX, "credential")
     if len(raw) != _ID_BYTES + SECRET_BYTES:
-        raise ValueError("the credential is cut short or has something added to it")
+        raise ValueError("the credential has the wrong length: it is truncated, or has extra characters")
     return Credential(id=int.from_bytes(raw[:_ID_BYTES], "big"), secret=raw[_ID_BYTES:])
 
 
 def parse_join_token(text: str) -> JoinToken:
-    """The join token that `text` spells. Raises `ValueError` with a sentence that does not repeat the text."""
+    """Parse a join token. Raises `ValueError` with a message that does not contain the text."""
     raw = _bytes(text, JOIN_PREFIX, "join token")
     head = _ID_BYTES + SECRET_BYTES
     if len(raw) not in (head, head + FINGERPRINT_BYTES):
-        raise ValueError("the join token is cut short or has something added to it")
+        raise ValueError("the join token has the wrong length: it is truncated, or has extra characters")
     return JoinToken(id=int.from_bytes(raw[:_ID_BYTES], "big"), secret=raw[_ID_BYTES:head], fingerprint=raw[head:])
 
 
 def hash_secret(secret: bytes) -> bytes:
-    """What a collector keeps of a secret. Plain SHA-256: 256 random bits need no slow hash."""
+    """Return the hash that the collector stores: plain SHA-256, since 256 random bits do not need a slow hash."""
     return hashlib.sha256(secret).digest()
 
 
 def format_fingerprint(fingerprint: bytes) -> str:
-    """A fingerprint as people compare it: `SHA256:` and pairs of hex digits."""
+    """Format a fingerprint for people: `SHA256:` and pairs of hexadecimal digits."""
     return "SHA256:" + fingerprint.hex(":").upper()
 
 
@@ -76,9 +76,9 @@ def _text(raw: bytes) -> str:
 def _bytes(text: str, prefix: str, what: str) -> bytes:
     stripped = text.strip()
     if not stripped.startswith(prefix):
-        raise ValueError(f"a {what} begins with {prefix!r}")
+        raise ValueError(f"a {what} must begin with {prefix!r}")
     body = stripped.removeprefix(prefix)
     try:
         return base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError(f"the {what} holds characters that do not belong there") from None
+        raise ValueError(f"the {what} contains invalid characters") from None

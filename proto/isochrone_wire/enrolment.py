@@ -1,7 +1,7 @@
-"""Joining a collector: a one-time token for a credential of one's own.
+"""Enrolment: exchange a one-time join token for a credential.
 
-The certificate that the collector presents is compared with the fingerprint in the token before anything is said, and
-the token is handed over on a connection that believes this one certificate.
+The certificate that the collector presents is compared with the fingerprint in the token before anything is sent, and
+the token is sent over a connection that accepts this certificate only.
 """
 
 import hmac
@@ -23,11 +23,11 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 _CALL_SECONDS = 15.0
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 2.0
-_ANOTHER_TOKEN = "an operator makes another token: isochrone-collector vantage add, vantage rotate, or access add"
+_ANOTHER_TOKEN = "ask an operator for a new token: `isochrone-collector vantage add`, `vantage rotate` or `access add`"
 
 
 class EnrolmentError(Exception):
-    """Joining failed; `unreachable` when nobody answered. Act: whoever joins, as the hint says."""
+    """Enrolment failed; `unreachable` if the collector did not answer. Action: the user, following `hint`."""
 
     def __init__(self, sentence: str, *, hint: str = "", unreachable: bool = False) -> None:
         super().__init__(sentence)
@@ -43,15 +43,15 @@ def join(
     authorities: Trust | None = None,
     client: ClientCertificate | None = None,
 ) -> Identity:
-    """Trade a token for a identity. `version` is the joining program's, for the collector's log.
+    """Exchange a join token for an identity. `version` is that of the calling program, for the collector's log.
 
-    With `authorities` the collector is known by them from then on, and else by the one certificate it has now. Raises
-    `EnrolmentError`; when the fingerprint is the reason, nothing has been sent.
+    Later connections verify the collector against `authorities`, or, without them, against its present certificate.
+    Raises `EnrolmentError`; if the fingerprint does not match, nothing has been sent.
     """
     try:
         token = parse_join_token(token_text)
     except ValueError as error:
-        raise EnrolmentError(str(error), hint="copy the whole token, and nothing but the token") from None
+        raise EnrolmentError(str(error), hint="copy the complete token and nothing else") from None
     trust = replace(_verified_trust(address, token), client=client)
     try:
         with open_channel(address, trust) as channel:
@@ -74,22 +74,22 @@ def _verified_trust(address: Address, token: JoinToken) -> Trust:
         if address.is_loopback:
             return PLAIN
         raise EnrolmentError(
-            f"the token was made by a collector that speaks plain text, and {address} is another machine",
-            hint="serve on an address that other machines reach, or with --tls, and make another token",
+            f"the token comes from a collector in plain text on loopback, and {address} is another machine",
+            hint="serve on an address that other machines can reach, or with --tls, and create a new token",
         )
     try:
         presented = presented_certificate(address)
     except ValueError as error:
-        raise EnrolmentError(str(error), hint="is it the address of an Isochrone collector?") from error
+        raise EnrolmentError(str(error), hint="check that this is the address of an Isochrone collector") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise EnrolmentError(f"no collector answers at {address}: {reason}", unreachable=True) from error
     if not hmac.compare_digest(presented.fingerprint, token.fingerprint):
         actual, expected = format_fingerprint(presented.fingerprint), format_fingerprint(token.fingerprint)
         raise EnrolmentError(
-            f"{address} is not the collector that made the token: it presents {actual}, and the token says {expected}; "
-            "nothing has been sent",
-            hint=f"is the address right, and nobody between? Then its certificate has changed, and {_ANOTHER_TOKEN}",
+            f"{address} is not the collector that created the token: its certificate is {actual}, the token expects "
+            f"{expected}; nothing has been sent",
+            hint=f"check the address and that no proxy intercepts TLS; if the certificate is new, {_ANOTHER_TOKEN}",
         )
     return presented.pinned
 
@@ -101,7 +101,7 @@ def _request_credential(channel: grpc.Channel, address: Address, token: str, ver
         try:
             return codec.decode(Joined, stub.Join(request, timeout=_CALL_SECONDS))
         except grpc.RpcError as error:
-            # Every error of a call is also the call, which knows its status; the stubs cannot say so.
+            # An RpcError is also the call with its status, which its type stubs do not declare.
             call: Any = error
             rate_limited = call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             if not rate_limited or attempt == _ATTEMPTS - 1:

@@ -1,7 +1,7 @@
-"""gRPC settings that both ends must agree on, in one place.
+"""gRPC options that clients and the collector must agree on.
 
-A C-core server lets a client ping an idle connection once in 300 s and hangs up on one that does it more often, so the
-server's tolerance stands beside the client's habit and a test keeps it the smaller of the two.
+By default a gRPC C-core server accepts one ping per 300 s on an idle connection and closes a connection with more.
+`SERVER_PING_TOLERANCE_MS` must therefore be less than `CLIENT_PING_EVERY_MS`; a test checks it.
 """
 
 MAX_MESSAGE_BYTES = 8 << 20
@@ -29,11 +29,11 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     *_LIMITS,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", SERVER_PING_TOLERANCE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A connection ends after ten minutes, give or take a tenth that gRPC draws for each, so that a fleet that came at
-    # once does not come back at once; calls in flight have longer to end than any call may last. New ones see new
-    # certificates, and find collectors that were added.
+    # Connections close after ten minutes plus or minus 10 % (chosen by gRPC), so that a fleet which connected at once
+    # does not reconnect at once. The grace period is longer than any call may last. New connections pick up new
+    # certificates and added collectors.
     ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_MS),
     ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_MS),
-    # Two collectors on one port would each get half of the pushes, and nobody would notice.
+    # With port reuse, two collectors on one port would each silently receive half of the pushes.
     ("grpc.so_reuseport", 0),
 ]

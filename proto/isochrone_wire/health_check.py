@@ -1,4 +1,4 @@
-"""What a doctor finds, the same on both sides: a check, a verdict on it, a sentence, and what would help. Pure."""
+"""Results of health checks, shared by the `doctor` commands of agent and collector. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Fine, works but less well or not for long, or to be mended; from the least grave to the gravest."""
+    """The severity of a result, in ascending order: fine, degraded or at risk, broken."""
 
     OK = "ok"
     WARN = "warn"
@@ -15,7 +15,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One thing looked at. `hint` says what would help where something is the matter."""
+    """The result of one check. `hint` is the remedy; it is empty if the verdict is `OK`."""
 
     check: str
     verdict: Verdict
@@ -24,20 +24,20 @@ class CheckResult:
 
 
 def ok(check: str, sentence: str) -> CheckResult:
-    """Nothing is the matter."""
+    """Return a result without a problem."""
     return CheckResult(check=check, verdict=Verdict.OK, sentence=sentence)
 
 
 def warn(check: str, sentence: str, hint: str) -> CheckResult:
-    """Something works, and could work better, or will be the matter."""
+    """Return a result that is degraded, or will become a problem."""
     return CheckResult(check=check, verdict=Verdict.WARN, sentence=sentence, hint=hint)
 
 
 def fail(check: str, sentence: str, hint: str) -> CheckResult:
-    """Something is the matter."""
+    """Return a result with a problem that must be fixed."""
     return CheckResult(check=check, verdict=Verdict.FAIL, sentence=sentence, hint=hint)
 
 
 def worst(results: Iterable[CheckResult]) -> Verdict:
-    """The gravest verdict of all."""
+    """Return the most severe verdict; `OK` without results."""
     return max((result.verdict for result in results), key=list(Verdict).index, default=Verdict.OK)

@@ -1,7 +1,7 @@
-"""What joining leaves behind: where the collector is, how to know it, and the credential it knows one by.
+"""The identity file: the collector's address, how to verify it, and the credential obtained by joining.
 
-Kept as `identity.json`, readable by its owner only, and replaced in one step, so that whoever reads it finds the old
-one or the new one.
+The file `identity.json` is readable by its owner only and replaced atomically, so that a reader sees the old file or
+the new one.
 """
 
 import json
@@ -21,7 +21,7 @@ FILE_NAME = "identity.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who one is at which collector. `region` is a vantage's; `credential` is as the collector gave it."""
+    """The identity of a client at one collector. `region` is set for a vantage only."""
 
     address: Address
     name: str
@@ -32,7 +32,7 @@ class Identity:
 
 
 def to_text(identity: Identity) -> str:
-    """The identity as the JSON of `identity.json`."""
+    """Return the identity as the text of `identity.json`."""
     trust, client = identity.trust, identity.trust.client
     document: dict[str, Any] = {
         "address": str(identity.address),
@@ -50,7 +50,7 @@ def to_text(identity: Identity) -> str:
 
 
 def parse(text: str) -> Identity:
-    """The identity that `text` spells. Raises `ValueError` with a sentence that does not show the credential."""
+    """Parse an identity. Raises `ValueError` with a message that does not contain the credential."""
     try:
         document = json.loads(text)
         client = _client(document)
@@ -70,13 +70,13 @@ def parse(text: str) -> Identity:
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing") from None
     except (json.JSONDecodeError, TypeError, AttributeError):
-        raise ValueError("it is not what joining writes") from None
+        raise ValueError("not an identity file") from None
     parse_credential(identity.credential)
     return identity
 
 
 def read(path: Path) -> Identity:
-    """The identity in a file. Raises `OSError`, and `ValueError` with a sentence that names the file."""
+    """Read an identity file. Raises `OSError`, and `ValueError` with a message that contains the path."""
     try:
         return parse(path.read_text())
     except ValueError as error:
@@ -84,7 +84,7 @@ def read(path: Path) -> Identity:
 
 
 def write(path: Path, identity: Identity) -> None:
-    """Put the identity into a file for its owner only, in one step; the folder is made. Raises `OSError`."""
+    """Write the identity file atomically, readable by its owner only; create the folder. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -115,5 +115,5 @@ def _client(document: dict[str, Any]) -> ClientCertificate | None:
     if paths == (None, None):
         return None
     if None in paths:
-        raise ValueError("client_certificate and client_key go together")
+        raise ValueError("client_certificate and client_key must be given together")
     return ClientCertificate(certificate=Path(str(paths[0])), key=Path(str(paths[1])))

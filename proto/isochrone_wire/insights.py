@@ -1,4 +1,4 @@
-"""Answers that weigh several samples, targets or regions at once. Units as in `isochrone_wire.model`."""
+"""Answers that combine several samples, targets or regions. Units as in `isochrone_wire.model`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,8 +7,8 @@ from isochrone_wire.answers import Decision, Metric, Quantile, Window
 
 
 class Eligible(StrEnum):
-    """Whether a limit is kept, decided on the interval: its worse bound is within, it holds the limit, its better bound
-    is outside, or there are too few samples to say.
+    """The decision on a limit by the 95 % interval. `YES`: the worse bound is within the limit. `MAYBE`: the interval
+    contains the limit. `NO`: the better bound is outside. `UNKNOWN`: too few samples.
     """
 
     YES = "yes"
@@ -19,10 +19,10 @@ class Eligible(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCost:
-    """What a provider costs in time from one region, beside the region where it is nearest.
+    """The latency that a provider adds in one region, relative to the region where it is fastest.
 
-    `added` is the shift in microseconds (or tokens per second) against `best_region` over `targets` targets, paired by
-    target and round, n pairs; it is zero in the best region itself. `median` is over targets of their medians.
+    `added` is the shift in microseconds (or tokens per second) against `best_region` over `targets` targets, as n pairs
+    by target and round; it is zero in the best region. `median` is the median over targets of their medians.
     """
 
     provider: str
@@ -41,7 +41,7 @@ class RegionCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCostList:
-    """One line per provider and region, the best region of each provider first."""
+    """One row per provider and region, the best region of each provider first."""
 
     window: Window
     costs: tuple[RegionCost, ...] = ()
@@ -49,7 +49,7 @@ class RegionCostList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyBudget:
-    """Whether a target keeps a use's limit from one region. `quantile` is of `metric` at `share`, with its interval."""
+    """A target's eligibility for a use from one region. `quantile` is of `metric` at `share`, with its interval."""
 
     use: str
     metric: Metric
@@ -66,7 +66,7 @@ class LatencyBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyBudgetList:
-    """One line per use, region and target."""
+    """One row per use, region and target."""
 
     window: Window
     budgets: tuple[LatencyBudget, ...] = ()
@@ -74,7 +74,7 @@ class LatencyBudgetList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierLine:
-    """A target within its price tier, ranked there by median TTFT, as seen from one region."""
+    """A target ranked within its price tier by median TTFT, seen from one region."""
 
     tier: str
     region: str
@@ -97,7 +97,7 @@ class TierList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftEvent:
-    """A lasting change of one metric of one target as seen from one region. `before` and `after` are medians of
+    """A lasting change of one metric of one target, seen from one region. `before` and `after` are medians of
     `n_before` and `n_after` rounds; `p_value` is of the permutation test.
     """
 
@@ -118,9 +118,7 @@ class DriftEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftList:
-    """The changes found in a window, newest first; `watched` series were looked at and `too_short` had too few
-    rounds.
-    """
+    """The changes found in a window, newest first, out of `watched` series examined; `too_short` had too few rounds."""
 
     window: Window
     events: tuple[DriftEvent, ...] = ()
@@ -129,7 +127,7 @@ class DriftList:
 
 
 class AlertKind(StrEnum):
-    """What an alert is about."""
+    """The cause of an alert."""
 
     DRIFT = "drift"
     VANTAGE_ABSENT = "vantage_absent"
@@ -139,9 +137,9 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that somebody should know, and what became of telling them.
+    """An alert and the state of its delivery.
 
-    `delivered_at` is when the webhook took it; `None` while it is tried again, or when no webhook is set.
+    `delivered_at` is when the webhook accepted it; `None` while it is retried, or without a webhook.
     """
 
     id: int
@@ -156,7 +154,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertList:
-    """Alerts of a window, newest first, and whether a webhook is set."""
+    """Alerts of a window, newest first; `webhook` is true if a webhook is configured."""
 
     window: Window
     alerts: tuple[Alert, ...] = ()
@@ -165,10 +163,10 @@ class AlertList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What one policy would have given from one region over the recorded rounds: the same rounds for every policy.
+    """The simulated result of one policy from one region over the recorded rounds, which are the same for all policies.
 
-    `requests` counts the requests sent, `usd` what they cost where prices are known, `switches` how often the first
-    choice changed, `failed` the rounds in which no request gave a first token.
+    `requests` counts the requests sent, `usd` their cost (of targets with a price), `switches` the changes of the first
+    choice, `failed` the rounds in which no request returned a first token.
     """
 
     policy: str
@@ -185,7 +183,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationList:
-    """One line per region and policy; `members` are the targets that may stand in for each other."""
+    """One row per region and policy; `members` are the interchangeable targets."""
 
     window: Window
     members: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Values as plain JSON-ready data, the same for every command: units as in the model, instants as RFC 3339 text."""
+"""JSON form of the value classes, shared by all commands: units as in the model, instants as RFC 3339 text."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -12,14 +12,14 @@ _DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
 
 
 def rfc3339(at: int) -> str:
-    """An instant in microseconds since the epoch as `2026-11-21T08:00:00.123456Z`."""
+    """Format microseconds since the Unix epoch as `2026-11-21T08:00:00.123456Z`."""
     seconds, micros = divmod(at, SECOND_US)
     whole = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
     return whole.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def to_json_value(value: Any) -> Any:  # noqa: ANN401  # any value of the wire, nested
-    """Dicts, lists, strings and numbers; a sample also tells its derived durations, and flags go by name."""
+    """Return `value` as dicts, lists, strings and numbers. A sample includes its derived durations; flags are names."""
     if is_dataclass(value):
         encoded = {field.name: _field_value(field.name, getattr(value, field.name)) for field in fields(value)}
         return encoded | {name: getattr(value, name) for name in _DERIVED} if isinstance(value, Sample) else encoded

@@ -1,7 +1,6 @@
-"""The door for Prometheus, the same on both sides: `/metrics` over plain HTTP, on this machine only, from a thread.
+"""The Prometheus endpoint of agent and collector: `/metrics` over plain HTTP on loopback, served by a thread.
 
-Prometheus' own library is imported when the door is opened and not before: an agent that nobody scrapes does not pay
-for it.
+`prometheus_client` is imported when the endpoint starts, so that an agent without metrics does not load it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,29 +16,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _CallbackCollector:
-    """What the registry asks at every scrape."""
+    """A Prometheus collector that calls `collect` at every scrape."""
 
     collect: "Callable[[], Iterable[Metric]]"
 
 
 def parse_listen(text: str, *, default_port: int) -> Address | None:
-    """Where to open the door: `host:port` (port 0 takes a free one), or `None` for `off`.
+    """Parse `host:port` (port 0 selects a free port); return `None` for `off`.
 
-    Raises `ValueError` with a sentence for people, also for an address that other machines can reach.
+    Raises `ValueError` with a message for users, also for an address that other machines can reach.
     """
     if text == "off":
         return None
     address = parse_address(text, default_port=default_port)
     if not address.is_loopback:
-        raise ValueError(f"{address} can be reached from other machines, and metrics are for this one only")
+        raise ValueError(f"{address} can be reached from other machines: metrics are served on loopback only")
     return address
 
 
 @contextmanager
 def serve_metrics(listen: Address, collect: "Callable[[], Iterable[Metric]]") -> Iterator[Address]:
-    """Answer scrapes with what `collect` gives, and with the memory and CPU of this process, for the length of the
-    block; yields the address with its real port. `collect` is called in threads. Raises `OSError` when the port is
-    taken.
+    """Serve the metrics from `collect`, and the memory and CPU use of this process, until the block ends.
+
+    Yields the address with the actual port. `collect` is called from other threads. Raises `OSError` if the port is in
+    use.
     """
     from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server  # noqa: PLC0415  # see above
 

@@ -1,8 +1,8 @@
-"""The values both sides speak of. All are frozen; facts don't change.
+"""Value classes shared by agent and collector; all are frozen.
 
-Units, everywhere: durations are integer microseconds (`_us`); wall instants are integer microseconds since the Unix
-epoch, UTC (`_at`); rates are floats named for what they count; money is US dollars (`_usd`). `None` means "not known",
-never zero.
+Units: durations are integer microseconds (`_us`); wall-clock instants are integer microseconds since the Unix epoch,
+UTC (`_at`); rates are floats named after what they count; money is US dollars (`_usd`). `None` means "not known", never
+zero.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ DEFAULT_PROMPT = "Explain recursion in 200 words"
 
 
 def day_of(at: int) -> int:
-    """When the day (UTC) of an instant began; both are microseconds since the Unix epoch."""
+    """Return the start of the day (UTC) that contains an instant; both in microseconds since the Unix epoch."""
     return at - at % DAY_US
 
 
 class Outcome(StrEnum):
-    """Why a sample is as it is. `SKIPPED_*` are planned rounds in which nothing was sent."""
+    """The outcome of a probe. `SKIPPED_*` are planned rounds in which no request was sent."""
 
     OK = "ok"
     THROTTLED = "throttled"
@@ -41,33 +41,33 @@ class Outcome(StrEnum):
 
     @property
     def skipped(self) -> bool:
-        """Whether no request was sent at all."""
+        """True if no request was sent."""
         return self.value.startswith("skipped_")
 
 
 class TokenSource(StrEnum):
-    """Who counted the tokens: the provider's usage block, or our estimate."""
+    """The source of the token counts: the provider's usage block, or an estimate."""
 
     USAGE = "usage"
     ESTIMATED = "estimated"
 
 
 class Overlap(StrEnum):
-    """What a round does when the target's previous probe is still in flight."""
+    """The policy for a round that starts while the target's previous probe is in flight."""
 
     SKIP = "skip"
     ALLOW = "allow"
 
 
 class ConnectionUse(StrEnum):
-    """Whether each probe opens its own connection, or a vantage keeps one per target."""
+    """Connection reuse: `COLD` opens a connection per probe, `WARM` keeps one per target and vantage."""
 
     COLD = "cold"
     WARM = "warm"
 
 
 class Quality(IntFlag):
-    """What a reader should know before trusting a sample; zero is a clean sample."""
+    """Flags that qualify a sample's measurements; zero is a clean sample."""
 
     CLEAN = 0
     LAGGED = 1
@@ -81,13 +81,13 @@ class Quality(IntFlag):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The raised flags by name, in the order of their bits."""
+        """The names of the set flags, in bit order."""
         return tuple(flag.name.lower() for flag in Quality if flag in self and flag.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Limits of one probe in microseconds: connect, request to first token, between chunks, and all together."""
+    """Timeouts of one probe in microseconds: connect, request to first token, between chunks, and total."""
 
     connect_us: int = 10 * SECOND_US
     first_token_us: int = 60 * SECOND_US
@@ -97,8 +97,8 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The fixed request. `concurrency` 1 is a single probe, N a burst of N at once. `temperature` and
-    `reasoning_effort` are only sent when they are said: many models refuse every temperature but their own.
+    """The request of a probe. A `concurrency` of N sends a burst of N requests at once. `temperature` and
+    `reasoning_effort` are sent only if set: many models refuse any temperature other than their default.
     """
 
     prompt: str = DEFAULT_PROMPT
@@ -118,16 +118,17 @@ class Price:
     usd_per_m_output: float = 0.0
 
     def cost_usd(self, *, prompt_tokens: int, output_tokens: int) -> float:
-        """What one exchange of so many tokens costs, in US dollars."""
+        """Return the cost of a request and its response in US dollars."""
         return (prompt_tokens * self.usd_per_m_input + output_tokens * self.usd_per_m_output) / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is measured. `id` is the same in the whole fleet; see `target_id`. `credential` names a key of the agent's
-    own file and is never the key itself; `region` is where the endpoint stands, if known. Within `spread_us` after a
-    round each vantage begins at an instant of its own. A `paused` target's rounds are recorded as such, and nothing is
-    sent.
+    """An endpoint and request to measure.
+
+    `id` is the same in the whole fleet; see `target_id`. `credential` is the name of a key in the agent's credentials
+    file, never the key itself; `region` is the region of the endpoint, if known. Each vantage starts at its own offset
+    within `spread_us` after a round. The rounds of a `paused` target are recorded as skipped, without a request.
     """
 
     id: int
@@ -147,20 +148,20 @@ class Target:
 
 
 def target_id(*, provider: str, model: str, base_url: str, dialect: str, workload: Workload) -> int:
-    """The id of a target, from 1 to 2^63 - 1, made of whatever changes what is being measured.
+    """Return the id of a target, from 1 to 2^63 - 1, from everything that affects the measurement.
 
-    Limits, prices and intervals may change without starting a new series, so they are left out.
+    Limits, prices and intervals are excluded: they may change without starting a new series.
     """
     request = (workload.prompt, workload.max_output_tokens, workload.temperature, workload.reasoning_effort)
-    way = (workload.concurrency, workload.connection.value)
-    return stable_id("target", provider, model, base_url, dialect, *request, *way)
+    transport = (workload.concurrency, workload.connection.value)
+    return stable_id("target", provider, model, base_url, dialect, *request, *transport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one vantage may spend with one provider in one day (UTC); `None` does not bind.
+    """Spending limits of one vantage with one provider per day (UTC); `None` means no limit.
 
-    Without a `vantage` it holds for each vantage by itself.
+    A budget without a `vantage` applies to each vantage separately.
     """
 
     provider: str
@@ -172,7 +173,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
-    """What one vantage has spent with one provider in the day (UTC) that began at `day_at`."""
+    """The spending of one vantage with one provider in the day (UTC) that began at `day_at`."""
 
     provider: str
     day_at: int
@@ -183,8 +184,8 @@ class Spend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """What a route promises: its class, the most that 95 % of first tokens may take (`None` does not bind), and the
-    least share of requests that succeed.
+    """The service-level objective of a route: its class, the limit for the 95th percentile of time to first token
+    (`None` means no limit), and the minimum share of requests that succeed.
     """
 
     name: str = "custom"
@@ -194,8 +195,10 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What members are ranked by, in milliseconds: ttft · p50 + tail · max(0, upper p95 - SLO) + usd · (US dollars per
-    million output tokens) + failure · (1 - lower bound of success).
+    """The weights of a member's ranking cost, which in milliseconds is
+
+    ttft · p50 + tail · max(0, upper p95 - SLO) + usd · (US dollars per million output tokens)
+    + failure · (1 - lower bound of success).
     """
 
     ttft: float = 1.0
@@ -206,8 +209,8 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A logical model that services ask for. `members` are names of targets that may stand in for each other,
-    `static_order` those to try when nothing is known, `residency` the beginnings of allowed endpoint regions.
+    """A logical model that services request. `members` are the names of interchangeable targets, `static_order` the
+    members to try without evidence, `residency` prefixes of the allowed endpoint regions.
     """
 
     name: str
@@ -220,10 +223,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Which targets every vantage probes. Versions count up from 1; `baseline` is the reference region.
+    """The targets that every vantage probes. Versions count up from 1; `baseline` is the reference region.
 
-    `control` names the target that tells a vantage's own trouble from the world's: where it fails, the vantage's
-    comparisons are not to be trusted. Empty when there is none.
+    `control` names the target that separates a vantage's own failures from those of providers: while it fails, the
+    vantage's comparisons are unreliable. Empty without one.
     """
 
     version: int
@@ -236,20 +239,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vantage:
-    """Where we look from: one agent, in one region."""
+    """A measurement location: one agent in one region."""
 
     name: str
     region: str
 
     @property
     def id(self) -> int:
-        """The id of a vantage, from 1 to 2^63 - 1, from its name."""
+        """The id of the vantage, from 1 to 2^63 - 1, computed from its name."""
         return stable_id("vantage", self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """Limit, remaining and reset as the provider stated them; `None` where it said nothing or -1."""
+    """Rate limit headers as the provider sent them; `None` if absent or -1."""
 
     limit_requests: int | None = None
     remaining_requests: int | None = None
@@ -264,11 +267,12 @@ class RateLimit:
 class Sample:
     """The record of one probe, successful or not.
 
-    `late_us` is dispatch minus the instant this vantage was to begin at: the round, plus its place in the target's
-    spread. `ttfb_us`, `ttft_us`, `ttfat_us` and `e2e_us` run from the request fully written to the first byte, the
-    first token of any channel, the first token of the answer and the last token; setting up the connection is in none
-    of them. `rtt_us` is the kernel's of this connection and reaches the provider's edge, no further. `error` is one
-    bounded sentence without keys, prompts or answers. `timeout_us` is the limit that a timed-out or stalled probe hit.
+    `late_us` is dispatch minus the planned start: the round plus this vantage's offset in the target's spread.
+    `ttfb_us`, `ttft_us`, `ttfat_us` and `e2e_us` start when the request is fully written and end at the first byte, the
+    first token of any channel, the first token of the answer and the last token; they exclude connection setup.
+    `rtt_us` is the kernel's measurement for this connection, which reaches to the provider's edge. `error` is one
+    bounded sentence without keys, prompts or answers. `timeout_us` is the limit that a timed-out or stalled probe
+    reached.
     """
 
     target_id: int
@@ -321,30 +325,30 @@ class Sample:
 
     @property
     def connect_us(self) -> int | None:
-        """DNS, TCP and TLS together in microseconds; `None` on a reused connection."""
+        """The sum of DNS, TCP and TLS in microseconds; `None` on a reused connection."""
         phases = [phase for phase in (self.dns_us, self.tcp_us, self.tls_us) if phase is not None]
         return sum(phases) if phases else None
 
     @property
     def ttft_cold_us(self) -> int | None:
-        """What a client without a warm connection waits for the first token, in microseconds."""
+        """Connection setup plus time to first token, in microseconds."""
         if self.ttft_us is None or self.connect_us is None:
             return None
         return self.connect_us + self.ttft_us
 
     @property
     def tpot_us(self) -> float | None:
-        """Time per output token in microseconds, the first one not included: 1e6 / tokens_per_second."""
+        """Time per output token after the first, in microseconds: 1e6 / tokens_per_second."""
         return SECOND_US / self.tokens_per_second if self.tokens_per_second else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """How an agent is doing. `spool_oldest_at` is 0 when empty; `dropped` counts samples given up, by reason.
+    """The state of an agent. `spool_oldest_at` is 0 if the spool is empty; `dropped` counts lost samples by reason.
 
-    `epoch` is the one under which samples are sealed now, 0 from an agent that does not tell. Counted over it,
-    `finished = stored + spool_depth + quarantined + sum(dropped)`; see
-    `isochrone_wire.accounting`. `rounds_missed` are planned rounds that passed before they could be begun.
+    `epoch` is that of the agent's newest start, 0 from agents that do not send it. `finished` and `stored` exclude
+    samples stored under earlier epochs, so that `finished = stored + spool_depth + quarantined + sum(dropped)`; see
+    `isochrone_wire.accounting`. `rounds_missed` counts planned rounds that passed before they could start.
     """
 
     agent_version: str = ""
@@ -368,10 +372,10 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What is pushed: one sealed run of samples, or with `seq` 0 and no samples a heartbeat.
+    """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
 
-    `epoch` is random for each start of an agent, so that no two lives of a vantage share a sequence. `sent_at` is the
-    agent's wall clock, the first of the four timestamps of a clock exchange.
+    `epoch` is a random number per start of an agent, so that sequence numbers of two starts do not collide. `sent_at`
+    is the agent's wall clock, the first of the four timestamps of a clock exchange.
     """
 
     vantage: Vantage
@@ -384,7 +388,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One sample the collector would not take: its place in the batch, from 0, and the named reason."""
+    """A sample that the collector rejected: its index in the batch, from 0, and the reason."""
 
     index: int
     reason: str
@@ -392,9 +396,11 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The reply to a push; the counts add up to the samples pushed. `delay_us` asks to wait before the next push.
+    """The reply to a push. The counts add up to the number of samples pushed; `delay_us` is the requested wait before
+    the next push.
 
-    `received_at` and `server_at` are the collector's wall clock when the push had come and when the reply was made.
+    `received_at` and `server_at` are the collector's wall clock when it received the push and when it created the
+    reply.
     """
 
     stored: int = 0

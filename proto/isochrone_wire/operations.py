@@ -1,11 +1,11 @@
-"""The values a collector answers operators with. Units as in `isochrone_wire.model`."""
+"""Value classes of the collector's answers to operators. Units as in `isochrone_wire.model`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a credential is good for: pushing as one vantage, asking, or asking and operating."""
+    """The permissions of a credential: push as one vantage, query, or query and operate."""
 
     VANTAGE = "vantage"
     READER = "reader"
@@ -13,7 +13,7 @@ class Role(StrEnum):
 
 
 class AccessState(StrEnum):
-    """An invitation nobody has used yet, or what has become of a credential."""
+    """The state of a credential; `INVITED` is an invitation that has not been used yet."""
 
     INVITED = "invited"
     ACTIVE = "active"
@@ -23,8 +23,8 @@ class AccessState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChange:
-    """What applying a plan did, or would do on a dry run. `problems` is empty unless the document was refused;
-    the daily figures are those of one vantage, the spend only of targets whose price is known.
+    """The changes that applying a plan made, or would make on a dry run. `problems` is empty unless the document was
+    refused. The daily figures are those of one vantage; `usd_per_day` covers targets with a known price.
     """
 
     version: int = 0
@@ -39,7 +39,7 @@ class PlanChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanVersion:
-    """One plan of the history. `restores` is the version whose document it brought back, if it is a rollback."""
+    """One plan of the history. For a rollback, `restores` is the version whose document was restored."""
 
     version: int
     applied_at: int
@@ -50,14 +50,14 @@ class PlanVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHistory:
-    """Plans, the newest first."""
+    """Plans, newest first."""
 
     plans: tuple[PlanVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
-    """One plan as it was written, and where it comes from; `restores` as of a `PlanVersion`."""
+    """The document of one plan and its origin; `restores` as in `PlanVersion`."""
 
     version: int
     document: str
@@ -68,7 +68,7 @@ class PlanDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """A one-time join token, as it is handed to whoever joins, and when it expires."""
+    """A one-time join token and its expiry."""
 
     token: str
     expires_at: int
@@ -76,7 +76,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What a join token was traded for. The credential is shown this once; `region` is a vantage's."""
+    """The result of enrolment. The credential is never shown again; `region` is set for a vantage only."""
 
     credential: str
     role: Role
@@ -86,7 +86,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One credential, or one open invitation; never the secret."""
+    """One credential or open invitation, without its secret."""
 
     id: int
     name: str
@@ -101,6 +101,6 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessList:
-    """Everybody who may come in, or could."""
+    """All credentials and open invitations."""
 
     access: tuple[Access, ...] = ()

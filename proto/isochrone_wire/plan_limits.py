@@ -1,4 +1,4 @@
-"""What a plan may ask at most: the collector checks it when a plan is applied, and each agent when it is handed one."""
+"""Limits of a plan, checked by the collector when a plan is applied and by each agent when it fetches one."""
 
 _SECOND_US = 1_000_000
 
@@ -11,7 +11,7 @@ MAX_OUTPUT_TOKENS = 100_000
 MAX_TEMPERATURE = 2
 MAX_CONCURRENCY = 1_000
 MAX_PROMPT_BYTES = 100_000
-# A plan travels in one message of at most 8 MiB, prompts and all; what is left over is ample for the other fields.
+# A plan is one message of at most 8 MiB; the remainder is ample for the other fields.
 MAX_PROMPTS_BYTES = 6_000_000
 MAX_TARGETS = 1_000
 MAX_BUDGETS = 1_000

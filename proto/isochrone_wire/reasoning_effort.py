@@ -1,28 +1,27 @@
-"""Reasoning effort, dialect by dialect: the words there are for it, and how many tokens it adds to an answer. Pure.
+"""Reasoning effort by dialect: the supported values, and the number of tokens that each adds to a response. Pure.
 
-The agent asks by these tables, and the collector judges a plan and forecasts its cost by the same ones. Facts of the
+Agents build requests from these tables; the collector uses them to validate plans and to forecast cost. Source: the
 providers' public documentation.
 """
 
 import re
 
 ANTHROPIC_BUDGET = {"low": 1024, "medium": 4096, "high": 16_384}
-"""Tokens to think with, as Claude until 4.5 is given them."""
+"""Thinking budgets in tokens, for Claude up to 4.5."""
 
 GEMINI_BUDGET = {"none": 0, "low": 1024, "medium": 4096, "high": 16_384}
-"""Tokens to think with, as Gemini until 2.5 is given them."""
+"""Thinking budgets in tokens, for Gemini up to 2.5."""
 
 GEMINI_LEVELS = ("minimal", "low", "medium", "high")
-"""What Gemini since 3 is told instead."""
+"""Thinking levels, for Gemini 3 and newer."""
 
 COHERE_THINKING = {"none": "disabled", "low": "enabled", "medium": "enabled", "high": "enabled"}
-"""Cohere's thinking is on or off, and no more or less of it."""
+"""Cohere's thinking is either enabled or disabled."""
 
 COMMON_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "default")
-"""Words in use where each provider has its own, and a dialect takes any."""
+"""Values in common use, for dialects whose providers each define their own."""
 
-# How much longer than the answer a response of Anthropic's may be: without a budget, as much as there is reason to
-# expect.
+# Tokens added to the output limit for Anthropic; for efforts without a budget, an estimate.
 _ANTHROPIC_THINKING_TOKENS = {**ANTHROPIC_BUDGET, "xhigh": 32_768, "max": 32_768}
 _CLAUDE_VERSION = re.compile(r"claude-(?:(\d)|[a-z]+-(\d+)(?:[-.](\d{1,2}))?)(?!\d)")
 _ADAPTIVE_SINCE = (4, 6)
@@ -30,10 +29,10 @@ _GEMINI_WITH_BUDGET = re.compile(r"gemini-[12]\b")
 
 
 def supported_efforts(dialect: str, model: str) -> tuple[str, ...] | None:
-    """The words of effort there are for `model`; `None` where the API takes any and judges them itself.
+    """Return the efforts that `model` supports, or `None` if the provider's API validates them itself.
 
-    A request with another word says it all the same, for the provider to refuse it: left out, it would be measured as
-    something that it is not.
+    A request with an unsupported effort is sent unchanged, for the provider to refuse it: without the effort, the
+    probe would measure a different workload.
     """
     if dialect == "anthropic":
         return ("none", *(_ANTHROPIC_THINKING_TOKENS if is_adaptive(model) else ANTHROPIC_BUDGET))
@@ -43,18 +42,16 @@ def supported_efforts(dialect: str, model: str) -> tuple[str, ...] | None:
 
 
 def thinking_tokens(dialect: str, effort: str | None) -> int:
-    """By how many tokens an answer may be longer than the workload says, because it is asked for with `effort`.
+    """Return the number of tokens that `effort` adds to the output limit of the workload.
 
-    Anthropic's limit covers thinking and answer, so that there it is raised; elsewhere what the workload allows is for
-    both together.
+    Anthropic's limit covers thinking and answer, so it is raised; in other dialects the workload's own limit covers
+    both.
     """
     return _ANTHROPIC_THINKING_TOKENS.get(effort or "", 0) if dialect == "anthropic" else 0
 
 
 def is_adaptive(model: str) -> bool:
-    """Whether an Anthropic model finds its own measure of thinking, as Claude does since 4.6. Others than Claude speak
-    the dialect as it was before.
-    """
+    """Return true for adaptive thinking: Claude 4.6 and newer. Other vendors' models with this dialect use budgets."""
     found = _CLAUDE_VERSION.search(model)
     if found is None:
         return "claude" in model
@@ -63,5 +60,5 @@ def is_adaptive(model: str) -> bool:
 
 
 def has_budget(model: str) -> bool:
-    """Whether a Gemini model thinks with a budget of tokens, as until 2.5; since 3 it has a level."""
+    """Return true for a thinking budget in tokens (Gemini up to 2.5), false for a level (Gemini 3 and newer)."""
     return _GEMINI_WITH_BUDGET.search(model) is not None

@@ -1,7 +1,7 @@
-"""What a request is taken to cost before it is sent: by the agent against its budgets, by the collector in forecasts.
+"""Estimate of a request's tokens and cost before it is sent, for the agent's budgets and the collector's forecasts.
 
-A prompt is taken to have a token for every four bytes of UTF-8, and an answer to use all it may: the workload's limit
-and, where the effort adds to it, the tokens to think with. What a provider counts takes the place of both. Pure.
+A prompt is estimated at one token per four bytes of UTF-8, and the output at its maximum: the workload's limit plus the
+thinking tokens that the effort adds. The provider's own counts replace both. Pure.
 """
 
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ _BYTES_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEstimate:
-    """The tokens of one request and its answer."""
+    """The estimated tokens of one request and its response."""
 
     prompt_tokens: int
     output_tokens: int
 
     @property
     def tokens(self) -> int:
-        """Both together."""
+        """The sum of prompt and output tokens."""
         return self.prompt_tokens + self.output_tokens
 
     def cost_usd(self, price: Price) -> float:
-        """What it costs in US dollars."""
+        """Return the cost in US dollars."""
         return price.cost_usd(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
 
 def estimate_prompt_tokens(prompt: str) -> int:
-    """The tokens that a prompt is taken to have."""
+    """Return the estimated number of tokens of a prompt."""
     return -(-len(prompt.encode()) // _BYTES_PER_TOKEN)
 
 
 def estimate_request(target: Target) -> RequestEstimate:
-    """The most that one request of `target` is taken to come to."""
+    """Return the upper estimate for one request to `target`."""
     workload = target.workload
     thinking = thinking_tokens(target.dialect, workload.reasoning_effort)
     return RequestEstimate(

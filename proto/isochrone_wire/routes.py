@@ -1,4 +1,4 @@
-"""Route tables: the answer other services act on. Units as in `isochrone_wire.model`; `None` is not known, not zero."""
+"""Route tables, on which other services act. Units as in `isochrone_wire.model`; `None` is not known, never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ USE_STATIC_ORDER = "use_static_order"
 
 
 class RouteState(StrEnum):
-    """`OK`: somebody keeps the objective, or may. `DEGRADED`: nobody does. `INSUFFICIENT_DATA`: too little is known to
-    rank. `FROZEN`: we suspect ourselves, and the ranking stays as it was.
+    """`OK`: at least one member meets the objective, or may. `DEGRADED`: no member does. `INSUFFICIENT_DATA`: too few
+    samples for a ranking. `FROZEN`: the measurements are suspect, so the ranking is unchanged.
     """
 
     OK = "ok"
@@ -24,8 +24,8 @@ class RouteState(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """Why a table was built: the first of its kind, a switch of the first choice by one of three rules, weights on
-    their way, evidence that moved within the same ranking, a new plan, a freeze or its end.
+    """The reason for a new table: the first one, a switch of the first choice by one of three rules (soft, fast, hard),
+    weights ramping, new evidence with the same ranking, a new plan, a freeze or its end.
     """
 
     FIRST = "first"
@@ -41,7 +41,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advantage:
-    """How much longer than the best member one takes, paired by round, with its 95 % interval; microseconds."""
+    """Additional latency against the best member, paired by round, with its 95 % interval; microseconds."""
 
     shift_us: float
     low_us: float | None = None
@@ -50,8 +50,8 @@ class Advantage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """How a member stands towards switching: `active` carries the first choice since `since_at`, `waiting` does not;
-    `penalty` is the damping that lengthens the dwell.
+    """The switching state of a member: `active` is the first choice since `since_at`, `waiting` is not; `penalty` is
+    the damping that lengthens the dwell time.
     """
 
     state: str
@@ -62,7 +62,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hedge:
-    """When to start the second choice while the first has given no token. Without a delay, `reason` says why not.
+    """The delay before a second request to `target` while the first choice has returned no token; `reason` explains a
+    missing delay.
 
     `stall_lift` is P(second slow | first slow) / P(second slow) in the same round.
     """
@@ -77,7 +78,7 @@ class Hedge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceSet:
-    """The members whose first answer gives the best predicted p95 for the money, when all are asked at once."""
+    """The members which, requested in parallel, give the best predicted p95 for their cost."""
 
     targets: tuple[str, ...]
     expected_p95_us: float | None = None
@@ -87,7 +88,7 @@ class RaceSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """A member that is not in the ranking, and why."""
+    """A member that is excluded from the ranking, and the reason."""
 
     target: str
     reason: str
@@ -95,9 +96,9 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEntry:
-    """A member as seen from the client's region, in rank order; equals share a rank. Weights of a table add up to 1.
+    """A ranked member, seen from the client's region; equal members share a rank. The weights of a table add up to 1.
 
-    `credential_ref` is a name and never a secret. Quantiles have their interval where n allows one.
+    `credential_ref` is a name, never a secret. Quantiles have an interval if n is large enough.
     """
 
     rank: int
@@ -129,7 +130,7 @@ class RouteEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a table was made of: the plan, the program's version, and the digest of the inputs stored with it."""
+    """The origin of a table: plan version, program version, and the digest of the inputs stored with it."""
 
     plan_version: int
     code_version: str
@@ -138,11 +139,11 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
-    """Where to send one kind of request from one client region, and what if that fails.
+    """The ranked members of one route for one client region, with their fallbacks.
 
-    A generation is the number of one table: it is unique in the fleet and only grows. Until `fresh_until_at` it may be
-    acted on freely; until `stale_until_at` it may be used, without new switches; after that the consumer does what
-    `on_expired` says.
+    `generation` is the number of the table, unique in the fleet and increasing. Consumers may act on the table without
+    restriction until `fresh_until_at`, use it without new switches until `stale_until_at`, and then follow
+    `on_expired`.
     """
 
     generation: int
@@ -168,9 +169,9 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionTables:
-    """All tables of a client region as of `answered_at`. Generation and etag are of the newest among them, and change
-    whenever one of them does. `stale_since_at` is when the collector lost its database: until then it knew of every
-    table; `None` while it has it.
+    """All tables of a client region as of `answered_at`. `generation` and `etag` are those of the newest table, and
+    change whenever a table does. `stale_since_at` is when the collector lost its database connection; tables may be
+    outdated since then. `None` while it is connected.
     """
 
     client_region: str
@@ -184,8 +185,8 @@ class RegionTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a table is as it is: `steps` are sentences in the order of the rules, `inputs` and `before` are the stored
-    inputs and state as JSON, and `replays` tells whether deciding again from them gave the same bytes.
+    """The explanation of a table: `steps` are sentences in the order of the rules, `inputs` and `before` the stored
+    inputs and state as JSON. `replays` is true if a second decision from them gave the same bytes.
     """
 
     table: RouteTable
@@ -197,7 +198,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEvent:
-    """A switch, a freeze or a plan, in a sentence: the history of a route in a region without its refreshments."""
+    """A switch, a freeze or a new plan of a route in one region, in a sentence; refreshed evidence is not an event."""
 
     generation: int
     client_region: str

@@ -1,4 +1,4 @@
-"""Ids that every machine computes alike, so that nobody has to hand them out."""
+"""Ids computed from content, identical on every machine, so that they need no registry."""
 
 import hashlib
 import json
@@ -7,9 +7,9 @@ _ID_BITS = 63
 
 
 def stable_id(kind: str, *parts: str | float | None) -> int:
-    """A whole number from 1 to 2^63 - 1 (it fits PostgreSQL's bigint) from what makes a thing itself.
+    """Return an integer from 1 to 2^63 - 1 (PostgreSQL's bigint) that identifies `parts`.
 
-    The first 63 bits of SHA-256 over the parts as JSON, so that ("ab", "c") and ("a", "bc") differ.
+    It is the first 63 bits of the SHA-256 of the parts as JSON, so that ("ab", "c") and ("a", "bc") differ.
     """
     text = json.dumps([kind, *parts], ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).digest()

@@ -55,21 +55,21 @@ class FleetServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Join(self, request, context):
-        """A one-time token for a credential: how agents, readers and operators get in.
+        """Exchanges a one-time join token for a credential; for agents, readers and operators.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchPlan(self, request, context):
-        """The plan in force; `plan` is absent when the agent already runs it.
+        """Returns the plan in force; `plan` is absent if the agent already has this version.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Push(self, request, context):
-        """One sealed batch. A reply means: committed in PostgreSQL.
+        """Stores one sealed batch. The reply is sent after the commit in PostgreSQL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

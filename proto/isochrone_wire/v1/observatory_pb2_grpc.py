@@ -193,14 +193,14 @@ class ObservatoryServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowSamples(self, request, context):
-        """Samples as they are stored from now on, oldest first within each answer; an answer may be empty.
+        """Streams samples as they are stored, oldest first within each response; a response may be empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportSamples(self, request, context):
-        """Every sample of a selection, oldest round first, in portions.
+        """Streams all samples of a selection in pages, oldest round first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -94,7 +94,7 @@ class OperationsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetPlan(self, request, context):
-        """The document of one version, word for word.
+        """Returns the document of one version, unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,7 +108,7 @@ class OperationsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Invite(self, request, context):
-        """A one-time token with which a vantage, a reader or an operator joins.
+        """Creates a one-time token with which a vantage, a reader or an operator joins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,14 +121,14 @@ class OperationsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Revoke(self, request, context):
-        """Ends every credential and open invitation of a name.
+        """Revokes all credentials and open invitations of a name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TestAlert(self, request, context):
-        """Sends a test alert to the webhook now, and says what became of it.
+        """Sends a test alert to the webhook and returns the result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

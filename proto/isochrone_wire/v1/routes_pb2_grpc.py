@@ -66,8 +66,8 @@ class RoutesServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchTables(self, request, context):
-        """Each table as it changes, in the order of generations; first those after `after_generation`, or all that there are.
-        An answer without a table is a heartbeat.
+        """Streams tables in the order of generations: first those after `after_generation` (or all), then each change.
+        A response without a table is a heartbeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

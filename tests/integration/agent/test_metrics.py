@@ -86,5 +86,5 @@ def test_metrics_stay_on_this_machine(tmp_path: Path) -> None:
         [sys.executable, "-m", "isochrone_agent", "run", *told], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert "metrics are for this one only" in done.stderr
+    assert "metrics are served on loopback only" in done.stderr
     assert "hint: --metrics-listen 127.0.0.1:4691, or off" in done.stderr

@@ -68,10 +68,10 @@ def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "it is not what joining writes"),
-        ("[]", "it is not what joining writes"),
+        ("", "not an identity file"),
+        ("[]", "not an identity file"),
         ("{}", "'address' is missing"),
-        (identity_file.to_text(replace(IDENTITY, credential="geheim")), "begins with 'isochrone-key-'"),
+        (identity_file.to_text(replace(IDENTITY, credential="geheim")), "must begin with 'isochrone-key-'"),
         (identity_file.to_text(replace(IDENTITY, role=Role.READER)), "a reader's, not a vantage's"),
         (identity_file.to_text(IDENTITY).replace('"vantage"', '"king"'), "king"),
     ],

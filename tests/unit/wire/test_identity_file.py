@@ -46,7 +46,7 @@ def test_no_repr_shows_the_credential() -> None:
 @pytest.mark.parametrize("address", ["10.0.0.1:1", "collector.example", "0.0.0.0:4600"])
 def test_plain_text_goes_nowhere_else(address: str) -> None:
     """A channel in plain text to another machine is not even opened."""
-    with pytest.raises(ValueError, match="only spoken on loopback"):
+    with pytest.raises(ValueError, match="plain text is allowed on loopback only"):
         open_channel(parse_address(address), PLAIN)
 
 

@@ -185,15 +185,15 @@ def test_joining_says_what_is_wrong(collector: Collector, start_collector: Start
         (("join", other.address, "--token", token, *where), 1, "nothing has been sent"),
         (("join", "127.0.0.1:1", "--token", token, *where), 3, "no collector answers"),
         (("join", collector.address, *where), 2, "a join token is needed"),
-        (("join", collector.address, "--token", "geheim", *where), 1, "begins with 'isochrone-join-'"),
+        (("join", collector.address, "--token", "geheim", *where), 1, "must begin with 'isochrone-join-'"),
         (
             ("join", collector.address, "--token", token, "--data-dir", str(tmp_path / "file" / "x")),
             2,
             "cannot be made",
         ),
-        (("join", "host:x", "--token", token, *where), 2, "no usable port"),
-        (("join", collector.address, "--token", token, "--ca", str(tmp_path / "none"), *where), 2, "cannot be read"),
-        (("join", collector.address, "--token", token, "--client-key", "k", *where), 2, "go together"),
+        (("join", "host:x", "--token", token, *where), 2, "no valid port"),
+        (("join", collector.address, "--token", token, "--ca", str(tmp_path / "none"), *where), 2, "cannot read"),
+        (("join", collector.address, "--token", token, "--client-key", "k", *where), 2, "must be given together"),
     ]
     for words, exit_code, sentence in cases:
         done = agent_command(*words)

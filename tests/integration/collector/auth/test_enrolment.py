@@ -95,8 +95,8 @@ def test_without_a_credential_nothing_is_answered(guarded: Collector, asked: str
     """Every call of ours is refused by name of the reason; health is open to all."""
     nobody = replace(identity_file.read(guarded.data_dir / "operator.json"), credential="")
     for credential, words in (
-        ("", "no usable|no credential|Bearer|begins with"),
-        ("geheim", "begins with 'isochrone-key-'"),
+        ("", "no usable|no credential|Bearer|must begin with"),
+        ("geheim", "must begin with 'isochrone-key-'"),
         (str(Credential(id=77, secret=bytes(32))), "does not know the credential"),
     ):
         with calling(guarded, replace(nobody, credential=credential)) as caller:

@@ -48,7 +48,7 @@ def test_plain_text_gets_no_answer_there(exposed: Collector) -> None:
         caller.targets()
     caller.channel.close()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    with pytest.raises(ValueError, match="plain text is only spoken on loopback"):
+    with pytest.raises(ValueError, match="plain text is allowed on loopback only"):
         open_channel(Address("192.0.2.1", exposed.port), PLAIN)
 
 
