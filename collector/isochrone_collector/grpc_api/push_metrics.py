@@ -1,4 +1,4 @@
-"""Counts pushes where they come in, whoever answers them: every one ends in the tally, also one that was refused."""
+"""Prometheus counters of pushes, counted in a gRPC interceptor: every push is counted, also one that was refused."""
 
 from collections.abc import Awaitable, Callable
 from time import monotonic_ns
@@ -6,32 +6,64 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from isochrone_collector.grpc_api.responses import Context
-from isochrone_collector.ingest.push_counters import PushCounters
 from isochrone_collector.ingest.raw_push import RawPush
+from isochrone_wire.model import SECOND_US
 from isochrone_wire.v1 import fleet_pb2
+
+BOUNDS_US = (1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000)
+"""Upper bounds, inclusive, of the classes of durations, in microseconds; the last class has none."""
 
 _PUSH = "/isochrone.v1.Fleet/Push"
 _UNKNOWN = "UNKNOWN"
+
+# Without this the library adds a series `…_created` to each counter.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library annotates all but this
 
 if TYPE_CHECKING:
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
 
 class PushMetrics(grpc.aio.ServerInterceptor):
-    """Tells `tally` of every push. Stands before the guard, so that it sees what the guard refuses."""
+    """Interceptor that counts pushes in `registry`. It comes before the auth interceptor, so that refusals count too.
 
-    def __init__(self, tally: PushCounters, *, clock: Callable[[], int]) -> None:
-        self._tally = tally
+    `clock` returns microseconds since the epoch.
+    """
+
+    def __init__(self, *, clock: Callable[[], int]) -> None:
         self._clock = clock
+        self.registry = registry = CollectorRegistry()
+        self._stored = Counter("isochrone_samples_stored", "Samples committed.", registry=registry)
+        self._duplicate = Counter(
+            "isochrone_samples_duplicate", "Samples acknowledged that were stored before.", registry=registry
+        )
+        self._rejected = Counter("isochrone_samples_rejected", "Samples rejected.", ["reason"], registry=registry)
+        self._pushes = Counter("isochrone_pushes", "Pushes answered, by gRPC status.", ["status"], registry=registry)
+        self._durations = Histogram(
+            "isochrone_push_duration_seconds",
+            "From the request to the reply, commit included.",
+            buckets=[us / SECOND_US for us in BOUNDS_US],
+            registry=registry,
+        )
+        claims = Counter(
+            "isochrone_ledger_claims", "Batches by whether the ledger knew them.", ["result"], registry=registry
+        )
+        self._new, self._known = claims.labels("new"), claims.labels("known")
+        self._last_push = Gauge(
+            "isochrone_vantage_last_push_timestamp_seconds",
+            "Last answer to a vantage, by the collector's clock.",
+            ["vantage"],
+            registry=registry,
+        )
 
     async def intercept_service(
         self,
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "_Handler | None":
-        """The handler that was asked for; a push's is one that counts."""
+        """Return the handler of the call; for a push, one that counts."""
         handler = await continuation(handler_call_details)
         if handler is None or handler.unary_unary is None or handler_call_details.method != _PUSH:
             return handler
@@ -40,6 +72,23 @@ class PushMetrics(grpc.aio.ServerInterceptor):
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
+
+    def count_push(self, status: str, *, took_us: int) -> None:
+        """Count a push that ended with a gRPC status."""
+        self._pushes.labels(status).inc()
+        self._durations.observe(took_us / SECOND_US)
+
+    def count_receipt(self, vantage: str, receipt: fleet_pb2.PushResponse) -> None:
+        """Count what a receipt reports. A rejection counts under the part of its reason before the colon."""
+        self._stored.inc(receipt.stored)
+        self._duplicate.inc(receipt.duplicate)
+        for rejection in receipt.rejections:
+            self._rejected.labels(rejection.reason.partition(":")[0]).inc()
+        if receipt.duplicate:
+            self._known.inc()
+        elif receipt.stored or receipt.rejections:
+            self._new.inc()
+        self._last_push.labels(vantage).set(self._clock() / SECOND_US)
 
     def _counted(self, push: Callable[..., Any]) -> Callable[..., Any]:
         async def counted(request: object, context: Context) -> object:
@@ -51,22 +100,13 @@ class PushMetrics(grpc.aio.ServerInterceptor):
                 status = _name(context.code())
                 raise
             finally:
-                self._tally.answered(status, took_us=(monotonic_ns() - started_ns) // 1000)
-            self._receipt(request, response)
+                self.count_push(status, took_us=(monotonic_ns() - started_ns) // 1000)
+            assert isinstance(request, RawPush)
+            assert isinstance(response, fleet_pb2.PushResponse)
+            self.count_receipt(request.envelope.vantage.name, response)
             return response
 
         return counted
-
-    def _receipt(self, request: object, response: object) -> None:
-        assert isinstance(request, RawPush)
-        assert isinstance(response, fleet_pb2.PushResponse)
-        self._tally.receipt(
-            request.envelope.vantage.name,
-            stored=response.stored,
-            duplicate=response.duplicate,
-            reasons=[rejection.reason for rejection in response.rejections],
-            at=self._clock(),
-        )
 
 
 def _name(code: object) -> str:

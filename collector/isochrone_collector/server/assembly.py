@@ -9,8 +9,8 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
+from isochrone_collector.grpc_api.push_metrics import PushMetrics
 from isochrone_collector.ingest.packer import Packer
-from isochrone_collector.ingest.push_counters import PushCounters
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs import alert_delivery, drift_detection, retention, rollup
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
@@ -45,7 +45,7 @@ class Parts:
     alerts: AlertDelivery
     housekeeping: Housekeeping
     publishing: Publishing
-    tally: PushCounters
+    push_metrics: PushMetrics
     certificates: Certificates | None
 
 
@@ -88,7 +88,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         alerts=alerts,
         housekeeping=housekeeping,
         publishing=await _publishing(database, plans, housekeeping, ingest),
-        tally=PushCounters(),
+        push_metrics=PushMetrics(clock=now_at),
         certificates=certificates,
     )
 

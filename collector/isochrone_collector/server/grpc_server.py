@@ -5,13 +5,11 @@ from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from isochrone_collector.auth.certificates import Certificates
-from isochrone_collector.clock import now_at
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
 from isochrone_collector.grpc_api.observatory import ObservatoryService
 from isochrone_collector.grpc_api.operations import OperationsService
-from isochrone_collector.grpc_api.push_metrics import PushMetrics
 from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.server.assembly import Parts
 from isochrone_wire.address import Address
@@ -30,7 +28,7 @@ from isochrone_wire.v1 import (
 def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
     """The server with every service on it, and the service that says how it is."""
     server = grpc.aio.server(
-        interceptors=[PushMetrics(parts.tally, clock=now_at), AuthInterceptor(parts.authenticator)],
+        interceptors=[parts.push_metrics, AuthInterceptor(parts.authenticator)],
         options=SERVER_OPTIONS,
     )
     health_of = health.aio.HealthServicer()

@@ -156,7 +156,9 @@ def _scraped(settings: Settings, families: Callable[[], Iterable[Metric]]) -> It
 
 def _families(parts: Parts) -> Iterator[Metric]:
     plans, publisher = parts.plans, parts.publishing.publisher
-    yield from metrics.families(parts.tally, plan_version=lambda: plans.version, pool=parts.database.statistics)
+    yield from metrics.families(
+        parts.push_metrics.registry, plan_version=lambda: plans.version, pool=parts.database.statistics
+    )
     yield from route_metrics.families(
         publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=now_at()
     )
