@@ -12,7 +12,7 @@ import pytest
 
 from fix_inprocess_collector import InProcessCollector
 from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.http_api.app import Sources, made
+from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.listener import listening
 from isochrone_collector.publishing.publisher import HEARTBEAT_US, MAX_WATCHERS, Publisher
 from isochrone_collector.queries.context import QueryContext
@@ -48,7 +48,7 @@ class Web:
 
     async def publish(self, *tables: RouteTable) -> None:
         """Store tables as a builder does; the publisher knows them when this returns."""
-        nothing = canonical_form.packed("{}")
+        nothing = canonical_form.compress("{}")
         new = [
             store.NewTable(
                 generation=table.generation,
@@ -57,7 +57,7 @@ class Web:
                 built_at=table.built_at,
                 change=table.change.value,
                 sentence=table.sentence,
-                document=canonical_form.written(table),
+                document=canonical_form.dump(table),
                 inputs=nothing,
                 before=nothing,
                 after=nothing,
@@ -150,7 +150,7 @@ async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
                 authenticator=authenticator,
                 clock=local.clock,
             )
-            address = await stack.enter_async_context(listening(made(sources), Address("127.0.0.1", 0), tls=None))
+            address = await stack.enter_async_context(listening(create_app(sources), Address("127.0.0.1", 0), tls=None))
             web = Web(local, publisher, address)
             stack.callback(publisher.close)
             stack.push_async_callback(web.client.aclose)

@@ -9,7 +9,7 @@ from isochrone_collector.analysis.probes import Kind, Reals
 from isochrone_collector.routing.decision import Decision, decide
 from isochrone_collector.routing.evidence import ProbeTable
 from isochrone_collector.routing.inputs import Inputs
-from isochrone_collector.routing.inputs_builder import briefs, rules_of
+from isochrone_collector.routing.inputs_builder import build_inputs, rules_of
 from isochrone_collector.routing.switch import State
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind
@@ -126,7 +126,7 @@ class World:
 
     def look(self, rows: Reals, here: int = 0) -> Moment:
         """Decide from some rows now."""
-        (inputs,) = briefs(self.plan.routes[0], self.plan, self._seen(rows), regions=[f"r{here}"], at=self.at)
+        (inputs,) = build_inputs(self.plan.routes[0], self.plan, self._seen(rows), regions=[f"r{here}"], at=self.at)
         moment = Moment(inputs, self.state, decide(inputs, self.state))
         self.state = moment.decision.state
         return moment

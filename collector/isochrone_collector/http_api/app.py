@@ -14,8 +14,8 @@ from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import CollectorError
 from isochrone_collector.http_api import openapi, problems
 from isochrone_collector.http_api.bearer_auth import BearerAuth
-from isochrone_collector.http_api.encoded_tables import document
-from isochrone_collector.http_api.queries import Questions
+from isochrone_collector.http_api.encoded_tables import encode_line
+from isochrone_collector.http_api.queries import QueryRoutes
 from isochrone_collector.http_api.route_tables import TableRoutes
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
@@ -23,7 +23,7 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.json_format import rfc3339
 
 _GET = ["GET"]
-_DESCRIPTION = document(openapi.document())
+_DESCRIPTION = encode_line(openapi.document())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,33 +37,33 @@ class Sources:
     clock: Callable[[], int]
 
 
-def made(sources: Sources) -> Starlette:
+def create_app(sources: Sources) -> Starlette:
     """The application."""
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
-    questions = Questions(sources.query_context)
+    queries = QueryRoutes(sources.query_context)
 
-    async def ready(_request: Request) -> Response:
+    async def readyz(_request: Request) -> Response:
         """Whether tables are served, and since when without the database."""
         since_at = sources.publisher.stale_since_at
-        told = {
+        value = {
             "ready": True,
             "generation": sources.publisher.generation,
             "stale_since_at": None if since_at is None else rfc3339(since_at),
         }
-        return _momentary(told)
+        return _uncached(value)
 
     app = Starlette(
         routes=[
             Route("/v1/routes", tables.overview, methods=_GET),
             Route("/v1/routes/{client_region}", tables.region, methods=_GET),
             Route("/v1/routes/{client_region}/watch", tables.watch, methods=_GET),
-            Route("/v1/explain/{client_region}/{route}", questions.explain, methods=_GET),
-            Route("/v1/diff", questions.diff, methods=_GET),
-            Route("/v1/openapi.json", _described, methods=_GET),
-            Route("/healthz", _alive, methods=_GET),
-            Route("/readyz", ready, methods=_GET),
+            Route("/v1/explain/{client_region}/{route}", queries.explain, methods=_GET),
+            Route("/v1/diff", queries.diff, methods=_GET),
+            Route("/v1/openapi.json", _openapi, methods=_GET),
+            Route("/healthz", _healthz, methods=_GET),
+            Route("/readyz", readyz, methods=_GET),
         ],
         middleware=[Middleware(BearerAuth, authenticator=sources.authenticator)],
         exception_handlers={
@@ -77,15 +77,15 @@ def made(sources: Sources) -> Starlette:
     return app
 
 
-async def _described(_request: Request) -> Response:
+async def _openapi(_request: Request) -> Response:
     """The interface itself, as OpenAPI."""
     return Response(_DESCRIPTION, headers={"Cache-Control": "no-cache"}, media_type="application/json")
 
 
-async def _alive(_request: Request) -> Response:
+async def _healthz(_request: Request) -> Response:
     """Whether this process answers at all."""
-    return _momentary({"alive": True})
+    return _uncached({"alive": True})
 
 
-def _momentary(told: Mapping[str, object]) -> Response:
-    return Response(document(told), headers={"Cache-Control": "no-store"}, media_type="application/json")
+def _uncached(value: Mapping[str, object]) -> Response:
+    return Response(encode_line(value), headers={"Cache-Control": "no-store"}, media_type="application/json")

@@ -16,10 +16,10 @@ from isochrone_wire.model import SECOND_US
 MAX_HEAD_BYTES = 16 * 1024
 SEND_BUFFER_BYTES = 64 * 1024
 IDLE_US = 15 * SECOND_US
-_MOST = 5_000
+_MAX_CONNECTIONS = 5_000
 # Files that the collector needs for everything else.
 _OTHER_FILES = 256
-_FEWEST = 64
+_MIN_CONNECTIONS = 64
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
@@ -31,16 +31,20 @@ _PROBLEM = (
 )
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """How many connections there may be, given how many files this process may open."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if allowed == resource.RLIM_INFINITY else max(_FEWEST, min(_MOST, allowed - _OTHER_FILES))
+    return (
+        _MAX_CONNECTIONS
+        if allowed == resource.RLIM_INFINITY
+        else max(_MIN_CONNECTIONS, min(_MAX_CONNECTIONS, allowed - _OTHER_FILES))
+    )
 
 
 class Connection(H11Protocol):
     """uvicorn's connection, which also ends when nothing is asked for `IDLE_US`, and refuses beyond `most`."""
 
-    most = most_connections()
+    maximum = max_connections()
 
     def __init__(
         self,
@@ -50,15 +54,15 @@ class Connection(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, {**app_state, "abort": self._abort}, _loop)
-        self._quiet_since = self.loop.time()
+        self._idle_since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Take it, or say that there are too many."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=SEND_BUFFER_BYTES)
-        self._look()
-        if len(self.connections) > self.most:
+        self._check_idle()
+        if len(self.connections) > self.maximum:
             transport.write(_FULL % (len(_PROBLEM), _PROBLEM))
             transport.close()
 
@@ -69,7 +73,7 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """One request is done; the next may take a while."""
-        self._quiet_since = self.loop.time()
+        self._idle_since = self.loop.time()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -78,13 +82,13 @@ class Connection(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         """End it if nobody has asked anything for too long, however many bytes came meanwhile; else look again."""
         idle_s = IDLE_US / SECOND_US
-        if self._is_idle and self.loop.time() - self._quiet_since >= idle_s:
+        if self._is_idle and self.loop.time() - self._idle_since >= idle_s:
             self._abort()
         else:
-            self._timer = self.loop.call_later(idle_s, self._look)
+            self._timer = self.loop.call_later(idle_s, self._check_idle)
 
     @property
     def _is_idle(self) -> bool:

@@ -16,14 +16,14 @@ from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooM
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RouteTable
 
-SEND_US = 20 * SECOND_US
+SEND_TIMEOUT_US = 20 * SECOND_US
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 # Whoever is refused is refused at once, and learns it as a status; what fails later ends a stream that has begun.
-_REFUSED_WITHIN_S = 0.05
+_FIRST_TIMEOUT_S = 0.05
 _RETRY = b"retry: 2000\n\n"
-_BEAT = b": still here\n\n"
+_HEARTBEAT = b": still here\n\n"
 _END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 
 _log = structlog.get_logger()
@@ -54,27 +54,27 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the reader leaves, is too slow or is shut out, or the tables end because the collector stops."""
-        gone = asyncio.ensure_future(left(receive))
+        disconnect = asyncio.ensure_future(disconnected(receive))
         try:
             await _sent(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await _sent(send, _body(_RETRY))
-            async for content in self._contents(gone):
+            async for content in self._contents(disconnect):
                 await _sent(send, _body(content))
             await _sent(send, _END)
         except TimeoutError:
             _log.info("watcher.dropped", reason="it does not read", client=str(scope.get("client")))
             scope["state"]["abort"]()
         finally:
-            gone.cancel()
+            disconnect.cancel()
             self._next.cancel()
-            await asyncio.gather(gone, self._next, return_exceptions=True)
+            await asyncio.gather(disconnect, self._next, return_exceptions=True)
             await self._tables.aclose()
 
-    async def _contents(self, gone: "asyncio.Future[None]") -> AsyncGenerator[bytes, None]:
+    async def _contents(self, disconnect: "asyncio.Future[None]") -> AsyncGenerator[bytes, None]:
         while True:
-            either: set[asyncio.Future[Any]] = {self._next, gone}
+            either: set[asyncio.Future[Any]] = {self._next, disconnect}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done() or not await self._is_welcome():
+            if disconnect.done() or not await self._is_admitted():
                 return
             try:
                 table = self._next.result()
@@ -82,9 +82,9 @@ class EventStream(Response):
                 _log.info("watcher.ended", reason=str(error))
                 return
             self._next = asyncio.ensure_future(anext(self._tables))
-            yield _BEAT if table is None else self._event(table)
+            yield _HEARTBEAT if table is None else self._event(table)
 
-    async def _is_welcome(self) -> bool:
+    async def _is_admitted(self) -> bool:
         try:
             await self._admit()
         except (DatabaseUnavailable, TooMany):
@@ -96,12 +96,12 @@ class EventStream(Response):
         return True
 
 
-async def begin(
+async def start(
     tables: Tables, *, event: Callable[[RouteTable], bytes], admit: Callable[[], Awaitable[object]]
 ) -> EventStream:
     """A stream of tables as events. Raises what the tables raise at once, `TooMany` for instance."""
     first = asyncio.ensure_future(anext(tables))
-    await asyncio.wait({first}, timeout=_REFUSED_WITHIN_S)
+    await asyncio.wait({first}, timeout=_FIRST_TIMEOUT_S)
     error = first.exception() if first.done() else None
     if error is not None:
         await tables.aclose()
@@ -109,7 +109,7 @@ async def begin(
     return EventStream(tables, first, event=event, admit=admit)
 
 
-async def left(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
     """Return when whoever asked has hung up."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -117,7 +117,7 @@ async def left(receive: Receive) -> None:
 
 async def _sent(send: Send, message: Message) -> None:
     """Raises `TimeoutError` when the reader makes no room for it."""
-    async with asyncio.timeout(SEND_US / SECOND_US):
+    async with asyncio.timeout(SEND_TIMEOUT_US / SECOND_US):
         await send(message)
 
 

@@ -12,7 +12,7 @@ import structlog
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
-from isochrone_collector.http_api.app import Sources, made
+from isochrone_collector.http_api.app import Sources, create_app
 from isochrone_collector.http_api.connection import IDLE_US, MAX_HEAD_BYTES, SEND_BUFFER_BYTES, Connection
 from isochrone_wire.address import Address
 from isochrone_wire.model import SECOND_US
@@ -35,23 +35,23 @@ class _Server(Server):
 
 
 @asynccontextmanager
-async def offered(
+async def serving(
     sources: Sources, listen: Address | None, *, tls: ssl.SSLContext | None
 ) -> AsyncIterator[dict[str, str]]:
     """Serve HTTP for the length of the block, if it is wanted; yields its URL as `http`. That the port is taken is told
     in the log, for it is no reason not to collect samples.
     """
     async with AsyncExitStack() as stack:
-        reached_at = {}
+        urls = {}
         try:
             if listen is not None:
-                address = await stack.enter_async_context(listening(made(sources), listen, tls=tls))
-                reached_at["http"] = f"{'https' if tls else 'http'}://{address}"
-                _log.info("http.started", url=reached_at["http"])
+                address = await stack.enter_async_context(listening(create_app(sources), listen, tls=tls))
+                urls["http"] = f"{'https' if tls else 'http'}://{address}"
+                _log.info("http.started", url=urls["http"])
         except OSError as error:
             _log.warning("http.unavailable", listen=str(listen), reason=str(error))
         stack.callback(sources.publisher.close)
-        yield reached_at
+        yield urls
 
 
 @asynccontextmanager
@@ -59,10 +59,10 @@ async def listening(app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None
     """Serve `app` for the length of the block; yields the address with its real port. Whoever leaves the block ends
     streams first, for what is still being answered then has three seconds. Raises `OSError` where it cannot listen.
     """
-    door = _bound(listen)
-    address = Address(listen.host, door.getsockname()[1])
+    listener = _bound(listen)
+    address = Address(listen.host, listener.getsockname()[1])
     server = _Server(_config(app, tls))
-    serving = asyncio.create_task(server.serve(sockets=[door]))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with asyncio.timeout(_STARTED_WITHIN_S):
             while not server.started and not serving.done():
@@ -72,7 +72,7 @@ async def listening(app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None
         server.should_exit = True
         with contextlib.suppress(asyncio.CancelledError):
             await serving
-        door.close()
+        listener.close()
 
 
 def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> Config:
@@ -100,16 +100,16 @@ def _bound(listen: Address) -> socket.socket:
     family, kind, protocol, _, place = socket.getaddrinfo(
         listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    door = socket.socket(family, kind, protocol)
+    listener = socket.socket(family, kind, protocol)
     try:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Inherited by every connection: what the kernel keeps for a reader that does not read.
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        door.bind(place)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        listener.bind(place)
         # Not later than now, for another program could still take it.
-        door.listen(_BACKLOG)
+        listener.listen(_BACKLOG)
     except OSError:
-        door.close()
+        listener.close()
         raise
-    door.setblocking(False)
-    return door
+    listener.setblocking(False)
+    return listener

@@ -118,7 +118,7 @@ def _paths() -> dict[str, Schema]:
             reference(Explanation),
             _in_path("client_region"),
             _in_path("route"),
-            _asked("generation", _COUNT, "The table; the newest when it is 0 or missing."),
+            _in_query("generation", _COUNT, "The table; the newest when it is 0 or missing."),
             _FORMAT,
         ),
         "/v1/diff": _diff(),
@@ -135,8 +135,8 @@ def _tables() -> Schema:
         _in_path("client_region"),
         _ROUTE,
         _FORMAT,
-        _asked("wait", {"type": "string", "examples": ["30s"]}, "Wait for news, 1s to 60s; see after."),
-        _asked("after", _COUNT, "The newest generation that is known already."),
+        _in_query("wait", {"type": "string", "examples": ["30s"]}, "Wait for news, 1s to 60s; see after."),
+        _in_query("after", _COUNT, "The newest generation that is known already."),
         _header("If-None-Match", "The ETag that is known already."),
     )
     operation["responses"]["200"]["headers"] = _TABLE_HEADERS
@@ -151,7 +151,7 @@ def _watch() -> Schema:
         reference(RouteTable),
         _in_path("client_region"),
         _ROUTE,
-        _asked("after", _COUNT, "Resume after this generation; a snapshot comes first when it is missing."),
+        _in_query("after", _COUNT, "Resume after this generation; a snapshot comes first when it is missing."),
         _header("Last-Event-ID", "As after, and stronger."),
     )
     operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": _TEXT}}
@@ -162,13 +162,13 @@ def _diff() -> Schema:
     return _operation(
         "Regions against a baseline, target by target.",
         reference(DifferentialList),
-        _asked("baseline", _TEXT, "The region to compare with; the plan's when missing."),
-        _asked("against", {"type": "array", "items": _TEXT}, "Regions to compare; every other when missing."),
-        _asked("metric", {"type": "string", "enum": [metric.value for metric in Metric]}, "ttft when missing."),
-        _asked("window", {"type": "string", "examples": ["24h", "7d", "2w"]}, "Up to now; 24h when missing."),
-        _asked("from", _INSTANT, "Instead of window."),
-        _asked("until", _INSTANT, "With from; now when missing."),
-        _asked("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all when missing."),
+        _in_query("baseline", _TEXT, "The region to compare with; the plan's when missing."),
+        _in_query("against", {"type": "array", "items": _TEXT}, "Regions to compare; every other when missing."),
+        _in_query("metric", {"type": "string", "enum": [metric.value for metric in Metric]}, "ttft when missing."),
+        _in_query("window", {"type": "string", "examples": ["24h", "7d", "2w"]}, "Up to now; 24h when missing."),
+        _in_query("from", _INSTANT, "Instead of window."),
+        _in_query("until", _INSTANT, "With from; now when missing."),
+        _in_query("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all when missing."),
         _FORMAT,
     )
 
@@ -193,7 +193,7 @@ def _in_path(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": _TEXT}
 
 
-def _asked(name: str, schema: Schema, description: str) -> Schema:
+def _in_query(name: str, schema: Schema, description: str) -> Schema:
     return {"name": name, "in": "query", "schema": schema, "description": description}
 
 
@@ -201,5 +201,5 @@ def _header(name: str, description: str) -> Schema:
     return {"name": name, "in": "header", "schema": _TEXT, "description": description}
 
 
-_ROUTE = _asked("route", _TEXT, "One route; all when missing.")
-_FORMAT = _asked("format", {"type": "string", "enum": ["json"]}, "Only json.")
+_ROUTE = _in_query("route", _TEXT, "One route; all when missing.")
+_FORMAT = _in_query("format", {"type": "string", "enum": ["json"]}, "Only json.")

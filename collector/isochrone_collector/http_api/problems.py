@@ -24,9 +24,9 @@ from isochrone_wire.model import SECOND_US
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:isochrone:problem:"
-_COME_AGAIN_US = 2 * SECOND_US
+_RETRY_AFTER_US = 2 * SECOND_US
 # So many names at most in one answer.
-_SHOWN = 200
+_MAX_NAMES = 200
 
 _log = structlog.get_logger()
 
@@ -51,13 +51,13 @@ class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
 def response(error: Exception) -> Response:
     """The answer that an error stands for."""
     if isinstance(error, HTTPException):
-        return _written(HTTPStatus(error.status_code), "", error.detail, headers=error.headers or {})
+        return _problem(HTTPStatus(error.status_code), "", error.detail, headers=error.headers or {})
     status, kind = _status(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         # A bug of ours: the asker learns that, and the log learns everything.
         _log.error("request.failed", exc_info=error)
-        return _written(status, kind, "the collector failed to answer; its log says why")
-    return _written(status, kind, str(error), headers=_headers(error, status), members=_members(error))
+        return _problem(status, kind, "the collector failed to answer; its log says why")
+    return _problem(status, kind, str(error), headers=_headers(error, status), members=_members(error))
 
 
 async def handle(_request: Request, error: Exception) -> Response:
@@ -75,7 +75,7 @@ def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
     if status is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": 'Bearer realm="isochrone"'}
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        delay_us = error.delay_us if isinstance(error, TooMany) else _COME_AGAIN_US
+        delay_us = error.delay_us if isinstance(error, TooMany) else _RETRY_AFTER_US
         return {"Retry-After": str(max(1, -(-delay_us // SECOND_US)))}
     return {}
 
@@ -83,10 +83,10 @@ def _headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
 def _members(error: Exception) -> dict[str, object]:
     if not isinstance(error, UnknownName) or not error.known:
         return {}
-    return {"known": error.known[:_SHOWN], "nearest": error.nearest}
+    return {"known": error.known[:_MAX_NAMES], "nearest": error.nearest}
 
 
-def _written(
+def _problem(
     status: HTTPStatus,
     kind: str,
     detail: str,

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isochrone_collector.http_api import query_parameters
-from isochrone_collector.http_api.encoded_tables import document
+from isochrone_collector.http_api.encoded_tables import encode_line
 from isochrone_collector.queries import differentials, routes
 from isochrone_collector.queries.context import QueryContext
 from isochrone_wire.answers import Selection
@@ -13,7 +13,7 @@ DIFF = ("baseline", "against", "metric", "window", "from", "until", "target", "f
 EXPLAIN = ("generation", "format")
 
 
-class Questions:
+class QueryRoutes:
     """Answers from a desk, the same as over gRPC."""
 
     def __init__(self, query_context: QueryContext) -> None:
@@ -21,30 +21,31 @@ class Questions:
 
     async def diff(self, request: Request) -> Response:
         """Regions against a baseline; `against` and `target` may be said several times."""
-        asked = query_parameters.words(request.scope["query_string"], known=DIFF)
-        query_parameters.require_json(asked.one("format"))
+        parameters = query_parameters.parse(request.scope["query_string"], known=DIFF)
+        query_parameters.require_json(parameters.one("format"))
         answer = await differentials.differentials(
             self._query_context,
             Selection(
-                window=query_parameters.window(asked, now_at=self._query_context.clock()), targets=asked.all("target")
+                window=query_parameters.window(parameters, now_at=self._query_context.clock()),
+                targets=parameters.all("target"),
             ),
-            baseline=asked.one("baseline"),
-            against=asked.all("against"),
-            metric=asked.one("metric"),
+            baseline=parameters.one("baseline"),
+            against=parameters.all("against"),
+            metric=parameters.one("metric"),
         )
-        return _answered(answer)
+        return _json_response(answer)
 
     async def explain(self, request: Request) -> Response:
         """Why a table is as it is: the newest, or the one of a generation."""
-        asked = query_parameters.words(request.scope["query_string"], known=EXPLAIN)
-        query_parameters.require_json(asked.one("format"))
-        generation = query_parameters.generation(asked.one("generation"), name="generation")
+        parameters = query_parameters.parse(request.scope["query_string"], known=EXPLAIN)
+        query_parameters.require_json(parameters.one("format"))
+        generation = query_parameters.generation(parameters.one("generation"), name="generation")
         place = request.path_params
         answer = await routes.explanation(
             self._query_context, place["client_region"], place["route"], generation=generation
         )
-        return _answered(answer)
+        return _json_response(answer)
 
 
-def _answered(answer: object) -> Response:
-    return Response(document(answer), headers={"Cache-Control": "no-cache"}, media_type="application/json")
+def _json_response(answer: object) -> Response:
+    return Response(encode_line(answer), headers={"Cache-Control": "no-cache"}, media_type="application/json")

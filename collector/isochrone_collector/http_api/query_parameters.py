@@ -24,36 +24,36 @@ _WEEKS = re.compile(r"([0-9]{1,4})w")
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class QueryParameters:
     """The words of a query string, by name."""
 
-    said: dict[str, tuple[str, ...]]
+    values: dict[str, tuple[str, ...]]
 
     def one(self, name: str) -> str:
         """What was said of a name, empty when nothing was. Raises `BadRequest` when it was said twice."""
-        values = self.said.get(name, ())
+        values = self.values.get(name, ())
         if len(values) > 1:
             raise BadRequest(f"{name} is given {len(values)} times; once is enough")
         return values[0] if values else ""
 
     def all(self, name: str) -> tuple[str, ...]:
         """Everything that was said of a name."""
-        return self.said.get(name, ())
+        return self.values.get(name, ())
 
 
-def words(query: bytes, *, known: Collection[str]) -> Words:
+def parse(query: bytes, *, known: Collection[str]) -> QueryParameters:
     """The words of a query string. Raises `BadRequest` where it is not UTF-8, too long or unknown."""
     require_readable(query)
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError as error:
         raise BadRequest(f"the query has more than {_MAX_FIELDS} fields, or is not ASCII") from error
-    said: dict[str, tuple[str, ...]] = {}
+    values: dict[str, tuple[str, ...]] = {}
     for name, value in pairs:
         if name not in known:
             raise BadRequest(unknown("parameter", name, known))
-        said[name] = (*said.get(name, ()), value)
-    return Words(said)
+        values[name] = (*values.get(name, ()), value)
+    return QueryParameters(values)
 
 
 def require_readable(escaped: bytes) -> None:
@@ -82,12 +82,12 @@ def wait_us(text: str) -> int:
     if not text:
         return 0
     try:
-        told_us = durations.parse_us(text)
+        wait = durations.parse_us(text)
     except ValueError as error:
         raise BadRequest(f"wait: {error}") from error
-    if not MIN_WAIT_US <= told_us <= MAX_WAIT_US:
+    if not MIN_WAIT_US <= wait <= MAX_WAIT_US:
         raise BadRequest(f"wait={text} is outside 1s to 60s")
-    return told_us
+    return wait
 
 
 def require_json(text: str) -> None:
@@ -96,9 +96,9 @@ def require_json(text: str) -> None:
         raise BadRequest(f"{unknown('format', text, ['json'])}; `isochrone routes export` writes others")
 
 
-def window(asked: Words, *, now_at: int) -> Window:
+def window(parameters: QueryParameters, *, now_at: int) -> Window:
     """`window=24h` up to now, or `from=…&until=…` as RFC 3339; the last 24 hours when nothing is said."""
-    begin, end, span = asked.one("from"), asked.one("until"), asked.one("window")
+    begin, end, span = parameters.one("from"), parameters.one("until"), parameters.one("window")
     if begin or end:
         if span:
             raise BadRequest("window and from/until exclude each other")

@@ -1,6 +1,7 @@
 """Tables over HTTP: all of a region at once, when they change, or as they change."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from functools import partial
@@ -11,8 +12,8 @@ from starlette.responses import Response
 
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import UnknownName
-from isochrone_collector.http_api import bearer_auth, conditions, event_stream, query_parameters
-from isochrone_collector.http_api.encoded_tables import Renderings, document
+from isochrone_collector.http_api import bearer_auth, event_stream, query_parameters
+from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_line
 from isochrone_collector.http_api.problems import NotBuilt
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
@@ -26,6 +27,13 @@ STALE_SINCE = "X-Isochrone-Stale-Since"
 ONE_REGION = ("route", "format", "wait", "after")
 WATCHING = ("route", "after")
 
+MAX_AGE_US = 5 * SECOND_US
+"""The longest a cache may answer without asking: a switch must not hide behind it, however fresh the evidence is."""
+
+_TAG = r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"'
+_TAGS = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
+_ONE_TAG = re.compile(_TAG)
+
 
 class TableRoutes:
     """Answers about the tables that a publisher has."""
@@ -37,11 +45,11 @@ class TableRoutes:
         self._plans = plans
         self._authenticator = authenticator
         self._clock = clock
-        self._renderings = Renderings()
+        self._encoded = EncodedTables()
 
     async def overview(self, request: Request) -> Response:
         """The regions and routes that have a table, and what becomes of it."""
-        query_parameters.words(request.scope["query_string"], known=())
+        query_parameters.parse(request.scope["query_string"], known=())
         tables = sorted(self._publisher.in_force(), key=lambda table: (table.client_region, table.route))
         overview = {
             "generation": max((table.generation for table in tables), default=0),
@@ -61,42 +69,42 @@ class TableRoutes:
             ],
         }
         headers = {"Cache-Control": "no-cache", **self._staleness()}
-        return Response(document(overview), headers=headers, media_type="application/json")
+        return Response(encode_line(overview), headers=headers, media_type="application/json")
 
     async def region(self, request: Request) -> Response:
         """The tables of a region, now or as soon as there is one after the generation that is known already."""
-        asked = query_parameters.words(request.scope["query_string"], known=ONE_REGION)
-        query_parameters.require_json(asked.one("format"))
-        wait_us = query_parameters.wait_us(asked.one("wait"))
-        after = query_parameters.generation(asked.one("after"), name="after")
-        route = asked.one("route")
+        parameters = query_parameters.parse(request.scope["query_string"], known=ONE_REGION)
+        query_parameters.require_json(parameters.one("format"))
+        wait_us = query_parameters.wait_us(parameters.one("wait"))
+        after = query_parameters.generation(parameters.one("after"), name="after")
+        route = parameters.one("route")
         if_none_match = ", ".join(request.headers.getlist("if-none-match")) or None
         found = self._find(request, route)
-        if wait_us and conditions.is_current(if_none_match, found.etag):
+        if wait_us and is_current(if_none_match, found.etag):
             after = max(after, found.generation)
         if wait_us and after:
             waiting = self._wait(found.client_region, route, after=after, wait_us=wait_us)
-            has_news = await _unless_left(request, waiting)
+            has_newer = await _unless_disconnected(request, waiting)
             found = self._find(request, route)
-            if not has_news and if_none_match is None:
+            if not has_newer and if_none_match is None:
                 return Response(status_code=204, headers=self._headers(found))
-        if conditions.is_current(if_none_match, found.etag):
+        if is_current(if_none_match, found.etag):
             return Response(status_code=304, headers=self._headers(found))
-        return Response(self._renderings.document(found), headers=self._headers(found), media_type="application/json")
+        return Response(self._encoded.region(found), headers=self._headers(found), media_type="application/json")
 
     async def watch(self, request: Request) -> Response:
         """The tables of a region as they come, as server-sent events."""
-        asked = query_parameters.words(request.scope["query_string"], known=WATCHING)
-        route = asked.one("route")
+        parameters = query_parameters.parse(request.scope["query_string"], known=WATCHING)
+        route = parameters.one("route")
         after = query_parameters.generation(
-            request.headers.get("last-event-id") or asked.one("after"), name="Last-Event-ID or after"
+            request.headers.get("last-event-id") or parameters.one("after"), name="Last-Event-ID or after"
         )
         found = self._find(request, route)
         if request.method == "HEAD":
             return Response(headers=event_stream.HEADERS, media_type=event_stream.MEDIA_TYPE)
-        return await event_stream.begin(
+        return await event_stream.start(
             self._publisher.watch(found.client_region, route, after=after),
-            event=self._renderings.event,
+            event=self._encoded.event,
             admit=partial(bearer_auth.admit, self._authenticator, request),
         )
 
@@ -132,8 +140,8 @@ class TableRoutes:
 
     def _headers(self, found: RegionTables) -> dict[str, str]:
         return {
-            "ETag": conditions.quoted(found.etag),
-            "Cache-Control": conditions.cache_control(found, now_at=self._clock()),
+            "ETag": quoted(found.etag),
+            "Cache-Control": cache_control(found, now_at=self._clock()),
             GENERATION: str(found.generation),
             **self._staleness(),
         }
@@ -143,13 +151,43 @@ class TableRoutes:
         return {} if stale_since_at is None else {STALE_SINCE: rfc3339(stale_since_at)}
 
 
-async def _unless_left(request: Request, work: Coroutine[Any, Any, bool]) -> bool:
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, bool]) -> bool:
     """What `work` gives; `False` as soon as nobody waits for it any more."""
-    gone, working = asyncio.ensure_future(event_stream.left(request.receive)), asyncio.ensure_future(work)
+    disconnect, task = asyncio.ensure_future(event_stream.disconnected(request.receive)), asyncio.ensure_future(work)
     try:
-        await asyncio.wait({gone, working}, return_when=asyncio.FIRST_COMPLETED)
-        return working.done() and working.result()
+        await asyncio.wait({disconnect, task}, return_when=asyncio.FIRST_COMPLETED)
+        return task.done() and task.result()
     finally:
-        gone.cancel()
-        working.cancel()
-        await asyncio.gather(gone, working, return_exceptions=True)
+        disconnect.cancel()
+        task.cancel()
+        await asyncio.gather(disconnect, task, return_exceptions=True)
+
+
+def quoted(etag: str) -> str:
+    """A strong entity tag as a header has it."""
+    return f'"{etag}"'
+
+
+def is_current(if_none_match: str | None, etag: str) -> bool:
+    """Whether the header names the tag, strong or weak, alone or in a list, or is `*`. Nonsense names nothing."""
+    said = (if_none_match or "").strip()
+    if said == "*":
+        return True
+    return _TAGS.fullmatch(said) is not None and etag in _ONE_TAG.findall(said)
+
+
+def cache_control(region: RegionTables, *, now_at: int) -> str:
+    """How long an answer may be used unasked, while asking again, and while nobody answers, in whole seconds; by the
+    table that ages first.
+    """
+    fresh_us = min(table.fresh_until_at for table in region.tables) - now_at
+    stale_us = min(table.stale_until_at for table in region.tables) - now_at
+    age_us = max(0, min(fresh_us, MAX_AGE_US))
+    return (
+        f"max-age={age_us // SECOND_US}, stale-while-revalidate={_seconds(fresh_us - age_us)}, "
+        f"stale-if-error={_seconds(stale_us - age_us)}"
+    )
+
+
+def _seconds(us: int) -> int:
+    return max(0, us) // SECOND_US

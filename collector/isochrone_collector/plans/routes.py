@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from isochrone_collector.names import unknown
 from isochrone_collector.plans.schema import Name, Shape
 from isochrone_collector.plans.yaml_source import Path
-from isochrone_collector.routing.eligibility import resides
+from isochrone_collector.routing.eligibility import is_in_residency
 from isochrone_wire.model import Objective, Route, Slo, Target
 
 MAX_MEMBERS = 50
@@ -179,6 +179,6 @@ def _member_misfits(route: RouteShape, members: Sequence[Target], path: Path) ->
             yield (*path, "members"), f"{both}; who stands in for another is called in the same way"
         if route.objective.usd and member.price is None:
             yield (*path, "objective", "usd"), f"usd cannot be weighed: {member.name} has no price"
-    if route.residency and not any(resides(member, route.residency) for member in members):
+    if route.residency and not any(is_in_residency(member, route.residency) for member in members):
         where = ", ".join(sorted({member.region or "unknown" for member in members}))
         yield (*path, "residency"), f"no member resides in {', '.join(route.residency)}; their regions: {where}"

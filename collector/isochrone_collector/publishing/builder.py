@@ -15,10 +15,10 @@ from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.inputs import Inputs
-from isochrone_collector.routing.inputs_builder import briefs, members_of, rules_of
+from isochrone_collector.routing.inputs_builder import build_inputs, members_of, rules_of
 from isochrone_collector.routing.probe_cache import ProbeCache
 from isochrone_collector.routing.switch import State
-from isochrone_collector.routing.table_builder import is_news, table_of
+from isochrone_collector.routing.table_builder import build_table, needs_publishing
 from isochrone_collector.store import routes as tables
 from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Database
@@ -123,8 +123,8 @@ class RouteBuilder:
             rows = await tables.newest(connection)
         self._known = {}
         for row in rows:
-            table, state = canonical_form.read(RouteTable, row.document), canonical_form.unpacked(row.after)
-            known = _Published(table=table, state=canonical_form.read(State, state))
+            table, state = canonical_form.load(RouteTable, row.document), canonical_form.decompress(row.after)
+            known = _Published(table=table, state=canonical_form.load(State, state))
             self._known[table.client_region, table.route] = known
 
     async def _build_once(self) -> None:
@@ -175,12 +175,12 @@ class RouteBuilder:
         if not touched:
             return
         names = {target.id: target.name for target in plan.targets}
-        sightings = self._probe_cache.sightings(names, from_at=at - _longest_us(plan))
+        probes = self._probe_cache.table(names, from_at=at - _longest_us(plan))
         generation = self._generation
         for route in plan.routes:
             members = {target.id for target in members_of(route, plan)}
             regions = {region for target_id, region in touched if target_id in members}
-            for inputs in briefs(route, plan, sightings, regions=sorted(regions), at=at) if regions else ():
+            for inputs in build_inputs(route, plan, probes, regions=sorted(regions), at=at) if regions else ():
                 draft = self._drafted(inputs, generation=generation + 1)
                 generation += draft.row is not None
                 yield draft
@@ -189,12 +189,12 @@ class RouteBuilder:
         key = (inputs.client_region, inputs.route.name)
         known = self._known.get(key, _Published())
         decision = decide(inputs, known.state)
-        after = canonical_form.written(decision.state)
+        after = canonical_form.dump(decision.state)
         # As whoever replays it will read it, down to the order of its keys.
-        state = canonical_form.read(State, after)
-        if not is_news(known.table, decision, inputs):
+        state = canonical_form.load(State, after)
+        if not needs_publishing(known.table, decision, inputs):
             return _Draft(key=key, known=replace(known, state=state), row=None)
-        table = table_of(inputs, decision, generation=generation, code_version=self._code_version)
+        table = build_table(inputs, decision, generation=generation, code_version=self._code_version)
         row = NewTable(
             generation=generation,
             client_region=table.client_region,
@@ -202,10 +202,10 @@ class RouteBuilder:
             built_at=table.built_at,
             change=table.change.value,
             sentence=table.sentence,
-            document=canonical_form.written(table),
-            inputs=canonical_form.packed(canonical_form.written(inputs)),
-            before=canonical_form.packed(canonical_form.written(known.state)),
-            after=canonical_form.packed(after),
+            document=canonical_form.dump(table),
+            inputs=canonical_form.compress(canonical_form.dump(inputs)),
+            before=canonical_form.compress(canonical_form.dump(known.state)),
+            after=canonical_form.compress(after),
         )
         return _Draft(key=key, known=_Published(table=table, state=state), row=row)
 

@@ -249,8 +249,8 @@ class Publisher:
 async def _read_from(documents: list[str]) -> list[RouteTable]:
     """Tables from their documents; many of them in another thread, so that nobody waits for them."""
     if len(documents) <= _FEW:
-        return [canonical_form.read(RouteTable, document) for document in documents]
-    return await asyncio.to_thread(lambda: [canonical_form.read(RouteTable, document) for document in documents])
+        return [canonical_form.load(RouteTable, document) for document in documents]
+    return await asyncio.to_thread(lambda: [canonical_form.load(RouteTable, document) for document in documents])
 
 
 def _generation_of(table: RouteTable) -> int:

@@ -7,9 +7,16 @@ from itertools import groupby
 
 import numpy as np
 
-from isochrone_collector.analysis.simulation.policies import DEFAULTS, Ground, Policy, PolicyError, grounds, policy
+from isochrone_collector.analysis.simulation.policies import (
+    DEFAULTS,
+    Policy,
+    PolicyError,
+    PolicyInput,
+    policy,
+    policy_inputs,
+)
 from isochrone_collector.analysis.simulation.replay import Replay, pooled
-from isochrone_collector.analysis.simulation.shared_rounds import Asked, Shared, shared
+from isochrone_collector.analysis.simulation.shared_rounds import SentProbes, SharedRounds, find_shared_rounds
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
@@ -27,7 +34,7 @@ class _Record:
     """What is played: the members by id, the probes of each, where the vantages stand, and the length of a slot."""
 
     members: dict[int, str]
-    asked: Asked
+    sent: SentProbes
     region_of: dict[int, str]
     slot_us: int
 
@@ -38,14 +45,14 @@ async def simulations(context: QueryContext, selection: Selection, *, policies: 
         raise BadRequest(f"more than {_MAX_POLICIES} policies")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        asked = await simulation_tables.asked(connection, resolved.scope, limit=_MAX_PROBES + 1)
+        sent = await simulation_tables.sent_probes(connection, resolved.scope, limit=_MAX_PROBES + 1)
         region_of = await simulation_tables.vantage_regions(connection)
         every_us = await simulation_tables.intervals(connection, resolved.scope.target_ids)
-    if len(asked) > _MAX_PROBES:
+    if len(sent) > _MAX_PROBES:
         raise BadRequest(f"that is more than {_MAX_PROBES} probes; name fewer targets or regions, or a shorter window")
-    members = _members(asked, resolved, _planned(context) if not selection.targets else None)
+    members = _members(sent, resolved, _planned(context) if not selection.targets else None)
     record = _Record(
-        members=members, asked=asked, region_of=region_of, slot_us=max(every_us[member] for member in members)
+        members=members, sent=sent, region_of=region_of, slot_us=max(every_us[member] for member in members)
     )
     try:
         return await asyncio.to_thread(_answer, record, selection.window, tuple(policies) or DEFAULTS)
@@ -57,9 +64,9 @@ def _planned(context: QueryContext) -> set[int]:
     return {target.id for target in context.targets().targets}
 
 
-def _members(asked: Asked, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
+def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
     """The targets that were asked at all, by id, in the order of their names."""
-    found = [int(target_id) for target_id in np.unique(asked.target_id)]
+    found = [int(target_id) for target_id in np.unique(sent.target_id)]
     names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
     if len(names) < _FEWEST_MEMBERS:
         there = f"only {next(iter(names.values()))} has" if names else "none has"
@@ -74,9 +81,9 @@ def _answer(record: _Record, window: Window, texts: Sequence[str]) -> Simulation
     names = tuple(record.members.values())
     # Said of a wrong policy before anything is computed.
     played = [policy(text, names) for text in texts]
-    found = shared(record.asked, tuple(record.members), record.region_of, slot_us=record.slot_us)
-    usable = [vantage for vantage in found if len(vantage.track) > vantage.track.learning]
-    ready = grounds([vantage.track for vantage in usable]) if usable else []
+    found = find_shared_rounds(record.sent, tuple(record.members), record.region_of, slot_us=record.slot_us)
+    usable = [vantage for vantage in found if len(vantage.recorded) > vantage.recorded.learning]
+    ready = policy_inputs([vantage.recorded for vantage in usable]) if usable else []
     if ready:
         played = [policy(text, names, best=ready[0].best) for text in texts]
     lines = [line for region in _by_region(found, names, ready) for line in _lines(region, played)]
@@ -86,37 +93,37 @@ def _answer(record: _Record, window: Window, texts: Sequence[str]) -> Simulation
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Region:
     name: str
-    ready: list[Ground]
+    ready: list[PolicyInput]
     note: str
 
 
-def _by_region(found: Sequence[Shared], names: Sequence[str], ready: Sequence[Ground]) -> Iterator[_Region]:
-    ordered = sorted(found, key=lambda vantage: vantage.track.region)
-    for name, group in groupby(ordered, key=lambda vantage: vantage.track.region):
+def _by_region(found: Sequence[SharedRounds], names: Sequence[str], ready: Sequence[PolicyInput]) -> Iterator[_Region]:
+    ordered = sorted(found, key=lambda vantage: vantage.recorded.region)
+    for name, group in groupby(ordered, key=lambda vantage: vantage.recorded.region):
         vantages = list(group)
-        of_region = [ground for ground in ready if ground.track.region == name]
+        of_region = [given for given in ready if given.recorded.region == name]
         yield _Region(name=name, ready=of_region, note=_note(vantages, names, enough=bool(of_region)))
 
 
-def _note(vantages: Sequence[Shared], names: Sequence[str], *, enough: bool) -> str:
+def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: bool) -> str:
     absent = sorted({names[column] for vantage in vantages for column in vantage.absent})
     if not enough:
-        there = sum(len(vantage.track) for vantage in vantages)
+        there = sum(len(vantage.recorded) for vantage in vantages)
         why = (
             f"{', '.join(absent)} was never asked there"
             if absent
             else f"{there} shared rounds are too few to learn from"
         )
         return f"nothing to play: {why}"
-    learnt = sum(vantage.track.learning for vantage in vantages)
+    learning = sum(vantage.recorded.learning for vantage in vantages)
     left_out = sum(vantage.left_out for vantage in vantages)
-    return f"{learnt} rounds before these were for learning, left out for want of a member: {left_out}"
+    return f"{learning} rounds before these were for learning, left out for want of a member: {left_out}"
 
 
 def _lines(region: _Region, played: Sequence[Policy]) -> Iterator[Simulation]:
     for one in played:
         if region.ready:
-            yield _line(region, one, pooled([one.play(ground) for ground in region.ready]))
+            yield _line(region, one, pooled([one.play(given) for given in region.ready]))
         else:
             yield Simulation(policy=one.name, region=region.name, rounds=0, requests=0, note=region.note)
 

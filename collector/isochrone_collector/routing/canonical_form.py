@@ -15,12 +15,12 @@ Value = TypeVar("Value")
 _DIGEST_CHARS = 12
 
 
-def written(value: object) -> str:
+def dump(value: object) -> str:
     """A value as JSON with sorted keys and no spaces."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def read(cls: type[Value], text: str) -> Value:
+def load(cls: type[Value], text: str) -> Value:
     """The value of class `cls` that `written` wrote, without what only a later version knows of. Raises `ValueError`
     for anything else.
     """
@@ -30,12 +30,12 @@ def read(cls: type[Value], text: str) -> Value:
         raise ValueError(f"this is no {cls.__name__}: {error}") from error
 
 
-def packed(text: str) -> bytes:
+def compress(text: str) -> bytes:
     """A text, compressed."""
     return zlib.compress(text.encode(), 6)
 
 
-def unpacked(content: bytes) -> str:
+def decompress(content: bytes) -> str:
     """The text again."""
     return zlib.decompress(content).decode()
 

@@ -14,7 +14,7 @@ Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
+class ObjectiveAdvantage:
     """How much better a member is, in microseconds of median TTFT that would be worth the same, with its 95 %
     interval.
     """
@@ -24,15 +24,17 @@ class Lead:
     high_us: float
 
 
-def lead(inputs: Inputs, other: str, target: str, shift: Shift | None) -> Lead | None:
+def objective_advantage(inputs: Inputs, other: str, target: str, shift: Shift | None) -> ObjectiveAdvantage | None:
     """How much better `target` is than `other`, by how much longer `other` takes; `None` without an interval."""
     objective = inputs.route.objective
-    beside_us = _beside_us(inputs, other, target)
+    beside_us = _other_terms_us(inputs, other, target)
     if not objective.ttft:
-        return Lead(shift_us=beside_us, low_us=beside_us, high_us=beside_us)
+        return ObjectiveAdvantage(shift_us=beside_us, low_us=beside_us, high_us=beside_us)
     if shift is None or shift.low is None or shift.high is None:
         return None
-    return Lead(shift_us=shift.estimate + beside_us, low_us=shift.low + beside_us, high_us=shift.high + beside_us)
+    return ObjectiveAdvantage(
+        shift_us=shift.estimate + beside_us, low_us=shift.low + beside_us, high_us=shift.high + beside_us
+    )
 
 
 def margin_us(inputs: Inputs, target: str) -> float:
@@ -62,22 +64,22 @@ def is_behind(inputs: Inputs, other: str, target: str) -> bool:
 
 
 def _is_certain(inputs: Inputs, other: str, target: str, shift: Shift | None) -> bool:
-    found = lead(inputs, other, target, shift)
+    found = objective_advantage(inputs, other, target, shift)
     return found is not None and found.low_us > 0 and found.shift_us >= margin_us(inputs, target)
 
 
 def is_level(inputs: Inputs, other: str, target: str) -> bool:
     """Whether the two are as good as equal: the interval holds zero, and the lead is too small to matter."""
-    found = lead(inputs, other, target, inputs.against(other, target).window)
+    found = objective_advantage(inputs, other, target, inputs.against(other, target).window)
     return found is not None and found.low_us <= 0 <= found.high_us and abs(found.shift_us) < margin_us(inputs, target)
 
 
-def _beside_us(inputs: Inputs, other: str, target: str) -> float:
+def _other_terms_us(inputs: Inputs, other: str, target: str) -> float:
     """What speaks for `target` beside the median, in microseconds of it."""
     objective = inputs.route.objective
     dearer_ms = usd_ms(inputs.described(other), objective) - usd_ms(inputs.described(target), objective)
-    later_us = _apart(*(late_us(inputs.of(one).ttft_p95_us, inputs.route.slo) for one in (other, target)))
-    fails = _apart(*(_failures(inputs.of(one)) for one in (other, target)))
+    later_us = _certain_gap(*(late_us(inputs.of(one).ttft_p95_us, inputs.route.slo) for one in (other, target)))
+    fails = _certain_gap(*(_failures(inputs.of(one)) for one in (other, target)))
     beside_us = (dearer_ms + objective.failure * fails) * US_PER_MS + objective.tail * later_us
     return beside_us / (objective.ttft or 1.0)
 
@@ -86,6 +88,6 @@ def _failures(evidence: Evidence) -> Bounds:
     return (1 - evidence.success.high, 1 - evidence.success.low) if evidence.success else (0.0, 1.0)
 
 
-def _apart(one: Bounds, other: Bounds) -> float:
+def _certain_gap(one: Bounds, other: Bounds) -> float:
     """How far the first lies above the second, below zero for under it; 0 when they overlap."""
     return max(0.0, one[0] - other[1]) - max(0.0, other[0] - one[1])

@@ -2,16 +2,26 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
-from isochrone_collector.routing.eligibility import eligible, is_failing, why_excluded, why_forbidden
+from isochrone_collector.routing.eligibility import eligible, exclusion_reason, is_failing, plan_exclusion
 from isochrone_collector.routing.entries import entries_of
 from isochrone_collector.routing.inputs import Inputs
-from isochrone_collector.routing.switch import State, Switch, challenged, counted, epoch_of, in_order, shares, switched
-from isochrone_collector.routing.weights import ramped, split, whole, without
+from isochrone_collector.routing.switch import (
+    State,
+    Switch,
+    apply_switch,
+    count_epoch,
+    epoch_of,
+    find_switch,
+    ranked_members,
+    shares,
+)
 from isochrone_wire.insights import Eligible
 from isochrone_wire.routes import ChangeKind, Excluded, RouteEntry, RouteState
 
 _QUIET = (ChangeKind.EVIDENCE, ChangeKind.RAMP)
+_UNITS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +47,18 @@ def decide(inputs: Inputs, before: State) -> Decision:
     """The decision. Pure."""
     # A state may have been stored when a clock was ahead.
     newest_at = min(max(before.newest_at, _newest_at(inputs)), inputs.at)
-    known = replace(before, newest_at=newest_at, plan_version=inputs.plan_version)
+    state_before = replace(before, newest_at=newest_at, plan_version=inputs.plan_version)
     names = [target.name for target in inputs.targets]
-    reasons = {name: why_excluded(inputs, name, carries=before.weights.get(name, 0.0) > 0) for name in names}
-    suspicion = why_frozen(inputs)
+    reasons = {name: exclusion_reason(inputs, name, has_traffic=before.weights.get(name, 0.0) > 0) for name in names}
+    suspicion = freeze_reason(inputs)
     if suspicion:
-        decision = _frozen(inputs, known, reasons, suspicion)
+        decision = _frozen(inputs, state_before, reasons, suspicion)
     elif all(reasons.values()):
-        decision = _unknown(inputs, known, reasons, "too little is known of every member: the static order holds")
+        decision = _unknown(
+            inputs, state_before, reasons, "too little is known of every member: the static order holds"
+        )
     else:
-        decision = _ranked(inputs, known, reasons)
+        decision = _ranked(inputs, state_before, reasons)
     if before.plan_version in (0, inputs.plan_version) or decision.change not in _QUIET:
         return decision
     return replace(
@@ -58,7 +70,7 @@ def _newest_at(inputs: Inputs) -> int:
     return max((one.newest_at for one in inputs.evidence if one.newest_at is not None), default=0)
 
 
-def why_frozen(inputs: Inputs) -> str:
+def freeze_reason(inputs: Inputs) -> str:
     """Why nothing may be changed, or nothing: so many vantages fail at once, or all that there are here, that it is
     more likely our doing than everybody else's.
     """
@@ -77,7 +89,7 @@ def is_aging(inputs: Inputs, state: State) -> bool:
 
 def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion: str) -> Decision:
     """The ranking and the weights as they were, of those who are still members and permitted."""
-    order, weights = _kept(before, [target for target in reasons if not why_forbidden(inputs, target)])
+    order, weights = _kept_ranking(before, [target for target in reasons if not plan_exclusion(inputs, target)])
     others = {target: reason or suspicion for target, reason in reasons.items() if target not in order}
     if not weights:
         return _unknown(inputs, before, others, f"{suspicion}, and nothing was known before: the static order holds")
@@ -97,12 +109,12 @@ def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion
     )
 
 
-def _kept(before: State, members: Collection[str]) -> tuple[list[str], dict[str, float]]:
+def _kept_ranking(before: State, members: Collection[str]) -> tuple[list[str], dict[str, float]]:
     """What is left of the ranking and its weights without who is not among `members`; the best of them gets all when
     nobody of them carried anything.
     """
     order = [target for target in before.order if target in members]
-    weights = whole({target: before.weights.get(target, 0.0) for target in order})
+    weights = normalize({target: before.weights.get(target, 0.0) for target in order})
     return order, weights or dict.fromkeys(order[:1], 1.0)
 
 
@@ -129,9 +141,9 @@ def _excluded(reasons: Mapping[str, str]) -> tuple[Excluded, ...]:
 
 
 def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decision:
-    ranked = in_order(inputs, [target for target, reason in reasons.items() if not reason])
+    ranked = ranked_members(inputs, [target for target, reason in reasons.items() if not reason])
     chosen, change, sentence = _chosen(inputs, replace(before, frozen_at=None), ranked, reasons)
-    sharing, shown = _standing(inputs, chosen, ranked)
+    sharing, shown = _ranking(inputs, chosen, ranked)
     state, moved = _weighted(inputs, replace(chosen, order=tuple(shown)), sharing)
     if change is ChangeKind.EVIDENCE and state.weights != before.weights:
         change, sentence = ChangeKind.RAMP, moved
@@ -147,11 +159,11 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
     )
 
 
-def _standing(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:
+def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:
     """Who has the first rank, the first choice before all others, and the whole ranking."""
-    sound = sorted(_sharing(inputs, state, ranked), key=lambda target: target != state.incumbent)
-    useless = _useless(inputs, ranked)
-    sharing = [target for target in sound if target == state.incumbent or target not in useless]
+    first_rank = sorted(_sharing(inputs, state, ranked), key=lambda target: target != state.incumbent)
+    failing = _failing(inputs, ranked)
+    sharing = [target for target in first_rank if target == state.incumbent or target not in failing]
     return sharing, [*sharing, *(target for target in ranked if target not in sharing)]
 
 
@@ -172,35 +184,37 @@ def _chosen(
         kind = ChangeKind.HARD if incumbent in reasons else ChangeKind.PLAN
         why = f"is left out, {reasons[incumbent]}" if incumbent in reasons else "is no member any more"
         gone = Switch(to=ranked[0], kind=kind, sentence=f"{incumbent} {why}; {ranked[0]} takes over")
-        return switched(before, gone, inputs), kind, gone.sentence
+        return apply_switch(before, gone, inputs), kind, gone.sentence
     if is_aging(inputs, before):
         return before, ChangeKind.EVIDENCE, f"{incumbent} stays; the newest sample is too old for a switch"
-    state = counted(before, inputs, ranked)
-    switch = challenged(state, inputs, ranked)
+    state = count_epoch(before, inputs, ranked)
+    switch = find_switch(state, inputs, ranked)
     if switch is None:
         return state, ChangeKind.EVIDENCE, f"{incumbent} stays"
-    return switched(state, switch, inputs), switch.kind, switch.sentence
+    return apply_switch(state, switch, inputs), switch.kind, switch.sentence
 
 
 def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[State, str]:
     """The state with the weights of this epoch, and why they moved: a step from those it began with, and all that
     somebody carried who fails or is gone.
     """
-    wanted = split(sharing)
-    lost = _lost(inputs, state)
-    begun = without(state.epoch_weights, lost, sharing[0]) if lost else state.epoch_weights
-    weights = ramped(begun, wanted, step=inputs.rules.ramp)
-    sentence = f"{', '.join(lost)} cannot take its share" if lost else f"weights move towards {', '.join(sharing)}"
+    wanted = equal_weights(sharing)
+    stranded = _stranded(inputs, state)
+    begun = transfer(state.epoch_weights, stranded, sharing[0]) if stranded else state.epoch_weights
+    weights = ramp(begun, wanted, step=inputs.rules.ramp)
+    sentence = (
+        f"{', '.join(stranded)} cannot take its share" if stranded else f"weights move towards {', '.join(sharing)}"
+    )
     return replace(state, weights=weights, epoch_weights=begun or wanted), sentence
 
 
-def _lost(inputs: Inputs, state: State) -> list[str]:
+def _stranded(inputs: Inputs, state: State) -> list[str]:
     """Who has weight that it cannot carry."""
-    useless = _useless(inputs, state.order)
-    return [target for target in sorted(state.epoch_weights) if target not in state.order or target in useless]
+    failing = _failing(inputs, state.order)
+    return [target for target in sorted(state.epoch_weights) if target not in state.order or target in failing]
 
 
-def _useless(inputs: Inputs, members: Sequence[str]) -> set[str]:
+def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
     """Who fails; when everybody does, nobody is better off elsewhere."""
     failing = {target for target in members if is_failing(inputs, target)}
     return failing if len(failing) < len(members) else set()
@@ -209,3 +223,39 @@ def _useless(inputs: Inputs, members: Sequence[str]) -> set[str]:
 def _state_of(inputs: Inputs, shown: Sequence[str]) -> RouteState:
     verdicts = {eligible(inputs.of(target), inputs.route.slo) for target in shown if not is_failing(inputs, target)}
     return RouteState.OK if verdicts - {Eligible.NO} else RouteState.DEGRADED
+
+
+def equal_weights(sharing: Sequence[str]) -> dict[str, float]:
+    """Equal parts for all who share the first rank."""
+    return normalize(dict.fromkeys(sharing, 1.0))
+
+
+def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: float) -> dict[str, float]:
+    """From `before` towards `wanted`, moving no member by more than `step`; the weights add up to 1.
+
+    What may not be given to one yet stays with those who had it, in proportion. Whoever has nothing left is not told.
+    """
+    if not before:
+        return dict(wanted)
+    gaps = {target: wanted.get(target, 0.0) - before.get(target, 0.0) for target in sorted({*before, *wanted})}
+    widest = max((abs(gap) for gap in gaps.values()), default=0.0)
+    share = 1.0 if widest <= step else step / widest
+    return normalize({target: before.get(target, 0.0) + gap * share for target, gap in gaps.items()})
+
+
+def transfer(weights: Mapping[str, float], gone: Collection[str], heir: str) -> dict[str, float]:
+    """The weights with what belonged to those who are gone given to `heir`."""
+    kept = {target: weight for target, weight in weights.items() if target not in gone}
+    stranded = fsum(weight for target, weight in weights.items() if target in gone)
+    return normalize({**kept, heir: kept.get(heir, 0.0) + stranded})
+
+
+def normalize(parts: Mapping[str, float]) -> dict[str, float]:
+    """Parts as shares in millionths that add up to 1, by name; what rounding leaves goes to the largest."""
+    # In one order: the last bit of a sum depends on it, and the same decision has to give the same bytes anywhere.
+    total = fsum(parts.values())
+    units = {target: round(_UNITS * part / total) for target, part in sorted(parts.items()) if part > 0}
+    if units:
+        largest = max(units, key=lambda target: units[target])
+        units[largest] += _UNITS - sum(units.values())
+    return {target: unit / _UNITS for target, unit in units.items() if unit}

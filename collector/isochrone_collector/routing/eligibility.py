@@ -12,16 +12,16 @@ GROUP_OF = {Eligible.YES: 0, Eligible.MAYBE: 1, Eligible.UNKNOWN: 2, Eligible.NO
 US_PER_MS = 1000
 
 
-def resides(target: Target, residency: Sequence[str]) -> bool:
+def is_in_residency(target: Target, residency: Sequence[str]) -> bool:
     """Whether an endpoint stands in one of the regions, of which beginnings are given; an unknown one is in none."""
     allowed = tuple(part.lower() for part in residency)
     return target.region is not None and target.region.lower().startswith(allowed)
 
 
-def why_forbidden(inputs: Inputs, target: str) -> str:
+def plan_exclusion(inputs: Inputs, target: str) -> str:
     """Why the plan lets nothing be sent to a member, whatever is known of it; empty when it does."""
     described, residency = inputs.described(target), inputs.route.residency
-    if residency and not resides(described, residency):
+    if residency and not is_in_residency(described, residency):
         where = f"its endpoint is in {described.region}" if described.region else "where its endpoint is is not known"
         return f"{where}; allowed: {', '.join(residency)}"
     if described.paused:
@@ -29,14 +29,18 @@ def why_forbidden(inputs: Inputs, target: str) -> str:
     return ""
 
 
-def why_excluded(inputs: Inputs, target: str, *, carries: bool) -> str:
+def exclusion_reason(inputs: Inputs, target: str, *, has_traffic: bool) -> str:
     """Why a member cannot be ranked at all, forbidden or too little known; empty when it can. Who `carries` traffic
     loses none over rounds that were not recorded: that is no fault of its own.
     """
-    return why_forbidden(inputs, target) or _why_few(inputs, target) or ("" if carries else _why_gaps(inputs, target))
+    return (
+        plan_exclusion(inputs, target)
+        or _sample_shortage(inputs, target)
+        or ("" if has_traffic else _coverage_shortage(inputs, target))
+    )
 
 
-def _why_few(inputs: Inputs, target: str) -> str:
+def _sample_shortage(inputs: Inputs, target: str) -> str:
     evidence = inputs.of(target)
     sent = evidence.success.n if evidence.success else 0
     if evidence.n < inputs.rules.min_samples and sent < inputs.rules.min_samples:
@@ -44,7 +48,7 @@ def _why_few(inputs: Inputs, target: str) -> str:
     return ""
 
 
-def _why_gaps(inputs: Inputs, target: str) -> str:
+def _coverage_shortage(inputs: Inputs, target: str) -> str:
     evidence = inputs.of(target)
     if evidence.coverage is not None and evidence.coverage < inputs.rules.min_coverage:
         return f"{evidence.coverage:.0%} of its rounds were recorded; {inputs.rules.min_coverage:.0%} needed"

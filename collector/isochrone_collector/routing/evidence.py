@@ -61,14 +61,14 @@ class ProbeTable:
 Failing = Mapping[tuple[int, int], int]
 
 
-def reporting(sightings: ProbeTable, *, since_at: int) -> set[int]:
+def reporting(probes: ProbeTable, *, since_at: int) -> set[int]:
     """The vantages with a round of any target at `since_at` or later."""
-    return set(np.unique(sightings.vantage_id[sightings.round_at >= since_at]).tolist())
+    return set(np.unique(probes.vantage_id[probes.round_at >= since_at]).tolist())
 
 
-def failing_runs(sightings: ProbeTable) -> dict[tuple[int, int], int]:
+def failing_runs(probes: ProbeTable) -> dict[tuple[int, int], int]:
     """(member, vantage) → how many of its newest probes in a row failed; throttled and skipped ones are passed over."""
-    sent = sightings.where(np.isin(sightings.kind, _SENT))
+    sent = probes.where(np.isin(probes.kind, _SENT))
     if not len(sent):
         return {}
     order = np.lexsort((-sent.round_at, sent.vantage_id, sent.member))
@@ -101,21 +101,21 @@ def _is_suspect(runs: Mapping[int, int], provider_of: Sequence[str], rules: Rule
 
 
 def evidence_of(
-    sightings: ProbeTable,
+    probes: ProbeTable,
     member: int,
     *,
-    here: int,
+    region_place: int,
     every_us: int,
     trusted: Failing,
-    live: Collection[int],
+    reporting_ids: Collection[int],
     rules: Rules,
 ) -> Evidence:
     """What is known of one member in the region at place `here`; `trusted` are the runs of vantages that are no
     suspects, and only those of the `live` vantages tell who fails now.
     """
     sound = [vantage for of, vantage in trusted if of == member]
-    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member and vantage in live}
-    local = sightings.where((sightings.region == here) & np.isin(sightings.vantage_id, sound))
+    runs = {vantage: run for (of, vantage), run in trusted.items() if of == member and vantage in reporting_ids}
+    local = probes.where((probes.region == region_place) & np.isin(probes.vantage_id, sound))
     own = local.where(local.member == member)
     sent = own.where(np.isin(own.kind, _SENT))
     known = ~np.isnan(own.ttft_us)
@@ -123,7 +123,7 @@ def evidence_of(
     in_order = values[np.argsort(own.round_at[known & ~own.censored], kind="stable")]
     local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist() if vantage in runs]
     return Evidence(
-        target=sightings.members[member],
+        target=probes.members[member],
         n=len(values),
         n_eff=len(values) / correlation_time(in_order) if len(values) else None,
         vantages=len(local_runs),
@@ -138,8 +138,8 @@ def evidence_of(
         success=wilson(int((sent.kind == Kind.OK).sum()), len(sent)),
         outcomes=_outcomes(own),
         newest_at=int(sent.round_at.max()) if len(sent) else None,
-        histogram=_counted(values),
-        censored=_counted(limits),
+        histogram=_bucket_counts(values),
+        censored=_bucket_counts(limits),
     )
 
 
@@ -183,40 +183,40 @@ def _median(values: Reals) -> float | None:
     return float(np.median(values)) if len(values) else None
 
 
-def _counted(values: Reals) -> dict[int, int]:
+def _bucket_counts(values: Reals) -> dict[int, int]:
     buckets, counts = np.unique(buckets_of(values), return_counts=True)
     return dict(zip(buckets.tolist(), counts.tolist(), strict=True))
 
 
 def comparisons_of(
-    sightings: ProbeTable, members: Sequence[int], *, slot_us: Sequence[int], at: int, rules: Rules
+    probes: ProbeTable, members: Sequence[int], *, slot_us: Sequence[int], at: int, rules: Rules
 ) -> list[Comparison]:
     """Every pair of `members` by the rows of `sightings`, which are of one region; `slot_us` are the intervals."""
     return [
-        _compared(sightings, left, right, slot_us=max(slot_us[left], slot_us[right]), at=at, rules=rules)
+        _compared(probes, left, right, slot_us=max(slot_us[left], slot_us[right]), at=at, rules=rules)
         for left, right in combinations(members, 2)
     ]
 
 
-def _compared(sightings: ProbeTable, left: int, right: int, *, slot_us: int, at: int, rules: Rules) -> Comparison:
-    (slots, a), (_, b) = _paired(sightings, left, right, slot_us)
+def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: int, rules: Rules) -> Comparison:
+    (slots, a), (_, b) = _paired(probes, left, right, slot_us)
     distinct, differences = _medians(slots, a - b)
     middle, short = (distinct * slot_us >= at - span_us for span_us in (rules.middle_us, rules.short_us))
     slow_a, slow_b = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (a, b))
     return Comparison(
-        left=sightings.members[left],
-        right=sightings.members[right],
+        left=probes.members[left],
+        right=probes.members[right],
         n=len(slots),
         window=paired_shift(differences),
         middle=paired_shift(differences[middle]),
-        short=_sudden(differences[short], differences[~short]),
+        short=_short_shift(differences[short], differences[~short]),
         slow_left=int(slow_a.sum()),
         slow_right=int(slow_b.sum()),
         slow_both=int((slow_a & slow_b).sum()),
     )
 
 
-def _sudden(differences: Reals, earlier: Reals) -> Shift | None:
+def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
     """As `paired_shift`, with the likeness that neighbours had before: few differences do not show theirs, and a step
     among them would pass for it.
     """
@@ -227,21 +227,21 @@ def _sudden(differences: Reals, earlier: Reals) -> Shift | None:
 Series = tuple[Integers, Reals]
 
 
-def _paired(sightings: ProbeTable, left: int, right: int, slot_us: int) -> tuple[Series, Series]:
+def _paired(probes: ProbeTable, left: int, right: int, slot_us: int) -> tuple[Series, Series]:
     """The slots and TTFTs of either member where both have one, of one vantage each."""
-    vantages, place = np.unique(sightings.vantage_id, return_inverse=True)
-    slots = sightings.round_at // slot_us
+    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
+    slots = probes.round_at // slot_us
     cells = slots * max(len(vantages), 1) + place
-    mine, theirs = (_first_rounds(sightings, cells, member) for member in (left, right))
+    mine, theirs = (_first_rounds(probes, cells, member) for member in (left, right))
     shared, at_mine, at_theirs = np.intersect1d(mine[0], theirs[0], assume_unique=True, return_indices=True)
     shared_slots = shared // max(len(vantages), 1)
     return (shared_slots, mine[1][at_mine]), (shared_slots, theirs[1][at_theirs])
 
 
-def _first_rounds(sightings: ProbeTable, cells: Integers, member: int) -> Series:
+def _first_rounds(probes: ProbeTable, cells: Integers, member: int) -> Series:
     """Cell → the median TTFT of the first round in it; limits stand in for timeouts."""
-    own = (sightings.member == member) & ~np.isnan(sightings.ttft_us)
-    rounds_at, values, within = sightings.round_at[own], sightings.ttft_us[own], cells[own]
+    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
+    rounds_at, values, within = probes.round_at[own], probes.ttft_us[own], cells[own]
     order = np.argsort(rounds_at, kind="stable")
     _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
     early = rounds_at[order] == rounds_at[order][first][inverse]

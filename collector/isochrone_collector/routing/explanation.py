@@ -5,12 +5,20 @@ from dataclasses import replace
 
 from isochrone_collector import durations
 from isochrone_collector.analysis.stats.paired import Shift
-from isochrone_collector.routing.comparison import lead, margin_us, no_worse_group
+from isochrone_collector.routing.comparison import margin_us, no_worse_group, objective_advantage
 from isochrone_collector.routing.decision import Decision, is_aging
 from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.race import race_set
-from isochrone_collector.routing.switch import State, counted, damped_us, dwell_left_us, fast_us, is_better, sudden_us
+from isochrone_collector.routing.switch import (
+    State,
+    count_epoch,
+    damped_us,
+    dwell_left_us,
+    fast_limit_us,
+    is_better,
+    slowdown_us,
+)
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import Hedge, RaceSet, RouteState
@@ -18,10 +26,10 @@ from isochrone_wire.routes import Hedge, RaceSet, RouteState
 _READY = (RouteState.OK, RouteState.DEGRADED)
 
 
-def steps_of(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ...]:
+def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ...]:
     """The steps of a decision, for somebody who wants to follow it."""
     ranked = [entry.target for entry in decision.entries]
-    steps = [_scene(inputs), *(f"{one.target} is left out: {one.reason}" for one in decision.excluded)]
+    steps = [_summary(inputs), *(f"{one.target} is left out: {one.reason}" for one in decision.excluded)]
     if decision.route_state in _READY:
         steps += [_eligibility(inputs, target) for target in ranked]
         steps += [_cost(inputs, target) for target in ranked]
@@ -31,7 +39,7 @@ def steps_of(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ..
     return tuple(steps)
 
 
-def _scene(inputs: Inputs) -> str:
+def _summary(inputs: Inputs) -> str:
     window, epoch = durations.write(inputs.rules.window_us), durations.write(inputs.rules.epoch_us)
     return (
         f"plan {inputs.plan_version}; window {window}, epoch {epoch}; "
@@ -45,12 +53,12 @@ def _eligibility(inputs: Inputs, target: str) -> str:
     parts = []
     if slo.ttft_p95_us is not None:
         p95 = evidence.ttft_p95_us
-        told = _interval(p95.value, p95.low, p95.high) if p95 else "not known"
-        parts.append(f"p95 {told}, limit {_ms(slo.ttft_p95_us)}")
+        text = _interval(p95.value, p95.low, p95.high) if p95 else "not known"
+        parts.append(f"p95 {text}, limit {_ms(slo.ttft_p95_us)}")
     if slo.min_success and evidence.success:
         success = evidence.success
-        told = f"{success.value:.1%} [{success.low:.1%}, {success.high:.1%}]"
-        parts.append(f"success {told}, at least {slo.min_success:.4g}")
+        text = f"{success.value:.1%} [{success.low:.1%}, {success.high:.1%}]"
+        parts.append(f"success {text}, at least {slo.min_success:.4g}")
     why = f": {'; '.join(parts)}" if parts else ", which promises nothing"
     failing = "; it fails, and goes behind all who do not" if is_failing(inputs, target) else ""
     return f"{target} keeps the objective: {eligible(evidence, slo)}{why}{failing}"
@@ -76,7 +84,7 @@ def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str
         yield "the newest sample is too old: no rule may switch"
         return
     yield f"hard: {incumbent} {'fails' if is_failing(inputs, incumbent) else 'does not fail'}"
-    state = counted(before, inputs, list(ranked))
+    state = count_epoch(before, inputs, list(ranked))
     for target in ranked:
         if target != incumbent:
             yield _comparison(inputs, incumbent, target)
@@ -88,8 +96,8 @@ def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str
 def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
     compared, rules = inputs.against(incumbent, target), inputs.rules
     spans = ((compared.window, rules.window_us), (compared.middle, rules.middle_us), (compared.short, rules.short_us))
-    told = "; ".join(f"{_shift(shift)} over {durations.write(span_us)}" for shift, span_us in spans)
-    return f"{incumbent} takes longer than {target} by {told}"
+    text = "; ".join(f"{_shift(shift)} over {durations.write(span_us)}" for shift, span_us in spans)
+    return f"{incumbent} takes longer than {target} by {text}"
 
 
 def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
@@ -100,7 +108,7 @@ def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
         return f"fast: yes, {incumbent} breaks the objective and {target} keeps it{damped}"
     if not no_worse_group(inputs, incumbent, target):
         return f"fast: no, {target} keeps the objective less surely than {incumbent}"
-    low_us, needed_us = sudden_us(inputs, incumbent, target), fast_us(inputs, target)
+    low_us, needed_us = slowdown_us(inputs, incumbent, target), fast_limit_us(inputs, target)
     if low_us is None:
         return f"fast: no, the last {durations.write(inputs.rules.short_us)} are too few rounds for an interval"
     verdict = "yes" if low_us > needed_us else "no"
@@ -111,16 +119,16 @@ def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
 
 
 def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
-    found = lead(inputs, incumbent, target, inputs.against(incumbent, target).middle)
+    found = objective_advantage(inputs, incumbent, target, inputs.against(incumbent, target).middle)
     epochs, needed = state.streaks.get(target, 0), inputs.rules.soft_epochs
     if found is None:
         return f"soft: no, there is no interval between {incumbent} and {target} yet"
-    told = f"by the objective {target} leads by {_interval(found.shift_us, found.low_us, found.high_us)}"
+    text = f"by the objective {target} leads by {_interval(found.shift_us, found.low_us, found.high_us)}"
     verdict = "which counts" if is_better(inputs, incumbent, target) else "which does not count"
     margin = f"margin {_ms(margin_us(inputs, target))}"
     missing = f"{needed - epochs} are missing" if epochs < needed else "long enough"
     ties = f"; level for {state.ties[target]} of {needed} epochs" if target in state.ties else ""
-    return f"soft: {told}, {margin}, {verdict}; {epochs} of {needed} epochs running, {missing}{ties}"
+    return f"soft: {text}, {margin}, {verdict}; {epochs} of {needed} epochs running, {missing}{ties}"
 
 
 def _dwell(inputs: Inputs, state: State) -> str:

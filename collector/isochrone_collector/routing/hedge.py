@@ -27,7 +27,7 @@ _MIN_BOTH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class Latencies:
     """The distribution of one member's TTFT: ascending values in microseconds and how many probes took at most each.
 
     Who timed out stands above all others, and is told as the larger of limit and largest value.
@@ -48,7 +48,7 @@ class Law:
         return float(self.values_us[min(place, len(self.values_us) - 1)])
 
 
-def law_of(evidence: Evidence) -> Law | None:
+def latencies_of(evidence: Evidence) -> Latencies | None:
     """The law of a member's evidence; `None` without any."""
     counts = _sorted(evidence.histogram)
     late = _sorted(evidence.censored)
@@ -58,7 +58,7 @@ def law_of(evidence: Evidence) -> Law | None:
     merged = [*counts, (last, sum(count for _, count in late))] if late else counts
     values = values_of([bucket for bucket, _ in merged])
     totals = np.cumsum([count for _, count in merged]).astype(np.float64)
-    return Law(values, totals, int(totals[-1]))
+    return Latencies(values, totals, int(totals[-1]))
 
 
 def hedge(inputs: Inputs, first: str, second: str) -> Hedge:
@@ -67,7 +67,7 @@ def hedge(inputs: Inputs, first: str, second: str) -> Hedge:
     comparison = inputs.against(first, second)
     lift = stall_lift(comparison)
     delay, p50 = one.ttft_p95_us, other.ttft_p50_us
-    left, right = law_of(one), law_of(other)
+    left, right = latencies_of(one), latencies_of(other)
     if delay is None or delay.low is None or left is None:
         return Hedge(target=second, stall_lift=lift, reason=f"too few samples: {one.n} of 59 for a 95th percentile")
     if p50 is None or right is None:
@@ -109,17 +109,17 @@ def stall_lift(comparison: Comparison) -> float | None:
     return round(comparison.slow_both * comparison.n / (comparison.slow_left * comparison.slow_right), 3)
 
 
-def hedged_quantile_us(first: Law, second: Law, delay_us: float, *, tail: float = _TAIL) -> float:
+def hedged_quantile_us(first: Latencies, second: Latencies, delay_us: float, *, tail: float = _TAIL) -> float:
     """What all but `tail` of the requests take at most, when the second is started after a delay."""
 
     def survival(at_us: Reals) -> Reals:
         apart = np.where(at_us > delay_us, second.survival(np.maximum(at_us - delay_us, 0.0)), 1.0)
         return first.survival(at_us) * apart
 
-    return falls_to(survival, np.concatenate([first.values_us, second.values_us + delay_us]), tail)
+    return survival_quantile(survival, np.concatenate([first.values_us, second.values_us + delay_us]), tail)
 
 
-def falls_to(survival: Callable[[Reals], Reals], steps_us: Reals, tail: float) -> float:
+def survival_quantile(survival: Callable[[Reals], Reals], steps_us: Reals, tail: float) -> float:
     """Where a survival function that steps at `steps_us` only falls to `tail`; the last step if it never does."""
     ordered = np.sort(steps_us)
     under = np.flatnonzero(survival(ordered) <= tail + _ROUNDING)

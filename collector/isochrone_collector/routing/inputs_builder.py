@@ -29,22 +29,30 @@ def members_of(route: Route, plan: Plan) -> list[Target]:
     return [by_name[name] for name in route.members if name in by_name]
 
 
-def briefs(route: Route, plan: Plan, sightings: ProbeTable, *, regions: Iterable[str], at: int) -> Iterator[Inputs]:
+def build_inputs(route: Route, plan: Plan, probes: ProbeTable, *, regions: Iterable[str], at: int) -> Iterator[Inputs]:
     """The inputs for each of `regions`. `sightings` are of all the plan's targets, so that a vantage where everything
     fails is told from a target that fails everywhere; those before the route's window are left out, and those from
     after `at`, of a clock that is ahead.
     """
     rules = rules_of(route, plan)
-    seen = sightings.where((sightings.round_at >= at - rules.window_us) & (sightings.round_at <= at))
-    runs = failing_runs(seen)
+    recent = probes.where((probes.round_at >= at - rules.window_us) & (probes.round_at <= at))
+    runs = failing_runs(recent)
     provider_of = {target.name: target.provider for target in plan.targets}
-    control = seen.members.index(plan.control) if plan.control in seen.members else None
-    suspected = suspects(runs, [provider_of[name] for name in seen.members], rules, control=control)
-    live = reporting(seen, since_at=at - _silence_us(route, plan, rules))
+    control = recent.members.index(plan.control) if plan.control in recent.members else None
+    suspect_ids = suspects(runs, [provider_of[name] for name in recent.members], rules, control=control)
+    reporting_ids = reporting(recent, since_at=at - _silence_us(route, plan, rules))
     for region in regions:
-        if region in seen.regions:
-            yield _brief(
-                route, plan, seen, runs=runs, suspected=suspected, live=live, region=region, at=at, rules=rules
+        if region in recent.regions:
+            yield _region_inputs(
+                route,
+                plan,
+                recent,
+                runs=runs,
+                suspect_ids=suspect_ids,
+                reporting_ids=reporting_ids,
+                region=region,
+                at=at,
+                rules=rules,
             )
 
 
@@ -55,27 +63,27 @@ def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
     return max([rules.epoch_us, *(2 * target.every_us for target in members_of(route, plan))])
 
 
-def _brief(
+def _region_inputs(
     route: Route,
     plan: Plan,
-    seen: ProbeTable,
+    recent: ProbeTable,
     *,
     runs: Failing,
-    suspected: set[int],
-    live: set[int],
+    suspect_ids: set[int],
+    reporting_ids: set[int],
     region: str,
     at: int,
     rules: Rules,
 ) -> Inputs:
-    here = seen.regions.index(region)
-    local = seen.where(seen.region == here)
-    watching = live & set(np.unique(local.vantage_id).tolist())
-    sound = local.where(~np.isin(local.vantage_id, list(suspected)))
-    trusted = {key: run for key, run in runs.items() if key[1] not in suspected}
+    region_place = recent.regions.index(region)
+    local = recent.where(recent.region == region_place)
+    watching = reporting_ids & set(np.unique(local.vantage_id).tolist())
+    trusted_probes = local.where(~np.isin(local.vantage_id, list(suspect_ids)))
+    trusted = {key: run for key, run in runs.items() if key[1] not in suspect_ids}
     members = members_of(route, plan)
-    places = [seen.members.index(target.name) for target in members if target.name in seen.members]
+    places = [recent.members.index(target.name) for target in members if target.name in recent.members]
     every_us = {target.name: target.every_us for target in plan.targets}
-    intervals = [every_us[name] for name in seen.members]
+    intervals = [every_us[name] for name in recent.members]
     return Inputs(
         at=at,
         client_region=region,
@@ -85,12 +93,20 @@ def _brief(
         rules=rules,
         targets=tuple(members),
         evidence=tuple(
-            evidence_of(seen, place, here=here, every_us=intervals[place], trusted=trusted, live=live, rules=rules)
+            evidence_of(
+                recent,
+                place,
+                region_place=region_place,
+                every_us=intervals[place],
+                trusted=trusted,
+                reporting_ids=reporting_ids,
+                rules=rules,
+            )
             for place in places
         ),
-        comparisons=tuple(comparisons_of(sound, places, slot_us=intervals, at=at, rules=rules)),
-        vantages=len(live & {vantage for _, vantage in runs}),
-        suspects=len(live & suspected),
+        comparisons=tuple(comparisons_of(trusted_probes, places, slot_us=intervals, at=at, rules=rules)),
+        vantages=len(reporting_ids & {vantage for _, vantage in runs}),
+        suspects=len(reporting_ids & suspect_ids),
         vantages_here=len(watching),
-        suspects_here=len(watching & suspected),
+        suspects_here=len(watching & suspect_ids),
     )

@@ -17,8 +17,8 @@ KEY = ("target_id", "round_at", "vantage_id", "epoch", "seq", "idx")
 VALUES = ("region", "kind", "ttft_us", "censored", "rtt_us", "tokens_per_second")
 NAMES = (*KEY, *VALUES)
 # Who adds looks back half a minute.
-_KNOWN_US = 10 * MINUTE_US
-_MANY = 10_000
+_BATCH_MEMORY_US = 10 * MINUTE_US
+_MAX_BATCHES = 10_000
 _REALS = {"ttft_us", "rtt_us", "tokens_per_second"}
 
 
@@ -50,8 +50,8 @@ class ProbeCache:
         batches = list(zip(*(columns[name].tolist() for name in ("vantage_id", "epoch", "seq")), strict=True))
         fresh = np.array([batch not in self._seen_at for batch in batches], bool)
         self._seen_at |= dict.fromkeys(batches, at)
-        if len(self._seen_at) > _MANY:
-            self._seen_at = {batch: seen for batch, seen in self._seen_at.items() if seen > at - _KNOWN_US}
+        if len(self._seen_at) > _MAX_BATCHES:
+            self._seen_at = {batch: seen for batch, seen in self._seen_at.items() if seen > at - _BATCH_MEMORY_US}
         new = {name: columns[name][fresh] for name in NAMES}
         self._columns = {name: np.concatenate([kept, new[name]]) for name, kept in self._columns.items()}
         pairs = set(zip(new["target_id"].tolist(), new["region"].tolist(), strict=True))
@@ -68,7 +68,7 @@ class ProbeCache:
         self.forget(before_at=np.iinfo(np.int64).max)
         self._seen_at = {}
 
-    def sightings(self, targets: Mapping[int, str], *, from_at: int) -> ProbeTable:
+    def table(self, targets: Mapping[int, str], *, from_at: int) -> ProbeTable:
         """The probes of some targets, id → name, from an instant on."""
         ids = np.array(sorted(targets), np.int64)
         of = self._columns

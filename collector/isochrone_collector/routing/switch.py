@@ -15,7 +15,14 @@ there it removes nobody; it only makes the dwell longer (RFC 7196 tells why remo
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from isochrone_collector.routing.comparison import group_of, is_ahead, is_behind, is_level, lead, no_worse_group
+from isochrone_collector.routing.comparison import (
+    group_of,
+    is_ahead,
+    is_behind,
+    is_level,
+    no_worse_group,
+    objective_advantage,
+)
 from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
 from isochrone_collector.routing.inputs import Inputs, Rules
 from isochrone_wire.insights import Eligible
@@ -85,7 +92,7 @@ def damped_us(state: State, at: int, rules: Rules) -> int:
     return max(state.switches[-1] + dwell_us(state, at, rules) - rules.dwell_us - at, 0) if state.switches else 0
 
 
-def in_order(inputs: Inputs, members: list[str]) -> list[str]:
+def ranked_members(inputs: Inputs, members: list[str]) -> list[str]:
     """Members from best to worst: who does not fail, keeps the objective, and costs least."""
     wished = inputs.route.static_order
 
@@ -98,16 +105,18 @@ def in_order(inputs: Inputs, members: list[str]) -> list[str]:
     return sorted(members, key=key)
 
 
-def challenged(state: State, inputs: Inputs, members: list[str]) -> Switch | None:
+def find_switch(state: State, inputs: Inputs, members: list[str]) -> Switch | None:
     """The switch that the rules ask for, if any. `members` are in order, and the first choice is among them."""
     incumbent = state.incumbent
-    others = [target for target in members if target != incumbent and not is_failing(inputs, target)]
-    if incumbent is None or not others:
+    challengers = [target for target in members if target != incumbent and not is_failing(inputs, target)]
+    if incumbent is None or not challengers:
         return None
     if is_failing(inputs, incumbent):
-        return Switch(to=others[0], kind=ChangeKind.HARD, sentence=f"{incumbent} fails; {others[0]} takes over")
-    asked = (rule(state, inputs, incumbent, target) for rule in (_fast, _soft) for target in others)
-    return next(filter(None, asked), None)
+        return Switch(
+            to=challengers[0], kind=ChangeKind.HARD, sentence=f"{incumbent} fails; {challengers[0]} takes over"
+        )
+    switches = (rule(state, inputs, incumbent, target) for rule in (_fast, _soft) for target in challengers)
+    return next(filter(None, switches), None)
 
 
 def _fast(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch | None:
@@ -117,26 +126,26 @@ def _fast(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch |
     if mine is Eligible.NO and theirs is Eligible.YES:
         sentence = f"{incumbent} breaks the objective and {target} keeps it"
         return Switch(to=target, kind=ChangeKind.FAST, sentence=sentence)
-    low_us = sudden_us(inputs, incumbent, target)
-    if low_us is None or not no_worse_group(inputs, incumbent, target) or low_us <= fast_us(inputs, target):
+    low_us = slowdown_us(inputs, incumbent, target)
+    if low_us is None or not no_worse_group(inputs, incumbent, target) or low_us <= fast_limit_us(inputs, target):
         return None
     sentence = f"{incumbent} has just become slower than {target} by at least {low_us / US_PER_MS:.0f} ms"
     return Switch(to=target, kind=ChangeKind.FAST, sentence=sentence)
 
 
-def sudden_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
+def slowdown_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
     """By how much at least the first choice has become slower; what is no news, such as its price, may only excuse it.
 
     `None` when the short window is too short to say.
     """
     shift = inputs.against(incumbent, target).short
-    found = lead(inputs, incumbent, target, shift)
+    found = objective_advantage(inputs, incumbent, target, shift)
     if found is None or shift is None or shift.low is None:
         return None
     return min(shift.low, found.low_us)
 
 
-def fast_us(inputs: Inputs, target: str) -> float:
+def fast_limit_us(inputs: Inputs, target: str) -> float:
     """What the fast rule takes against a challenger, in microseconds."""
     median = inputs.of(target).ttft_p50_us
     return inputs.rules.fast_share * median.value if median else float("inf")
@@ -155,16 +164,16 @@ def is_better(inputs: Inputs, incumbent: str, target: str) -> bool:
     return no_worse_group(inputs, incumbent, target) and is_ahead(inputs, incumbent, target)
 
 
-def counted(state: State, inputs: Inputs, members: list[str]) -> State:
+def count_epoch(state: State, inputs: Inputs, members: list[str]) -> State:
     """The state with this epoch's challenges and ties counted, once per epoch."""
     epoch, incumbent = epoch_of(inputs.at, inputs.rules), state.incumbent
     if epoch == state.epoch or incumbent is None:
         return state
     running = 0 < epoch - state.epoch <= _RUNNING
-    others = [target for target in members if target != incumbent]
+    challengers = [target for target in members if target != incumbent]
     before = state.streaks if running else {}
-    better = {target: before.get(target, 0) + 1 for target in others if is_better(inputs, incumbent, target)}
-    ties = {target: count for target in others if (count := _tie_count(state, inputs, incumbent, target))}
+    better = {target: before.get(target, 0) + 1 for target in challengers if is_better(inputs, incumbent, target)}
+    ties = {target: count for target in challengers if (count := _tie_count(state, inputs, incumbent, target))}
     return replace(state, epoch=epoch, epoch_weights=state.weights, streaks=better, ties=ties)
 
 
@@ -186,7 +195,7 @@ def shares(state: State, inputs: Inputs, target: str) -> bool:
     return count >= inputs.rules.soft_epochs or (count > 0 and state.weights.get(target, 0.0) > 0)
 
 
-def switched(state: State, switch: Switch, inputs: Inputs) -> State:
+def apply_switch(state: State, switch: Switch, inputs: Inputs) -> State:
     """The state after a switch; one that the plan asked for adds no penalty."""
     at, rules = inputs.at, inputs.rules
     added = 0.0 if switch.kind is ChangeKind.PLAN else rules.penalty

@@ -10,14 +10,14 @@ from isochrone_collector.routing.switch import State
 from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
 
 
-def table_of(inputs: Inputs, decision: Decision, *, generation: int, code_version: str) -> RouteTable:
+def build_table(inputs: Inputs, decision: Decision, *, generation: int, code_version: str) -> RouteTable:
     """The table of a decision under its number; as fresh as the newest sample that anything was decided from."""
     rules = inputs.rules
     since_at = decision.newest_at or inputs.at
     provenance = Provenance(
         plan_version=inputs.plan_version,
         code_version=code_version,
-        inputs_sha256=canonical_form.digest(canonical_form.written(inputs)),
+        inputs_sha256=canonical_form.digest(canonical_form.dump(inputs)),
     )
     ready = decision.route_state in (RouteState.OK, RouteState.DEGRADED)
     bare = RouteTable(
@@ -39,10 +39,10 @@ def table_of(inputs: Inputs, decision: Decision, *, generation: int, code_versio
         static_order=inputs.route.static_order or inputs.route.members,
         race=race_set(inputs, [entry.target for entry in decision.entries]) if ready else None,
     )
-    return replace(bare, etag=canonical_form.etag(generation, canonical_form.written(bare)))
+    return replace(bare, etag=canonical_form.etag(generation, canonical_form.dump(bare)))
 
 
-def is_news(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
+def needs_publishing(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
     """Whether a decision is worth a new number: something changed, or the evidence shown is a fifth of an epoch old and
     there is newer, or what is shown claims to be from the future.
     """
@@ -55,10 +55,12 @@ def is_news(published: RouteTable | None, decision: Decision, inputs: Inputs) ->
     return inputs.at - published.built_at >= inputs.rules.epoch_us // 5
 
 
-def replayed(document: str, inputs_text: str, before_text: str) -> tuple[str, Decision]:
+def replay(document: str, inputs_text: str, before_text: str) -> tuple[str, Decision]:
     """The document that the stored inputs give today, and the decision behind it. Raises `ValueError`."""
-    published = canonical_form.read(RouteTable, document)
-    inputs = canonical_form.read(Inputs, inputs_text)
-    decision = decide(inputs, canonical_form.read(State, before_text))
-    again = table_of(inputs, decision, generation=published.generation, code_version=published.provenance.code_version)
-    return canonical_form.written(again), decision
+    published = canonical_form.load(RouteTable, document)
+    inputs = canonical_form.load(Inputs, inputs_text)
+    decision = decide(inputs, canonical_form.load(State, before_text))
+    again = build_table(
+        inputs, decision, generation=published.generation, code_version=published.provenance.code_version
+    )
+    return canonical_form.dump(again), decision

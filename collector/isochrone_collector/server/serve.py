@@ -14,7 +14,7 @@ from isochrone_collector import process_tuning
 from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api.app import Sources
-from isochrone_collector.http_api.listener import offered
+from isochrone_collector.http_api.listener import serving
 from isochrone_collector.server import metrics, route_metrics
 from isochrone_collector.server.assembly import Parts, assemble
 from isochrone_collector.server.grpc_server import bind, grpc_server
@@ -55,7 +55,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         operator = OperatorFile(data_dir=settings.data_dir, listen=address, identities=parts.identities)
         await (operator.keep(certificates) if certificates else operator.drop())
         http = await stack.enter_async_context(
-            offered(
+            serving(
                 Sources(
                     publisher=publisher,
                     plans=parts.plans,

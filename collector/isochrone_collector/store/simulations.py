@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isochrone_collector.analysis.probes import Integers, Reals
-from isochrone_collector.analysis.simulation.shared_rounds import Asked
+from isochrone_collector.analysis.simulation.shared_rounds import SentProbes
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
@@ -42,7 +42,7 @@ class _IntervalRow:
 _MEASURED = ("ttft_us", "limit_us", "cost_usd")
 
 
-async def asked(connection: Connection, scope: Scope, *, limit: int) -> Asked:
+async def sent_probes(connection: Connection, scope: Scope, *, limit: int) -> SentProbes:
     """Up to `limit` probes of a scope that were sent."""
     rows = await columns.fetch(connection, query("probes_asked"), _TargetRow, **scope.parameters(), limit=limit)
     several = {
@@ -53,7 +53,7 @@ async def asked(connection: Connection, scope: Scope, *, limit: int) -> Asked:
     several["throttled"] = several["throttled"].astype(np.bool_)
     counts = [len(row.round_at) for row in rows]
     target_id = np.repeat(np.array([row.target_id for row in rows], np.int64), counts)
-    return Asked(target_id=target_id, **several)
+    return SentProbes(target_id=target_id, **several)
 
 
 async def vantage_regions(connection: Connection) -> dict[int, str]:

@@ -14,8 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isochrone_collector.analysis.simulation.incumbent import incumbents
-from isochrone_collector.analysis.simulation.replay import Places, Replay, Track, fallen_back, raced, ranking
+from isochrone_collector.analysis.simulation.replay import (
+    LOOKBACK_ROUNDS,
+    MIN_LEARNING_ROUNDS,
+    Places,
+    Reals,
+    RecordedRounds,
+    Replay,
+    fall_back,
+    race,
+    rank_members,
+)
+from isochrone_collector.analysis.stats.paired import paired_shift
+from isochrone_collector.analysis.stats.signed_rank import interval_depth
 from isochrone_collector.names import unknown
 
 DEFAULTS = ("static", "nearest", "routed", "race:2", "fallback:200")
@@ -24,6 +35,10 @@ _US_PER_MS = 1000
 _MAX_DELAY_MS = 600_000
 _DELAY = re.compile(r"(\d{1,6})\s*(?:ms)?")
 _CHARGED = "usd counts every request that was begun as charged in full, as a cancelled stream may be"
+_ROUNDS_RUNNING = 3
+_FAILURES_RUNNING = 3
+_MARGIN_US = 20_000.0
+_MARGIN_SHARE = 0.05
 
 
 class PolicyError(ValueError):
@@ -31,10 +46,10 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class PolicyInput:
     """A vantage's rounds with the ranking before each of them, and the member that is best over all regions."""
 
-    track: Track
+    recorded: RecordedRounds
     ranking: Places
     best: int
 
@@ -44,15 +59,15 @@ class Policy:
     """A policy by its full name, how it is played, and what is to be noted of it."""
 
     name: str
-    play: Callable[[Ground], Replay]
+    play: Callable[[PolicyInput], Replay]
     note: str = ""
 
 
-def grounds(tracks: Sequence[Track]) -> list[Ground]:
+def policy_inputs(recordings: Sequence[RecordedRounds]) -> list[PolicyInput]:
     """The tracks made ready for every policy."""
-    learnt = np.concatenate([track.felt_us[: track.learning] for track in tracks])
-    best = int(np.argmin(np.median(learnt, axis=0)))
-    return [Ground(track=track, ranking=ranking(track), best=best) for track in tracks]
+    learning = np.concatenate([recorded.effective_us[: recorded.learning] for recorded in recordings])
+    best = int(np.argmin(np.median(learning, axis=0)))
+    return [PolicyInput(recorded=recorded, ranking=rank_members(recorded), best=best) for recorded in recordings]
 
 
 def policy(text: str, members: Sequence[str], *, best: int = 0) -> Policy:
@@ -60,77 +75,115 @@ def policy(text: str, members: Sequence[str], *, best: int = 0) -> Policy:
 
     Raises `PolicyError` with a sentence.
     """
-    kind, _, told = text.strip().partition(":")
+    kind, _, argument = text.strip().partition(":")
     if kind not in KINDS:
         raise PolicyError(unknown("policy", kind, KINDS))
-    if kind not in _TAKING and told:
-        raise PolicyError(f"{kind} takes nothing behind a colon, not {told!r}")
-    return _MAKERS[kind](told.strip(), members, best)
+    if kind not in _TAKES_ARGUMENT and argument:
+        raise PolicyError(f"{kind} takes nothing behind a colon, not {argument!r}")
+    return _MAKERS[kind](argument.strip(), members, best)
 
 
-def _static(told: str, members: Sequence[str], best: int) -> Policy:
-    member = _member(told, members) if told else best
-    return Policy(name=f"static:{members[member]}", play=lambda ground: raced(ground.track, _always(ground, member)))
+def _static_policy(argument: str, members: Sequence[str], best: int) -> Policy:
+    member = _member(argument, members) if argument else best
+    return Policy(name=f"static:{members[member]}", play=lambda given: race(given.recorded, _always(given, member)))
 
 
-def _member(told: str, members: Sequence[str]) -> int:
+def _member(argument: str, members: Sequence[str]) -> int:
     """The member of that name, or the only one whose model is called or begins so."""
     fits = (
-        [name for name in members if name == told],
-        [name for name in members if name.rpartition("/")[2] == told],
-        [name for name in members if name.rpartition("/")[2].startswith(told)],
+        [name for name in members if name == argument],
+        [name for name in members if name.rpartition("/")[2] == argument],
+        [name for name in members if name.rpartition("/")[2].startswith(argument)],
     )
     found = next(filter(None, fits), [])
     if len(found) != 1:
-        raise PolicyError(unknown("member", told, members))
+        raise PolicyError(unknown("member", argument, members))
     return list(members).index(found[0])
 
 
-def _nearest(_told: str, _members: Sequence[str], _best: int) -> Policy:
-    def play(ground: Ground) -> Replay:
-        learnt = ground.track.felt_us[: ground.track.learning]
-        return raced(ground.track, _always(ground, int(np.argmin(np.median(learnt, axis=0)))))
+def _nearest_policy(_argument: str, _members: Sequence[str], _best: int) -> Policy:
+    def play(given: PolicyInput) -> Replay:
+        learning = given.recorded.effective_us[: given.recorded.learning]
+        return race(given.recorded, _always(given, int(np.argmin(np.median(learning, axis=0)))))
 
     return Policy(name="nearest", play=play)
 
 
-def _routed(_told: str, _members: Sequence[str], _best: int) -> Policy:
+def _routed_policy(_argument: str, _members: Sequence[str], _best: int) -> Policy:
     return Policy(
         name="routed",
-        play=lambda ground: raced(ground.track, incumbents(ground.track, ground.ranking)[:, None]),
+        play=lambda given: race(given.recorded, incumbents(given.recorded, given.ranking)[:, None]),
     )
 
 
-def _race(told: str, members: Sequence[str], _best: int) -> Policy:
-    if not told.isdecimal() or not 2 <= int(told) <= len(members):  # noqa: PLR2004  # one alone is no race
-        raise PolicyError(f"race takes how many of the {len(members)} members run, from 2 on, not {told!r}")
-    count = int(told)
+def _race_policy(argument: str, members: Sequence[str], _best: int) -> Policy:
+    if not argument.isdecimal() or not 2 <= int(argument) <= len(members):  # noqa: PLR2004  # one alone is no race
+        raise PolicyError(f"race takes how many of the {len(members)} members run, from 2 on, not {argument!r}")
+    count = int(argument)
     return Policy(
-        name=f"race:{count}", play=lambda ground: raced(ground.track, ground.ranking[:, :count]), note=_CHARGED
+        name=f"race:{count}", play=lambda given: race(given.recorded, given.ranking[:, :count]), note=_CHARGED
     )
 
 
-def _fallback(told: str, _members: Sequence[str], _best: int) -> Policy:
-    match = _DELAY.fullmatch(told)
+def _fallback_policy(argument: str, _members: Sequence[str], _best: int) -> Policy:
+    match = _DELAY.fullmatch(argument)
     if match is None or not 0 < int(match[1]) <= _MAX_DELAY_MS:
-        raise PolicyError(f"fallback takes milliseconds, from 1 to {_MAX_DELAY_MS}, not {told!r}")
+        raise PolicyError(f"fallback takes milliseconds, from 1 to {_MAX_DELAY_MS}, not {argument!r}")
     delay_ms = int(match[1])
     return Policy(
         name=f"fallback:{delay_ms}",
-        play=lambda ground: fallen_back(ground.track, ground.ranking[:, :2], float(delay_ms * _US_PER_MS)),
+        play=lambda given: fall_back(given.recorded, given.ranking[:, :2], float(delay_ms * _US_PER_MS)),
         note=_CHARGED,
     )
 
 
-def _always(ground: Ground, member: int) -> Places:
-    return np.full((len(ground.track), 1), member)
+def _always(given: PolicyInput, member: int) -> Places:
+    return np.full((len(given.recorded), 1), member)
 
 
-_TAKING = ("static", "race", "fallback")
+def incumbents(recorded: RecordedRounds, ranking: Places) -> Places:
+    """The member in use in each round. Until there are six rounds to judge by, that is the best so far."""
+    effective, failed = recorded.effective_us, np.isnan(recorded.ttft_us)
+    chosen = ranking[:, 0].copy()
+    running = 0
+    for place in range(MIN_LEARNING_ROUNDS, len(recorded)):
+        current, challenger = int(chosen[place - 1]), int(ranking[place, 0])
+        same = challenger == int(ranking[place - 1, 0])
+        memory = effective[max(0, place - LOOKBACK_ROUNDS) : place]
+        better = challenger != current and _is_better(memory[:, current], memory[:, challenger])
+        running = (running if same else 0) + 1 if better else 0
+        if failed[place - _FAILURES_RUNNING : place, current].all():
+            # Its median may be the lowest still.
+            challenger, running = next(int(member) for member in ranking[place] if member != current), _ROUNDS_RUNNING
+        chosen[place] = challenger if running >= _ROUNDS_RUNNING else current
+    return chosen
+
+
+def _is_better(incumbent: Reals, challenger: Reals) -> bool:
+    differences = incumbent - challenger
+    if not _may_be_above_zero(differences):
+        return False
+    shift = paired_shift(differences)
+    margin = max(_MARGIN_US, _MARGIN_SHARE * float(np.median(incumbent)))
+    return shift is not None and shift.low is not None and shift.low > 0 and shift.estimate >= margin
+
+
+def _may_be_above_zero(differences: Reals) -> bool:
+    """Whether the interval could lie above zero: a necessary condition that takes a hundredth of its time.
+
+    Its lower bound is the Walsh average at a certain depth before it is widened, so fewer of them than that may be
+    at or below zero; and each difference at or below zero makes as many of them as its rank by size.
+    """
+    depth = interval_depth(len(differences))
+    ranks = np.argsort(np.argsort(np.abs(differences))) + 1
+    return depth is not None and int(ranks[differences <= 0].sum()) < depth
+
+
+_TAKES_ARGUMENT = ("static", "race", "fallback")
 _MAKERS: Mapping[str, Callable[[str, Sequence[str], int], Policy]] = {
-    "static": _static,
-    "nearest": _nearest,
-    "routed": _routed,
-    "race": _race,
-    "fallback": _fallback,
+    "static": _static_policy,
+    "nearest": _nearest_policy,
+    "routed": _routed_policy,
+    "race": _race_policy,
+    "fallback": _fallback_policy,
 }

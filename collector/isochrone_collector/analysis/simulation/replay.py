@@ -24,7 +24,7 @@ from isochrone_wire.model import MINUTE_US
 Reals = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-MEMORY_ROUNDS = 60
+LOOKBACK_ROUNDS = 60
 """How many of the rounds before a choice it is made from."""
 
 MIN_LEARNING_ROUNDS = 6
@@ -36,7 +36,7 @@ _FAILED_US = float(MINUTE_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Track:
+class RecordedRounds:
     """The rounds of one vantage in which all members were asked: a row per round, in their order, a column per member.
 
     `ttft_us` is NaN where there was no first token, `limit_us` how long the probe then waited (0: not known), and
@@ -54,15 +54,15 @@ class Track:
     @property
     def learning(self) -> int:
         """How many of the rounds are for learning only: a quarter, but at least 6 and at most 60."""
-        wanted = max(MIN_LEARNING_ROUNDS, min(len(self) // _LEARNING_SHARE, MEMORY_ROUNDS))
+        wanted = max(MIN_LEARNING_ROUNDS, min(len(self) // _LEARNING_SHARE, LOOKBACK_ROUNDS))
         return min(wanted, len(self))
 
     @property
-    def felt_us(self) -> Reals:
+    def effective_us(self) -> Reals:
         """What each member cost in time, for choosing among them: a failure counts as its limit, at least a minute."""
         failed = np.maximum(self.limit_us, _FAILED_US)
-        felt: Reals = np.where(np.isnan(self.ttft_us), failed, self.ttft_us)
-        return felt
+        effective: Reals = np.where(np.isnan(self.ttft_us), failed, self.ttft_us)
+        return effective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,54 +94,54 @@ def pooled(replays: Sequence[Replay]) -> Replay:
     )
 
 
-def ranking(track: Track) -> Places:
+def rank_members(recorded: RecordedRounds) -> Places:
     """Before each round, the members from the lowest median of the rounds remembered to the highest.
 
     Before the first round, and among equals, in the order of the members.
     """
-    felt = track.felt_us
-    ranks = np.tile(np.arange(felt.shape[1]), (len(felt), 1))
-    for place in range(1, min(MEMORY_ROUNDS, len(felt))):
-        ranks[place] = np.argsort(np.median(felt[:place], axis=0), kind="stable")
-    if len(felt) > MEMORY_ROUNDS:
-        memories = sliding_window_view(felt, MEMORY_ROUNDS, axis=0)[:-1]
+    effective = recorded.effective_us
+    ranks = np.tile(np.arange(effective.shape[1]), (len(effective), 1))
+    for place in range(1, min(LOOKBACK_ROUNDS, len(effective))):
+        ranks[place] = np.argsort(np.median(effective[:place], axis=0), kind="stable")
+    if len(effective) > LOOKBACK_ROUNDS:
+        memories = sliding_window_view(effective, LOOKBACK_ROUNDS, axis=0)[:-1]
         for start in range(0, len(memories), _AT_ONCE):
             medians = np.median(memories[start : start + _AT_ONCE], axis=2)
-            begin = MEMORY_ROUNDS + start
+            begin = LOOKBACK_ROUNDS + start
             ranks[begin : begin + len(medians)] = np.argsort(medians, axis=1, kind="stable")
     return ranks
 
 
-def raced(track: Track, chosen: Places) -> Replay:
+def race(recorded: RecordedRounds, chosen: Places) -> Replay:
     """All members `chosen` in a round (a row each) are asked at once, and the first token wins."""
-    rows = np.arange(len(track))[:, None]
-    ttft = track.ttft_us[rows, chosen]
+    rows = np.arange(len(recorded))[:, None]
+    ttft = recorded.ttft_us[rows, chosen]
     first = np.fmin.reduce(ttft, axis=1)
     sent = np.ones_like(chosen, dtype=np.bool_)
-    return _scored(track, chosen, first, track.limit_us[rows, chosen].max(axis=1), sent)
+    return _scored(recorded, chosen, first, recorded.limit_us[rows, chosen].max(axis=1), sent)
 
 
-def fallen_back(track: Track, chosen: Places, delay_us: float) -> Replay:
+def fall_back(recorded: RecordedRounds, chosen: Places, delay_us: float) -> Replay:
     """The second member `chosen` is asked too when the first has given no token after `delay_us`, even if it failed
     earlier; then the first token wins.
     """
-    rows = np.arange(len(track))
-    first, second = (track.ttft_us[rows, chosen[:, place]] for place in (0, 1))
+    rows = np.arange(len(recorded))
+    first, second = (recorded.ttft_us[rows, chosen[:, place]] for place in (0, 1))
     late = ~(first <= delay_us)
     ttft = np.where(late, np.fmin(first, delay_us + second), first)
-    limits = (track.limit_us[rows, chosen[:, place]] for place in (0, 1))
+    limits = (recorded.limit_us[rows, chosen[:, place]] for place in (0, 1))
     waited = np.maximum(next(limits), delay_us + next(limits))
-    return _scored(track, chosen, ttft, waited, np.column_stack([np.ones_like(late), late]))
+    return _scored(recorded, chosen, ttft, waited, np.column_stack([np.ones_like(late), late]))
 
 
-def _scored(track: Track, chosen: Places, ttft: Reals, waited: Reals, sent: NDArray[np.bool_]) -> Replay:
+def _scored(recorded: RecordedRounds, chosen: Places, ttft: Reals, waited: Reals, sent: NDArray[np.bool_]) -> Replay:
     """The replay of the rounds after learning, from each round's first token, or how long it was waited for in vain."""
-    scored = slice(track.learning, len(track))
-    cost = np.take_along_axis(track.cost_usd, chosen, axis=1)
-    answered = ~np.isnan(np.take_along_axis(track.ttft_us, chosen, axis=1))
+    scored = slice(recorded.learning, len(recorded))
+    cost = np.take_along_axis(recorded.cost_usd, chosen, axis=1)
+    answered = ~np.isnan(np.take_along_axis(recorded.ttft_us, chosen, axis=1))
     charged = np.where(np.isnan(cost) & ~answered, 0.0, cost)
     none = np.isnan(ttft[scored])
-    firsts = chosen[max(0, track.learning - 1) :, 0]
+    firsts = chosen[max(0, recorded.learning - 1) :, 0]
     return Replay(
         ttft_us=ttft[scored][~none],
         censored_us=waited[scored][none],

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
-from isochrone_collector.analysis.simulation.replay import Track
+from isochrone_collector.analysis.simulation.replay import RecordedRounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SentProbes:
     """One row per probe that was sent, in no order. `ttft_us` is NaN without a first token, `limit_us` 0 where no limit
     was hit, `cost_usd` NaN where it is not known.
     """
@@ -34,39 +34,41 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class SharedRounds:
     """The rounds of one vantage in which every member was asked, and how many were left out because one was not, or was
     throttled. `absent` are the members that it never asked.
     """
 
-    track: Track
+    recorded: RecordedRounds
     left_out: int
     absent: tuple[int, ...] = ()
 
 
-def shared(asked: Asked, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int) -> list[Shared]:
+def find_shared_rounds(
+    sent: SentProbes, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int
+) -> list[SharedRounds]:
     """For each vantage the slots of `slot_us` microseconds that all members, given by id, share."""
-    order = np.lexsort((asked.dispatched_at, asked.round_at))
+    order = np.lexsort((sent.dispatched_at, sent.round_at))
     return [
-        _of_vantage(asked, order[asked.vantage_id[order] == vantage_id], members, region_of[int(vantage_id)], slot_us)
-        for vantage_id in np.unique(asked.vantage_id)
+        _of_vantage(sent, order[sent.vantage_id[order] == vantage_id], members, region_of[int(vantage_id)], slot_us)
+        for vantage_id in np.unique(sent.vantage_id)
     ]
 
 
-def _of_vantage(asked: Asked, rows: Integers, members: Sequence[int], region: str, slot_us: int) -> Shared:
-    slots, place = np.unique(asked.round_at[rows] // slot_us, return_inverse=True)
+def _of_vantage(sent: SentProbes, rows: Integers, members: Sequence[int], region: str, slot_us: int) -> SharedRounds:
+    slots, place = np.unique(sent.round_at[rows] // slot_us, return_inverse=True)
     # Row of `asked` per slot and member, or -1; writing backwards leaves the first.
     first = np.full((len(slots), len(members)), -1, np.int64)
     for column, member in enumerate(members):
-        of_member = asked.target_id[rows] == member
+        of_member = sent.target_id[rows] == member
         first[place[of_member][::-1], column] = rows[of_member][::-1]
-    whole = (first >= 0).all(axis=1) & ~(asked.throttled[first] & (first >= 0)).any(axis=1)
+    whole = (first >= 0).all(axis=1) & ~(sent.throttled[first] & (first >= 0)).any(axis=1)
     chosen = first[whole]
-    track = Track(
+    recorded = RecordedRounds(
         region=region,
-        ttft_us=asked.ttft_us[chosen],
-        limit_us=asked.limit_us[chosen],
-        cost_usd=asked.cost_usd[chosen],
+        ttft_us=sent.ttft_us[chosen],
+        limit_us=sent.limit_us[chosen],
+        cost_usd=sent.cost_usd[chosen],
     )
     absent = tuple(int(column) for column in np.flatnonzero((first < 0).all(axis=0)))
-    return Shared(track=track, left_out=int(len(slots) - whole.sum()), absent=absent)
+    return SharedRounds(recorded=recorded, left_out=int(len(slots) - whole.sum()), absent=absent)

@@ -130,7 +130,7 @@ async def test_connections_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch
     """Beyond the limit a connection is told to come again and closed; those there are go on, and places are reused."""
     assert (await web.get(US)).status_code == 200
     await web.client.aclose()
-    monkeypatch.setattr(Connection, "most", 20)
+    monkeypatch.setattr(Connection, "maximum", 20)
     with ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection((web.address.host, web.address.port))) for _ in range(20)]
         await asyncio.sleep(0.2)

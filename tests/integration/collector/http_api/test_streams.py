@@ -91,7 +91,7 @@ async def test_too_many_watchers_are_refused_politely(start_web: StartWeb) -> No
 
 async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that makes no room loses its connection, costs no memory, and finds everything when it comes back."""
-    monkeypatch.setattr(event_stream, "SEND_US", SECOND_US // 5)
+    monkeypatch.setattr(event_stream, "SEND_TIMEOUT_US", SECOND_US // 5)
     long = "x" * 100_000
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -117,13 +117,13 @@ async def test_a_table_is_encoded_once(web: Web, monkeypatch: pytest.MonkeyPatch
     async with web.watch(f"{WATCH}?after=48") as one, web.watch(f"{WATCH}?after=48") as two:
         await until(lambda: web.publisher.watchers == 2)
         written: list[int] = []
-        usual = encoded_tables.encoded
+        usual = encoded_tables.encode
 
         def counted(table: RouteTable) -> bytes:
             written.append(table.generation)
             return usual(table)
 
-        monkeypatch.setattr(encoded_tables, "encoded", counted)
+        monkeypatch.setattr(encoded_tables, "encode", counted)
         await web.publish(*numbered(49))
         assert [event.id for event in (*await first(one, 1), *await first(two, 1))] == [49, 49]
     assert written == [49]

@@ -68,7 +68,7 @@ def a_table(
         built_at=at,
         change=change.value,
         sentence="",
-        document=canonical_form.written(table),
+        document=canonical_form.dump(table),
         inputs=b"",
         before=b"",
         after=b"",

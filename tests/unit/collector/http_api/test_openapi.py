@@ -8,13 +8,15 @@ from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
 from isochrone_collector.http_api import openapi, queries, route_tables
-from isochrone_collector.http_api.app import Sources, made
+from isochrone_collector.http_api.app import Sources, create_app
 
 
 def routes() -> dict[str, Route]:
     """The paths that are served."""
     nothing = cast(Any, SimpleNamespace())
-    app = made(Sources(publisher=nothing, plans=nothing, query_context=nothing, authenticator=nothing, clock=lambda: 0))
+    app = create_app(
+        Sources(publisher=nothing, plans=nothing, query_context=nothing, authenticator=nothing, clock=lambda: 0)
+    )
     return {route.path: route for route in app.routes if isinstance(route, Route)}
 
 

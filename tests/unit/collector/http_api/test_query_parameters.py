@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.http_api import query_parameters
-from isochrone_collector.http_api.query_parameters import Words
+from isochrone_collector.http_api.query_parameters import QueryParameters
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
@@ -17,7 +17,9 @@ NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 
 
 def window(**said: str) -> Window:
-    return query_parameters.window(Words({name.rstrip("_"): (value,) for name, value in said.items()}), now_at=NOW_AT)
+    return query_parameters.window(
+        QueryParameters({name.rstrip("_"): (value,) for name, value in said.items()}), now_at=NOW_AT
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,10 +65,10 @@ def test_no_window_is_guessed(said: dict[str, str]) -> None:
 def test_any_query_is_read_or_refused(query: bytes) -> None:
     """Whatever bytes come, they are words that are known, or a bad request."""
     try:
-        found = query_parameters.words(query, known=("route", "after"))
+        found = query_parameters.parse(query, known=("route", "after"))
     except BadRequest:
         return
-    assert set(found.said) <= {"route", "after"}
+    assert set(found.values) <= {"route", "after"}
 
 
 @given(st.text(max_size=30))
@@ -81,4 +83,4 @@ def test_any_number_is_read_or_refused(text: str) -> None:
 def test_an_unknown_word_names_the_nearest() -> None:
     """A misspelt parameter is refused rather than ignored."""
     with pytest.raises(BadRequest, match="did you mean 'route'"):
-        query_parameters.words(b"rotue=chat", known=("route", "after"))
+        query_parameters.parse(b"rotue=chat", known=("route", "after"))

@@ -9,9 +9,9 @@ import pytest
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.routing.evidence import ProbeTable, comparisons_of, evidence_of, failing_runs, suspects
-from isochrone_collector.routing.hedge import Law, hedge, hedged_quantile_us, law_of, stall_lift
+from isochrone_collector.routing.hedge import Latencies, hedge, hedged_quantile_us, latencies_of, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
-from isochrone_collector.routing.inputs_builder import briefs
+from isochrone_collector.routing.inputs_builder import build_inputs
 from isochrone_collector.routing.race import race_set
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo
@@ -40,10 +40,12 @@ def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Pr
     )
 
 
-def gathered(sightings: ProbeTable, *, suspected: frozenset[int] = frozenset()) -> Evidence:
-    trusted = {key: run for key, run in failing_runs(sightings).items() if key[1] not in suspected}
-    live = set(sightings.vantage_id.tolist())
-    return evidence_of(sightings, 0, here=0, every_us=EVERY_US, trusted=trusted, live=live, rules=RULES)
+def gathered(probes: ProbeTable, *, suspected: frozenset[int] = frozenset()) -> Evidence:
+    trusted = {key: run for key, run in failing_runs(probes).items() if key[1] not in suspected}
+    reporting_ids = set(probes.vantage_id.tolist())
+    return evidence_of(
+        probes, 0, region_place=0, every_us=EVERY_US, trusted=trusted, reporting_ids=reporting_ids, rules=RULES
+    )
 
 
 def course(member: int, vantage: int, kinds: str) -> list[tuple[int, int, int, Kind, float]]:
@@ -133,18 +135,18 @@ def test_the_newest_sample_is_one_that_was_sent() -> None:
     assert gathered(seen(*course(0, 7, "++ss"))).newest_at == EVERY_US
 
 
-def briefed(sightings: ProbeTable, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
+def inputs_at(probes: ProbeTable, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
     """The inputs of a route over a and b, of two providers, in the region "eu" after so many rounds."""
     targets = tuple(replace(described(name), every_us=every_us) for name in "ab")
     plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))
-    (found,) = briefs(plan.routes[0], plan, sightings, regions=["eu"], at=int(at_round * EVERY_US))
+    (found,) = build_inputs(plan.routes[0], plan, probes, regions=["eu"], at=int(at_round * EVERY_US))
     return found
 
 
 def test_a_round_of_the_future_is_left_out() -> None:
     """A vantage whose clock is ahead makes no table fresher and says nothing before its time."""
     rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++++++"))
-    found = briefed(rows, at_round=4)
+    found = inputs_at(rows, at_round=4)
     assert [(one.n, one.newest_at) for one in found.evidence] == [(3, 2 * EVERY_US), (5, 4 * EVERY_US)]
 
 
@@ -154,7 +156,7 @@ def test_a_vantage_that_is_gone_does_not_outvote_who_still_reports() -> None:
     """
     gone = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 20)]
     left = [*course(0, 7, "+" * 20 + "-" * 8), *course(1, 7, "+" * 28)]
-    one, other = briefed(seen(*gone, *left), at_round=27.5).evidence
+    one, other = inputs_at(seen(*gone, *left), at_round=27.5).evidence
     assert (one.n, one.vantages, one.failing_here, one.fails_here) == (60, 1, 1, True)
     assert (other.vantages, other.fails_here) == (1, False)
 
@@ -163,7 +165,7 @@ def test_suspects_that_are_gone_freeze_nothing() -> None:
     """An epoch after their last round they are counted no more; what they said is not believed for that."""
     suspect = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 10 + "---")]
     rows = seen(*suspect, *course(0, 7, "+" * 30), *course(1, 7, "+" * 30))
-    during, later = briefed(rows, at_round=13), briefed(rows, at_round=19)
+    during, later = inputs_at(rows, at_round=13), inputs_at(rows, at_round=19)
     assert (during.suspects, during.vantages, during.suspects_here, during.vantages_here) == (2, 3, 2, 3)
     assert (later.suspects, later.vantages, later.suspects_here, later.vantages_here) == (0, 1, 0, 1)
     assert {one.success and one.success.value for one in later.evidence} == {1.0}
@@ -172,7 +174,7 @@ def test_suspects_that_are_gone_freeze_nothing() -> None:
 def test_rounds_rarer_than_an_epoch_are_no_silence() -> None:
     """The longest epoch is half an hour; a vantage that probes every hour still reports between its rounds."""
     rows = replace(seen(*course(0, 7, "+--"), *course(1, 7, "+++")), round_at=np.array([0, 60, 120] * 2) * EVERY_US)
-    assert briefed(rows, at_round=170, every_us=60 * EVERY_US).vantages == 1
+    assert inputs_at(rows, at_round=170, every_us=60 * EVERY_US).vantages == 1
 
 
 def test_pairs_are_of_one_vantage_and_slot() -> None:
@@ -256,20 +258,20 @@ def test_one_common_stall_is_chance() -> None:
 
 def test_timeouts_stay_in_the_tail() -> None:
     """Who timed out stands above all others; the predicted p99 is the limit and not the largest answer."""
-    law = law_of(known("a", *[300.0] * 95, late_ms=(60_000.0,) * 5))
-    assert law is not None
-    assert law.quantile_us(0.99) == pytest.approx(60_000_000, rel=0.01)
-    assert law_of(Evidence(target="a", censored=counts(60_000.0))) is None
+    own = latencies_of(known("a", *[300.0] * 95, late_ms=(60_000.0,) * 5))
+    assert own is not None
+    assert own.quantile_us(0.99) == pytest.approx(60_000_000, rel=0.01)
+    assert latencies_of(Evidence(target="a", censored=counts(60_000.0))) is None
 
 
 def test_hedging_with_a_twin_at_no_delay_is_the_minimum_of_two() -> None:
     """S(t) = A(t) · B(t): the p99 of the minimum of two is the p90 of one."""
     values = np.sort(np.random.default_rng(1).exponential(1e6, 1000))
-    law = Law(values, np.arange(1.0, 1001.0), 1000)
-    assert hedged_quantile_us(law, law, 0.0) == pytest.approx(law.quantile_us(0.9))
-    later = [hedged_quantile_us(law, law, delay) for delay in (0.0, 1e5, 1e6, 1e9)]
+    own = Latencies(values, np.arange(1.0, 1001.0), 1000)
+    assert hedged_quantile_us(own, own, 0.0) == pytest.approx(own.quantile_us(0.9))
+    later = [hedged_quantile_us(own, own, delay) for delay in (0.0, 1e5, 1e6, 1e9)]
     assert all(early <= late for early, late in pairwise(later))
-    assert later[-1] == pytest.approx(law.quantile_us(0.99))
+    assert later[-1] == pytest.approx(own.quantile_us(0.99))
 
 
 def test_a_race_pays_when_it_cuts_p95_by_more_than_it_costs() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.routing.decision import Decision, decide
-from isochrone_collector.routing.explanation import steps_of
+from isochrone_collector.routing.explanation import explain_steps
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.switch import State
-from isochrone_collector.routing.table_builder import replayed, table_of
+from isochrone_collector.routing.table_builder import build_table, replay
 from isochrone_wire.model import Route, Slo
 from isochrone_wire.routes import RouteState, RouteTable
 from testdata.routeinputs import AT, RULES, apart, brief, described, evidence
@@ -130,14 +130,14 @@ def test_weights_move_a_step_an_epoch(course: Course) -> None:
 def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> None:
     """Inputs, state and table survive being written; deciding again gives the same bytes, and can be explained."""
     for generation, (inputs, before, decision) in enumerate(played(course), 1):
-        stored_inputs, stored_before = canonical_form.written(inputs), canonical_form.written(before)
-        assert canonical_form.read(Inputs, stored_inputs) == inputs
-        assert canonical_form.read(State, stored_before) == before
-        table = table_of(inputs, decision, generation=generation, code_version="1")
-        document = canonical_form.written(table)
-        assert canonical_form.read(RouteTable, document) == table
-        assert replayed(document, stored_inputs, stored_before) == (document, decision)
-        assert steps_of(inputs, before, decision)[-1]
+        stored_inputs, stored_before = canonical_form.dump(inputs), canonical_form.dump(before)
+        assert canonical_form.load(Inputs, stored_inputs) == inputs
+        assert canonical_form.load(State, stored_before) == before
+        table = build_table(inputs, decision, generation=generation, code_version="1")
+        document = canonical_form.dump(table)
+        assert canonical_form.load(RouteTable, document) == table
+        assert replay(document, stored_inputs, stored_before) == (document, decision)
+        assert explain_steps(inputs, before, decision)[-1]
 
 
 @settings(max_examples=40, deadline=None)

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.routing.decision import Decision, decide
-from isochrone_collector.routing.explanation import steps_of
+from isochrone_collector.routing.decision import Decision, decide, equal_weights, ramp, transfer
+from isochrone_collector.routing.explanation import explain_steps
 from isochrone_collector.routing.inputs import Comparison, Inputs, rules_for
 from isochrone_collector.routing.switch import State, dwell_us, epoch_of
-from isochrone_collector.routing.table_builder import is_news, table_of
-from isochrone_collector.routing.weights import ramped, split, without
+from isochrone_collector.routing.table_builder import build_table, needs_publishing
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
 from testdata.routeinputs import AT, RULES, apart, brief, described, evidence
@@ -335,7 +334,7 @@ def test_unknown_members_leave_no_ranking_and_the_static_order() -> None:
     """With too few samples of everybody there is no ranking; the table says whom to try in which order."""
     route = Route(name="r", members=(), static_order=("b",))
     inputs = brief(evidence("a", 350, ok=3, n=3), evidence("b", 350, ok=0, n=0), route=route)
-    table = table_of(inputs, decide(inputs, State()), generation=1, code_version="1")
+    table = build_table(inputs, decide(inputs, State()), generation=1, code_version="1")
     assert (table.state, table.entries, table.static_order) == (RouteState.INSUFFICIENT_DATA, (), ("b",))
 
 
@@ -343,14 +342,14 @@ def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
     """Building a table again from old samples does not move its instants, and is no news."""
     inputs = brief(A, B)
     decision = decide(inputs, CALM)
-    table = table_of(inputs, decision, generation=1, code_version="1")
+    table = build_table(inputs, decision, generation=1, code_version="1")
     assert (table.fresh_until_at, table.stale_until_at) == (AT + 2 * EPOCH, AT + 6 * EPOCH)
     later = replace(inputs, at=AT + EPOCH)
     again = decide(later, decision.state)
-    assert table_of(later, again, generation=2, code_version="1").fresh_until_at == table.fresh_until_at
-    assert not is_news(table, again, later)
+    assert build_table(later, again, generation=2, code_version="1").fresh_until_at == table.fresh_until_at
+    assert not needs_publishing(table, again, later)
     newer = replace(later, evidence=(replace(A, newest_at=AT + 1), B))
-    assert is_news(table, decide(newer, decision.state), newer)
+    assert needs_publishing(table, decide(newer, decision.state), newer)
 
 
 def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
@@ -359,10 +358,10 @@ def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
     inputs = brief(replace(A, newest_at=ahead), B)
     decision = decide(inputs, replace(CALM, newest_at=ahead))
     assert decision.newest_at == AT
-    table = table_of(inputs, decision, generation=1, code_version="1")
+    table = build_table(inputs, decision, generation=1, code_version="1")
     assert table.fresh_until_at == AT + RULES.fresh_us
-    assert not is_news(table, decision, inputs)
-    assert is_news(replace(table, fresh_until_at=ahead + RULES.fresh_us), decision, inputs)
+    assert not needs_publishing(table, decision, inputs)
+    assert needs_publishing(replace(table, fresh_until_at=ahead + RULES.fresh_us), decision, inputs)
 
 
 def test_no_rule_acts_on_old_samples() -> None:
@@ -387,21 +386,21 @@ def test_rules_follow_the_slowest_member() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 7, 50])
 def test_equal_parts_add_up(count: int) -> None:
     """Thirds and sevenths too add up to one, in whole millionths."""
-    parts = split([f"m{place}" for place in range(count)])
+    parts = equal_weights([f"m{place}" for place in range(count)])
     assert len(parts) == count
     assert sum(round(part * 1e6) for part in parts.values()) == 1_000_000
 
 
 def test_weights_ramp_and_are_handed_over() -> None:
     """Nobody moves by more than a step; who is gone leaves all to the heir."""
-    assert ramped({"a": 1.0}, {"b": 0.5, "c": 0.5}, step=0.25) == {"a": 0.75, "b": 0.125, "c": 0.125}
-    assert ramped({}, {"b": 1.0}, step=0.25) == {"b": 1.0}
-    assert without({"a": 0.5, "b": 0.25, "c": 0.25}, ["a"], "b") == {"b": 0.75, "c": 0.25}
+    assert ramp({"a": 1.0}, {"b": 0.5, "c": 0.5}, step=0.25) == {"a": 0.75, "b": 0.125, "c": 0.125}
+    assert ramp({}, {"b": 1.0}, step=0.25) == {"b": 1.0}
+    assert transfer({"a": 0.5, "b": 0.25, "c": 0.25}, ["a"], "b") == {"b": 0.75, "c": 0.25}
 
 
 def test_an_explanation_follows_the_rules() -> None:
     """Bounds, cost by terms, each rule with what is missing, and the outcome, in that order."""
     inputs = brief(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT)
     state = replace(CALM, switches=(AT - EPOCH,), penalty=1000.0, penalty_at=AT - EPOCH)
-    steps = steps_of(inputs, state, decide(inputs, state))
+    steps = explain_steps(inputs, state, decide(inputs, state))
     assert steps == tuple(EXPLAINED.splitlines())

@@ -7,16 +7,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isochrone_collector.analysis.simulation.incumbent import _may_be_above_zero, incumbents
-from isochrone_collector.analysis.simulation.policies import DEFAULTS, PolicyError, grounds, policy
+from isochrone_collector.analysis.simulation.policies import (
+    DEFAULTS,
+    PolicyError,
+    _may_be_above_zero,
+    incumbents,
+    policy,
+    policy_inputs,
+)
 from isochrone_collector.analysis.simulation.replay import (
-    MEMORY_ROUNDS,
+    LOOKBACK_ROUNDS,
+    RecordedRounds,
     Replay,
-    Track,
-    fallen_back,
+    fall_back,
     pooled,
-    raced,
-    ranking,
+    race,
+    rank_members,
 )
 from isochrone_collector.analysis.stats.paired import paired_shift
 
@@ -29,17 +35,17 @@ LEARNT = [(100.0, 200.0, 300.0)] * 6
 """Enough rounds for `a` to be known as the best and `b` as the second."""
 
 
-def track(*rounds: tuple[float, ...], limit_ms: float = 0.0, usd: float = 1.0) -> Track:
+def rounds_of(*rounds: tuple[float, ...], limit_ms: float = 0.0, usd: float = 1.0) -> RecordedRounds:
     """Rounds of TTFT in milliseconds, one number per member; every answer costs `usd`, a failure nothing."""
     ttft = np.array(rounds) * MS
     cost = np.where(np.isnan(ttft), NONE, usd)
-    return Track(region="us", ttft_us=ttft, limit_us=np.full(ttft.shape, limit_ms * MS), cost_usd=cost)
+    return RecordedRounds(region="us", ttft_us=ttft, limit_us=np.full(ttft.shape, limit_ms * MS), cost_usd=cost)
 
 
 def played(text: str, *rounds: tuple[float, ...], **more: Any) -> Replay:
     """What a policy gives in these rounds after those in which everybody learns."""
-    [ground] = grounds([track(*LEARNT, *rounds, **more)])
-    return policy(text, NAMES, best=ground.best).play(ground)
+    [member_input] = policy_inputs([rounds_of(*LEARNT, *rounds, **more)])
+    return policy(text, NAMES, best=member_input.best).play(member_input)
 
 
 def ms(replay: Replay) -> list[float]:
@@ -113,19 +119,19 @@ def test_equal_members_are_not_swapped() -> None:
     """Between two members that are equally good, the best so far changes all the time and routed hardly ever."""
     chance = np.random.default_rng(4)
     rounds = chance.lognormal(5.86, 0.45, (288, 2))
-    [ground] = grounds([track(*map(tuple, rounds))])
-    best = policy("fallback:600000", NAMES[:2]).play(ground)
-    routed = policy("routed", NAMES[:2]).play(ground)
+    [member_input] = policy_inputs([rounds_of(*map(tuple, rounds))])
+    best = policy("fallback:600000", NAMES[:2]).play(member_input)
+    routed = policy("routed", NAMES[:2]).play(member_input)
     assert best.switches > 5 * max(1, routed.switches)
 
 
 def test_the_best_everywhere_is_one() -> None:
     """Plain `static` is one member for all regions, the best of all their learning rounds together."""
-    tracks = [track(*[(100, 120)] * 10), track(*[(900, 120)] * 10)]
-    ready = grounds(tracks)
-    assert {ground.best for ground in ready} == {1}
+    recordings = [rounds_of(*[(100, 120)] * 10), rounds_of(*[(900, 120)] * 10)]
+    ready = policy_inputs(recordings)
+    assert {member_input.best for member_input in ready} == {1}
     assert policy("static", NAMES[:2], best=ready[0].best).name == "static:p/b"
-    nearest = pooled([policy("nearest", NAMES[:2]).play(ground) for ground in ready])
+    nearest = pooled([policy("nearest", NAMES[:2]).play(member_input) for member_input in ready])
     assert sorted(ms(nearest)) == [100] * 4 + [120] * 4
 
 
@@ -153,7 +159,7 @@ def test_what_is_no_policy(text: str, says: str) -> None:
         policy(text, NAMES)
 
 
-recorded = st.integers(2, 4).flatmap(
+any_rounds = st.integers(2, 4).flatmap(
     lambda members: st.lists(
         st.tuples(*[st.one_of(st.just(NONE), st.floats(1, 5_000))] * members), min_size=8, max_size=150
     )
@@ -161,71 +167,72 @@ recorded = st.integers(2, 4).flatmap(
 
 
 @unhurried
-@given(recorded)
+@given(any_rounds)
 def test_all_policies_meet_the_same_rounds(rounds: list[tuple[float, ...]]) -> None:
     """Whatever was recorded, every policy is scored on as many rounds, and each asks at least once in each of them."""
     members = [f"p/{place}" for place in range(len(rounds[0]))]
-    [ground] = grounds([track(*rounds, limit_ms=60_000)])
-    replays = [policy(text, members, best=ground.best).play(ground) for text in DEFAULTS]
-    assert {replay.rounds for replay in replays} == {len(rounds) - ground.track.learning}
+    [member_input] = policy_inputs([rounds_of(*rounds, limit_ms=60_000)])
+    replays = [policy(text, members, best=member_input.best).play(member_input) for text in DEFAULTS]
+    assert {replay.rounds for replay in replays} == {len(rounds) - member_input.recorded.learning}
     assert all(replay.rounds <= replay.requests <= 2 * replay.rounds for replay in replays)
 
 
 @unhurried
-@given(recorded)
+@given(any_rounds)
 def test_a_race_of_all_is_never_slower(rounds: list[tuple[float, ...]]) -> None:
     """In every round the race of all members is as fast as the fastest of them, and fails only when all do."""
-    whole = track(*rounds, limit_ms=60_000)
+    whole = rounds_of(*rounds, limit_ms=60_000)
     count = len(rounds[0])
-    everybody = np.tile(np.arange(count), (len(rounds), 1))
-    race = raced(whole, everybody)
+    all_members = np.tile(np.arange(count), (len(rounds), 1))
+    all_raced = race(whole, all_members)
     scored = whole.ttft_us[whole.learning :]
-    assert race.rounds == len(scored)
+    assert all_raced.rounds == len(scored)
     answered = scored[~np.isnan(scored).all(axis=1)]
-    assert np.array_equal(race.ttft_us, np.fmin.reduce(answered, axis=1))
+    assert np.array_equal(all_raced.ttft_us, np.fmin.reduce(answered, axis=1))
     for member in range(count):
-        alone = raced(whole, np.full((len(rounds), 1), member))
-        assert len(race.censored_us) <= len(alone.censored_us)
+        alone = race(whole, np.full((len(rounds), 1), member))
+        assert len(all_raced.censored_us) <= len(alone.censored_us)
 
 
 @unhurried
-@given(recorded, st.integers(1, 4_000))
+@given(any_rounds, st.integers(1, 4_000))
 def test_a_fallback_lies_between_one_and_the_race(rounds: list[tuple[float, ...]], delay_ms: int) -> None:
     """Falling back is never slower than the first alone, nor faster than both at once."""
-    whole = track(*rounds, limit_ms=60_000)
+    whole = rounds_of(*rounds, limit_ms=60_000)
     pair = np.tile(np.arange(2), (len(rounds), 1))
-    felt = {
+    effective = {
         name: np.concatenate([np.sort(replay.ttft_us), np.full(len(replay.censored_us), np.inf)])
         for name, replay in {
-            "race": raced(whole, pair),
-            "fallback": fallen_back(whole, pair, delay_ms * MS),
-            "first": raced(whole, pair[:, :1]),
+            "race": race(whole, pair),
+            "fallback": fall_back(whole, pair, delay_ms * MS),
+            "first": race(whole, pair[:, :1]),
         }.items()
     }
-    assert np.all(felt["race"] <= felt["fallback"])
-    assert np.all(felt["fallback"] <= felt["first"])
+    assert np.all(effective["race"] <= effective["fallback"])
+    assert np.all(effective["fallback"] <= effective["first"])
 
 
 @unhurried
-@given(recorded, st.data())
+@given(any_rounds, st.data())
 def test_nobody_looks_ahead(rounds: list[tuple[float, ...]], data: st.DataObject) -> None:
     """Changing what is recorded from some round on changes no choice before that round, nor in it."""
     place = data.draw(st.integers(0, len(rounds) - 1))
     changed = [*rounds[:place], *(tuple(reversed(row)) for row in rounds[place:])]
-    before, after = track(*rounds), track(*changed)
-    assert np.array_equal(ranking(before)[: place + 1], ranking(after)[: place + 1])
-    chosen = [incumbents(one, ranking(one))[: place + 1].tolist() for one in (before, after)]
+    before, after = rounds_of(*rounds), rounds_of(*changed)
+    assert np.array_equal(rank_members(before)[: place + 1], rank_members(after)[: place + 1])
+    chosen = [incumbents(one, rank_members(one))[: place + 1].tolist() for one in (before, after)]
     assert chosen[0] == chosen[1]
 
 
 @unhurried
-@given(st.integers(2 * MEMORY_ROUNDS, 3 * MEMORY_ROUNDS))
+@given(st.integers(2 * LOOKBACK_ROUNDS, 3 * LOOKBACK_ROUNDS))
 def test_what_is_long_past_is_forgotten(length: int) -> None:
     """A ranking is that of the last sixty rounds alone."""
     chance = np.random.default_rng(length)
     rounds = [tuple(row) for row in chance.lognormal(5, 1, (length, 3))]
     assert np.array_equal(
-        ranking(track(*rounds))[-1], ranking(track(*([(1.0, 2.0, 3.0)] * 7), *rounds[-MEMORY_ROUNDS - 1 :]))[-1]
+        rank_members(rounds_of(*rounds))[-1],
+        rank_members(rounds_of(*([(1.0, 2.0, 3.0)] * 7), *rounds[-LOOKBACK_ROUNDS - 1 :]))[-1],
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.http_api.conditions import is_current, quoted
+from isochrone_collector.http_api.route_tables import is_current, quoted
 
 TAG = "g48-9f3ac1d20001"
 
