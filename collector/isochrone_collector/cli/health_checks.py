@@ -119,7 +119,7 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
         hint = "let the database user own the table sample and create in its schema; `serve` does not start without"
         return fail("partitions", "this database user may not make any", hint)
     if missing:
-        hint = "`serve` makes them every hour; its log says chore.failed when it cannot"
+        hint = "`serve` makes them every hour; its log says job.failed when it cannot"
         return fail("partitions", f"none for {_some(missing)}", hint)
     return ok("partitions", f"there from {_day(wanted[0])} to {_day(wanted[-1])}")
 
@@ -130,7 +130,7 @@ def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
     behind_us = now_at - until_at
     sentence = f"made until {rough_duration(behind_us)} ago" if behind_us > 0 else "made until now"
     if behind_us > _SUMMARIES_LATE_US:
-        hint = "a collector that just started catches up by itself; else its log says chore.failed"
+        hint = "a collector that just started catches up by itself; else its log says job.failed"
         return warn("summaries", sentence, hint)
     return ok("summaries", sentence)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from isochrone_collector.jobs.leader import Housekeeping
+from isochrone_collector.jobs.registry import Job
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing import builder
 from isochrone_collector.publishing.builder import RouteBuilder
@@ -18,22 +18,27 @@ class Publishing:
     """Builds tables while this collector leads, and knows those that are in force in any case: see `publisher`."""
 
     def __init__(
-        self, *, database: Database, plans: Plans, housekeeping: Housekeeping, clock: Callable[[], int]
+        self, *, database: Database, plans: Plans, is_leader: Callable[[], bool], clock: Callable[[], int]
     ) -> None:
         self.publisher = Publisher(database=database, plans=plans, clock=clock)
-        self._housekeeping = housekeeping
+        self._is_leader = is_leader
         self._plans = plans
         self._builder = RouteBuilder(
             database=database, plans=plans, clock=clock, code_version=__version__, changed=self.publisher.look
         )
         answers = {Channel.SAMPLES: self._builder.wake, Channel.TABLES: self.publisher.look}
         self._bell = Bell(database=database, on=answers)
-        housekeeping.add("routes", builder.RETRY_US, self._builder.build)
-        housekeeping.add("old route tables", builder.DELETE_OLD_EVERY_US, self._builder.delete_old)
+
+    def leader_jobs(self) -> list[Job]:
+        """Return the jobs that the leader does: building tables until it is cancelled, and deleting old ones."""
+        return [
+            Job(name="routes", every_us=builder.RETRY_US, work=self._builder.build),
+            Job(name="old route tables", every_us=builder.DELETE_OLD_EVERY_US, work=self._builder.delete_old),
+        ]
 
     def stored(self) -> None:
         """Samples were committed here: whoever leads should look at them."""
-        if self._housekeeping.is_leader:
+        if self._is_leader():
             self._builder.wake()
         else:
             self._bell.ring()

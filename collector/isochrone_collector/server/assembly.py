@@ -1,4 +1,4 @@
-"""The parts of a collector, put together: what each one needs, and what one collector does for all."""
+"""The parts of a collector, put together, with what each one needs."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,29 +12,22 @@ from isochrone_collector.clock import now_at
 from isochrone_collector.grpc_api.push_metrics import PushMetrics
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.service import Ingest
-from isochrone_collector.jobs import alert_delivery, drift_detection, retention, rollup
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
-from isochrone_collector.jobs.drift_detection import DriftDetection
-from isochrone_collector.jobs.leader import Housekeeping
-from isochrone_collector.jobs.retention import Retention
-from isochrone_collector.jobs.rollup import Rollup
+from isochrone_collector.jobs.registry import Jobs
 from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
 from isochrone_collector.queries.context import QueryContext
-from isochrone_collector.settings import RetentionPeriods, Settings, WebhookSettings
+from isochrone_collector.settings import Settings, WebhookSettings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database
-from isochrone_wire.model import SECOND_US
 
 _log = structlog.get_logger()
-
-_PARTITIONS_US = 3600 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that services and chores work with; `certificates` only under TLS."""
+    """Everything that services and jobs work with; `certificates` only under TLS."""
 
     database: Database
     plans: Plans
@@ -43,7 +36,7 @@ class Parts:
     authenticator: Authenticator
     identities: Enrolment
     alerts: AlertDelivery
-    housekeeping: Housekeeping
+    jobs: Jobs
     publishing: Publishing
     push_metrics: PushMetrics
     certificates: Certificates | None
@@ -68,8 +61,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         packer=packer,
     )
     alerts = AlertDelivery(database=database, webhook=_webhook(settings.webhook, stack), clock=now_at)
-    housekeeping = _housekeeping(database, ingest, settings.retention)
-    _add_watches(housekeeping, alerts, DriftDetection(database=database, plans=plans, alerting=alerts, clock=now_at))
+    jobs = Jobs(database=database, clock=now_at)
     certificates = _certificates(settings)
     authenticator = Authenticator(database=database, clock=now_at, required=certificates is not None)
     await authenticator.refresh()
@@ -86,8 +78,8 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
             changed=authenticator.refresh,
         ),
         alerts=alerts,
-        housekeeping=housekeeping,
-        publishing=await _publishing(database, plans, housekeeping, ingest),
+        jobs=jobs,
+        publishing=await _publishing(database, plans, jobs, ingest),
         push_metrics=PushMetrics(clock=now_at),
         certificates=certificates,
     )
@@ -99,23 +91,9 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
     return database
 
 
-def _housekeeping(database: Database, ingest: Ingest, periods: RetentionPeriods) -> Housekeeping:
-    """What one collector does for all: samples get a place, are summarised, and go when their time is over."""
-
-    async def make_partitions() -> None:
-        ingest.window = await partitions.ensure(database, now_at=now_at(), keep_us=periods.samples_us)
-
-    housekeeping = Housekeeping(database=database, clock=now_at)
-    housekeeping.add("partitions", _PARTITIONS_US, make_partitions)
-    housekeeping.add("rollup", rollup.EVERY_US, Rollup(database=database, clock=now_at).run)
-    kept = Retention(database=database, clock=now_at, periods=periods)
-    housekeeping.add("retention", retention.EVERY_US, kept.run)
-    return housekeeping
-
-
-async def _publishing(database: Database, plans: Plans, housekeeping: Housekeeping, ingest: Ingest) -> Publishing:
+async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Ingest) -> Publishing:
     """The route tables, with what is in force read, and woken by every commit."""
-    publishing = Publishing(database=database, plans=plans, housekeeping=housekeeping, clock=now_at)
+    publishing = Publishing(database=database, plans=plans, is_leader=lambda: jobs.is_leader, clock=now_at)
     await publishing.publisher.refresh()
     ingest.stored = publishing.stored
     return publishing
@@ -128,13 +106,6 @@ def _webhook(settings: WebhookSettings | None, stack: AsyncExitStack) -> Webhook
     webhook = Webhook(settings)
     stack.push_async_callback(webhook.close)
     return webhook
-
-
-def _add_watches(housekeeping: Housekeeping, alerts: AlertDelivery, drift: DriftDetection) -> None:
-    """What one collector watches for all, and tells."""
-    housekeeping.add("roll call", alert_delivery.ABSENCE_CHECK_EVERY_US, alerts.check_absences)
-    housekeeping.add("drift", drift_detection.EVERY_US, drift.run)
-    housekeeping.add("tell alerts", alert_delivery.DELIVER_EVERY_US, alerts.deliver)
 
 
 def _certificates(settings: Settings) -> Certificates | None:

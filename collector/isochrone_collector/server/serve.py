@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
@@ -19,6 +19,7 @@ from isochrone_collector.server import metrics, route_metrics
 from isochrone_collector.server.assembly import Parts, assemble
 from isochrone_collector.server.grpc_server import bind, grpc_server
 from isochrone_collector.server.operator_identity import OperatorFile
+from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs
 from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -29,11 +30,6 @@ from isochrone_wire.metrics_endpoint import serve_metrics
 _log = structlog.get_logger()
 
 _GRACE_S = 5.0
-_PLAN_REFRESH_S = 2.0
-_ACCESS_REFRESH_S = 1.0
-_CERTIFICATE_S = 2.0
-_PARTITIONS_REFRESH_S = 60.0
-_WATCH_POSTGRES_S = 0.5
 
 
 async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
@@ -69,7 +65,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         )
         stack.enter_context(_scraped(settings, partial(_families, parts)))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(chore) for chore in _chores(parts, postgres, operator)]
+            parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
+            tasks = [group.create_task(work) for work in (parts.jobs.run(), parts.publishing.run())]
             process_tuning.tune_process()
             await server.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
@@ -85,31 +82,6 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
             for task in tasks:
                 task.cancel()
     _log.info("collector.stopped")
-
-
-def _chores(
-    parts: Parts, postgres: EmbeddedPostgres | None, operator: OperatorFile
-) -> list[Coroutine[None, None, None]]:
-    """What goes on beside serving, until it is cancelled."""
-
-    async def watch_postgres() -> None:
-        if postgres is not None and await asyncio.to_thread(postgres.restart_if_gone):
-            _log.error("postgres.restarted", pid=postgres.pid)
-
-    async def keep_certificate() -> None:
-        if parts.certificates is not None:
-            await asyncio.to_thread(parts.certificates.refresh)
-            await operator.follow(parts.certificates)
-
-    return [
-        parts.housekeeping.run(),
-        parts.publishing.run(),
-        _again_and_again(_PARTITIONS_REFRESH_S, parts.ingest.refresh_window),
-        _again_and_again(_PLAN_REFRESH_S, parts.publishing.follow_plan),
-        _again_and_again(_WATCH_POSTGRES_S, watch_postgres),
-        _again_and_again(_ACCESS_REFRESH_S, parts.authenticator.refresh),
-        _again_and_again(_CERTIFICATE_S, keep_certificate),
-    ]
 
 
 async def _migrate(conninfo: str) -> None:
@@ -168,12 +140,3 @@ def _known_by(certificates: Certificates | None, operator: OperatorFile) -> dict
     if certificates is None:
         return {}
     return {"fingerprint": format_fingerprint(certificates.current.fingerprint), "operator": str(operator.path)}
-
-
-async def _again_and_again(pause_s: float, work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        await asyncio.sleep(pause_s)
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001  # a chore that failed once must not end the collector; it comes again
-            _log.warning("chore.failed", chore=work.__name__, reason=str(error))

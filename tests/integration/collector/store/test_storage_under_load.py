@@ -1,4 +1,4 @@
-"""PostgreSQL is killed while batches come in and chores run: every batch is there once, and everything goes on."""
+"""PostgreSQL is killed while batches come in and jobs run: every batch is there once, and everything goes on."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.errors import DatabaseUnavailable
-from isochrone_collector.jobs.leader import Housekeeping
+from isochrone_collector.jobs.registry import Job, Jobs
 from isochrone_collector.jobs.rollup import GRACE_US, LATE_EVERY_US
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -51,9 +51,9 @@ async def test_postgres_restarted_under_load(postgres: EmbeddedPostgres) -> None
     await database.open()
     local = InProcessCollector(database)
     await local.begin(DAY_AT + DAY_US + GRACE_US)
-    housekeeping = Housekeeping(database=database, clock=local.clock)
-    housekeeping.add("rollup", SECOND_US // 10, local.rollup.run)
-    leading = asyncio.create_task(housekeeping.run())
+    jobs = Jobs(database=database, clock=local.clock)
+    jobs.add(Job(name="rollup", every_us=SECOND_US // 10, work=local.rollup.run))
+    leading = asyncio.create_task(jobs.run())
     waiting = iter(range(1, _BATCHES + 1))
 
     async def pusher() -> None:
@@ -79,7 +79,7 @@ async def test_postgres_restarted_under_load(postgres: EmbeddedPostgres) -> None
         day = Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)
         while await local.count(day) != _BATCHES * _SAMPLES:
             await asyncio.sleep(0.1)
-    assert housekeeping.is_leader
+    assert jobs.is_leader
     leading.cancel()
     with suppress(asyncio.CancelledError):
         await leading

@@ -1,4 +1,4 @@
-"""What is done once for all collectors on one database."""
+"""Jobs that one collector does for all on a database, and jobs that every collector does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from isochrone_collector.clock import now_at
-from isochrone_collector.jobs.leader import Housekeeping
+from isochrone_collector.jobs.registry import Job, Jobs
 from isochrone_collector.store.postgres.pool import Database
 
 _SOON_S = 20.0
@@ -46,17 +46,17 @@ def _cut_leaders_connection(url: str) -> None:
         )
 
 
-def _counting(database: Database, done: list[str], who: str) -> Housekeeping:
+def _counting(database: Database, done: list[str], who: str) -> Jobs:
     async def work() -> None:
         done.append(who)
 
-    housekeeping = Housekeeping(database=database, clock=now_at)
-    housekeeping.add("count", _OFTEN_US, work)
-    return housekeeping
+    jobs = Jobs(database=database, clock=now_at)
+    jobs.add(Job(name="count", every_us=_OFTEN_US, work=work))
+    return jobs
 
 
 async def test_one_of_two_leads(database_url: str) -> None:
-    """Of two collectors on one database one does the chores, and the other takes over when it ends."""
+    """Of two collectors on one database one does the leader's jobs, and the other takes over when it ends."""
     done: list[str] = []
     async with _database(database_url) as database:
         first, second = (_counting(database, done, who) for who in ("first", "second"))
@@ -74,7 +74,7 @@ async def test_one_of_two_leads(database_url: str) -> None:
 
 
 async def test_lost_connection_is_lost_leadership(database_url: str) -> None:
-    """A leader whose connection is cut stops its chores, even one that takes long, and asks for the lock again."""
+    """A leader whose connection is cut stops its jobs, even a long one, and asks for the lock again."""
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def long() -> None:
@@ -86,21 +86,21 @@ async def test_lost_connection_is_lost_leadership(database_url: str) -> None:
             raise
 
     async with _database(database_url) as database:
-        housekeeping = Housekeeping(database=database, clock=now_at)
-        housekeeping.add("long", _OFTEN_US, long)
-        task = asyncio.create_task(housekeeping.run())
+        jobs = Jobs(database=database, clock=now_at)
+        jobs.add(Job(name="long", every_us=_OFTEN_US, work=long))
+        task = asyncio.create_task(jobs.run())
         await asyncio.wait_for(begun.wait(), _SOON_S)
         begun.clear()
         await asyncio.to_thread(_cut_leaders_connection, database_url)
         await asyncio.wait_for(cancelled.wait(), _SOON_S)
         await asyncio.wait_for(begun.wait(), _SOON_S)
-        assert housekeeping.is_leader
+        assert jobs.is_leader
         await _end(task)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), psycopg.OperationalError("gone"), TimeoutError()])
-async def test_failed_chore_comes_again(database_url: str, error: Exception) -> None:
-    """A chore that fails ends neither the leadership nor the other chores, and is tried again."""
+async def test_failed_job_runs_again(database_url: str, error: Exception) -> None:
+    """A job that fails ends neither the leadership nor the other jobs, and runs again."""
     tried: list[str] = []
 
     async def fails() -> None:
@@ -108,9 +108,29 @@ async def test_failed_chore_comes_again(database_url: str, error: Exception) -> 
         raise error
 
     async with _database(database_url) as database:
-        housekeeping = _counting(database, tried, "works")
-        housekeeping.add("fails", _OFTEN_US, fails)
-        task = asyncio.create_task(housekeeping.run())
+        jobs = _counting(database, tried, "works")
+        jobs.add(Job(name="fails", every_us=_OFTEN_US, work=fails))
+        task = asyncio.create_task(jobs.run())
         await _until(lambda: tried.count("fails") > 2 and tried.count("works") > 2)
-        assert housekeeping.is_leader
+        assert jobs.is_leader
         await _end(task)
+
+
+async def test_local_jobs_run_without_leadership(database_url: str) -> None:
+    """A collector that does not lead runs the jobs that are not the leader's, and one that fails runs again."""
+    tried: list[str] = []
+
+    async def fails() -> None:
+        tried.append("local")
+        raise ValueError
+
+    async with _database(database_url) as database:
+        leader, other = (_counting(database, tried, who) for who in ("leader", "other"))
+        leading = asyncio.create_task(leader.run())
+        await _until(lambda: leader.is_leader)
+        other.add(Job(name="local", every_us=_OFTEN_US, work=fails, leader_only=False))
+        following = asyncio.create_task(other.run())
+        await _until(lambda: tried.count("local") > 2)
+        assert "other" not in tried
+        await _end(following)
+        await _end(leading)

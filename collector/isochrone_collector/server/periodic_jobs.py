@@ -1,0 +1,72 @@
+"""The periodic jobs of a collector: everything that is repeated while it serves, with its interval."""
+
+import asyncio
+
+import structlog
+
+from isochrone_collector.clock import now_at
+from isochrone_collector.jobs import alert_delivery, drift_detection, retention, rollup
+from isochrone_collector.jobs.drift_detection import DriftDetection
+from isochrone_collector.jobs.registry import Job
+from isochrone_collector.jobs.retention import Retention
+from isochrone_collector.jobs.rollup import Rollup
+from isochrone_collector.server.assembly import Parts
+from isochrone_collector.server.operator_identity import OperatorFile
+from isochrone_collector.settings import RetentionPeriods
+from isochrone_collector.store import partitions
+from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
+from isochrone_wire.model import SECOND_US
+
+_log = structlog.get_logger()
+
+_PARTITIONS_US = 3600 * SECOND_US
+_WINDOW_REFRESH_US = 60 * SECOND_US
+_PLAN_REFRESH_US = 2 * SECOND_US
+_ACCESS_REFRESH_US = SECOND_US
+_CERTIFICATE_RELOAD_US = 2 * SECOND_US
+_POSTGRES_WATCH_US = SECOND_US // 2
+
+
+def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
+    """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
+    database, alerts = parts.database, parts.alerts
+    drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
+
+    async def make_partitions() -> None:
+        parts.ingest.window = await partitions.ensure(database, now_at=now_at(), keep_us=periods.samples_us)
+
+    return [
+        Job(name="partitions", every_us=_PARTITIONS_US, work=make_partitions),
+        Job(name="rollup", every_us=rollup.EVERY_US, work=Rollup(database=database, clock=now_at).run),
+        Job(
+            name="retention",
+            every_us=retention.EVERY_US,
+            work=Retention(database=database, clock=now_at, periods=periods).run,
+        ),
+        Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences),
+        Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run),
+        Job(name="alert delivery", every_us=alert_delivery.DELIVER_EVERY_US, work=alerts.deliver),
+        *parts.publishing.leader_jobs(),
+    ]
+
+
+def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: OperatorFile) -> list[Job]:
+    """Return the jobs that every collector does for itself."""
+
+    async def restart_postgres() -> None:
+        if postgres is not None and await asyncio.to_thread(postgres.restart_if_gone):
+            _log.error("postgres.restarted", pid=postgres.pid)
+
+    async def reload_certificate() -> None:
+        if parts.certificates is not None:
+            await asyncio.to_thread(parts.certificates.refresh)
+            await operator.follow(parts.certificates)
+
+    works = (
+        ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),
+        ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),
+        ("embedded PostgreSQL", _POSTGRES_WATCH_US, restart_postgres),
+        ("access", _ACCESS_REFRESH_US, parts.authenticator.refresh),
+        ("certificate", _CERTIFICATE_RELOAD_US, reload_certificate),
+    )
+    return [Job(name=name, every_us=every_us, work=work, leader_only=False) for name, every_us, work in works]
