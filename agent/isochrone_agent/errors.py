@@ -6,20 +6,14 @@ AgentError
 ├── SpoolError         the operator must look at the disk or the folder
 │   └── SpoolDamaged   ... or nobody: what can be read is salvaged, and what cannot is counted
 ├── PlanRefused        whoever applied the plan must correct it; the agent runs on with the last good one
-├── JoinFailed         whoever joins must look at the token or the address, as the hint says
-│   └── CollectorUnreachable    ... or wait until the collector answers (exit 3)
 └── CollectorRefused   the operators must act; nothing is pushed until then, and measuring goes on
 """
 
+from isochrone_wire.errors import IsochroneError
 
-class AgentError(Exception):
-    """Root of the tree. `hint` tells who reads the message what to do next."""
 
-    exit_code = 1
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class AgentError(IsochroneError):
+    """Root of the tree."""
 
 
 class SettingsError(AgentError):
@@ -48,13 +42,3 @@ class PlanRefused(AgentError):  # noqa: N818  # reads as what happened
 
 class CollectorRefused(AgentError):  # noqa: N818  # reads as what happened
     """The collector will not take what this agent says, or says what cannot be."""
-
-
-class JoinFailed(AgentError):  # noqa: N818  # reads as what happened
-    """A join token could not be traded for a credential."""
-
-
-class CollectorUnreachable(JoinFailed):
-    """No collector answers where it should be."""
-
-    exit_code = 3

@@ -1,31 +1,10 @@
-"""The `isochrone` command: which subcommands there are, and what becomes of their errors.
-
-Subcommands are loaded when they are called, so that `isochrone --help` waits for neither gRPC nor rich.
-"""
-
-from dataclasses import dataclass
-from importlib import import_module
-from typing import cast
+"""The command `isochrone`: its subcommands and its help."""
 
 import click
 
 from isochrone_client import terminal
-from isochrone_client.errors import ClientError
 from isochrone_wire import __version__
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a subcommand lives, `module:attribute`, and what `--help` says of it."""
-
-    place: str
-    help: str
-
-    def load(self) -> click.Command:
-        """The subcommand itself."""
-        module, _, attribute = self.place.partition(":")
-        return cast(click.Command, getattr(import_module(module), attribute))
-
+from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 
 COMMANDS: dict[str, Entry] = {
     "diff": Entry("isochrone_client.commands.diff:diff", "Compare regions with a baseline, target by target."),
@@ -79,52 +58,19 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
-# The backspaces keep click from filling the lines.
-_EPILOG = """\b
-Exit codes:
-  0  ok
-  1  failed
-  2  usage: an unknown option, target or region, or a time range that cannot be read
-  3  unreachable: no collector answers
-  4  undecided or insufficient data; what there is has been printed
-
-\b
-Example:
-  isochrone diff --against ap-southeast-1 --window 24h
-"""
-
-
-class LazyGroup(click.Group):
-    """A group that knows its commands by name and loads them on demand."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """The names, in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
-        """The command of that name, loaded now."""
-        entry = COMMANDS.get(cmd_name)
-        return entry.load() if entry else None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """The names with their help from the table, so that nothing is loaded for it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command called; an error of ours becomes its sentence, its hint and its exit code."""
-        try:
-            return super().invoke(ctx)
-        except ClientError as error:
-            terminal.complain(error)
-            ctx.exit(error.exit_code)
-
-
-@click.group(
-    cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=_EPILOG,
+_EPILOG = "\n\n".join(
+    (
+        exit_codes(
+            usage="usage: an unknown option, target or region, or a time range that cannot be read",
+            _3="unreachable: no collector answers",
+            _4="undecided or insufficient data; what there is has been printed",
+        ),
+        example("isochrone diff --against ap-southeast-1 --window 24h"),
+    )
 )
+
+
+@click.group(cls=CommandGroup, entries=COMMANDS, context_settings=CONTEXT, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="isochrone", message="%(prog)s %(version)s")
 def cli() -> None:
     """Ask a collector how long LLM APIs take to answer, from every region, and how sure that is."""

@@ -17,17 +17,11 @@
 An `InsufficientError` is raised after the answer has been written: it explains an answer, it does not replace it.
 """
 
-from typing import ClassVar
+from isochrone_wire.errors import IsochroneError
 
 
-class ClientError(Exception):
-    """A sentence for people. `hint` says what would help, empty where nothing is known to."""
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, sentence: str, *, hint: str = "") -> None:
-        super().__init__(sentence)
-        self.hint = hint
+class ClientError(IsochroneError):
+    """Root of the tree."""
 
 
 class WindowError(ClientError):

@@ -114,8 +114,3 @@ def moment(at: int, *, now_at: int) -> str:
 def between(window: Window) -> str:
     """A window as `2026-11-01 00:00 and 2026-11-02 00:00 UTC`, to follow the word `between`."""
     return f"{minute(window.from_at)} and {minute(window.until_at)} UTC"
-
-
-def printable(text: str) -> str:
-    """The text with a space for each control character: error messages of providers may hold escape sequences."""
-    return "".join(character if character.isprintable() else " " for character in text)

@@ -7,10 +7,9 @@ import sys
 
 import click
 
-from isochrone_client.errors import ClientError
-from isochrone_client.formats import printable
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_wire.text import printable
 
 PIPED_WIDTH = 100
 
@@ -41,15 +40,6 @@ def begin(page: Page[Row], output: str) -> None:
 def go_on(page: Page[Row], output: str) -> None:
     """More rows of the answer begun."""
     _say(renderer(output).more(page, look()))
-
-
-def complain(error: ClientError) -> None:
-    """The error's sentence on stderr, and its hint on a line of its own."""
-    # A refusal is in the collector's words, which may quote anybody's.
-    sentence = "\n".join(printable(line) for line in str(error).split("\n"))
-    click.echo(f"isochrone: {sentence}", err=True)
-    if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
 
 
 def remark(sentence: str) -> None:

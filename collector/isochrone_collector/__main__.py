@@ -1,6 +1,6 @@
 """`python -m isochrone_collector` is the command `isochrone-collector`."""
 
-from isochrone_collector.cli.door import main
+from isochrone_collector.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -26,16 +26,12 @@ from collections.abc import Collection
 from typing import Self
 
 from isochrone_collector import names
+from isochrone_wire.errors import IsochroneError
+from isochrone_wire.text import nearest
 
 
-class CollectorError(Exception):
-    """Anything the collector says no to; `hint` tells the operator what would help."""
-
-    exit_code = 1
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class CollectorError(IsochroneError):
+    """Root of the tree."""
 
 
 class SettingsError(CollectorError):
@@ -82,7 +78,7 @@ class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
     @classmethod
     def among(cls, kind: str, name: str, known: Collection[str]) -> Self:
         """The error of a `name` of some kind that is none of those known."""
-        return cls(names.unknown(kind, name, known), known=known, nearest=names.nearest(name, known))
+        return cls(names.unknown(kind, name, known), known=known, nearest=nearest(name, known))
 
 
 class Conflict(RequestError):  # noqa: N818  # named for the state

@@ -1,24 +1,13 @@
 """Names: what a reader calls a thing, and what they may have meant when there is no such thing."""
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+
+from isochrone_wire.text import did_you_mean
 
 _SHOWN = 20
 _SUFFIX_BITS = 24
 _SPECIAL = frozenset("*?[")
-
-
-def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name most like `name`, or `None` when nothing is as alike as `cutoff`, from 0 (all is) to 1 (equal)."""
-    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
-    return matches[0] if matches else None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing when nothing is alike."""
-    match = nearest(name, known)
-    return f"; did you mean {match!r}?" if match else ""
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:

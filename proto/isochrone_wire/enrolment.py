@@ -16,6 +16,7 @@ from isochrone_wire import codec
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
 from isochrone_wire.credentials import JoinToken, format_fingerprint, parse_join_token
+from isochrone_wire.errors import IsochroneError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Joined
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -26,13 +27,13 @@ _PAUSE_SECONDS = 2.0
 _ANOTHER_TOKEN = "ask an operator for a new token: `isochrone-collector vantage add`, `vantage rotate` or `access add`"
 
 
-class EnrolmentError(Exception):
+class EnrolmentError(IsochroneError):
     """Enrolment failed; `unreachable` if the collector did not answer. Action: the user, following `hint`."""
 
-    def __init__(self, sentence: str, *, hint: str = "", unreachable: bool = False) -> None:
-        super().__init__(sentence)
-        self.hint = hint
+    def __init__(self, message: str, *, hint: str = "", unreachable: bool = False) -> None:
+        super().__init__(message, hint=hint)
         self.unreachable = unreachable
+        self.exit_code = 3 if unreachable else 1
 
 
 def join(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from isochrone_agent.cli import options as agent_options
-from isochrone_collector.cli.main import main as collector
+from isochrone_collector.cli.main import cli as collector
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

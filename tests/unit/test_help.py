@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from isochrone_agent.cli.main import cli as agent
 from isochrone_client.cli import cli as client
-from isochrone_collector.cli.main import main as collector
+from isochrone_collector.cli.main import cli as collector
 
 PROGRAMS = {"isochrone": client, "isochrone-agent": agent, "isochrone-collector": collector}
 

@@ -6,13 +6,14 @@ from dataclasses import asdict
 import click
 
 from isochrone_agent.probe.providers import CATALOGUE, Provider
+from isochrone_wire.cli.command_line import table_or_json
 
 SCHEMA = "isochrone.catalogue/1"
 _HEADINGS = ("name", "dialect", "key variable", "base URL")
 
 
 @click.command("catalogue")
-@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@table_or_json
 def command(*, output: str) -> None:
     """List the providers and gateways that can be probed as NAME/MODEL, with the variable their key is read from.
 

@@ -26,6 +26,7 @@ from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.schedule import Due, next_rounds
 from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings, load_settings
+from isochrone_wire.cli.command_line import table_or_json
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, worst
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan, day_of
@@ -37,7 +38,7 @@ _LIMITS = ("usd", "tokens", "requests")
 
 @click.command("check")
 @options.running
-@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@table_or_json
 def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five
     rounds, and today's spend beside the budgets.

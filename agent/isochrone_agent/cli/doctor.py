@@ -14,6 +14,7 @@ from isochrone_agent.cli import options
 from isochrone_agent.cli.examination import examine
 from isochrone_agent.cli.results import as_table
 from isochrone_agent.settings import load_settings
+from isochrone_wire.cli.command_line import table_or_json
 from isochrone_wire.health_check import CheckResult, Verdict, worst
 
 SCHEMA = "isochrone.doctor/1"
@@ -21,7 +22,7 @@ SCHEMA = "isochrone.doctor/1"
 
 @click.command("doctor")
 @options.running
-@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@table_or_json
 def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Look at folder, disk, spool, clock, timestamps, identity, certificate, collector, plan, keys and names.
 

@@ -20,6 +20,7 @@ from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
+from isochrone_wire.cli.command_line import table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
@@ -87,7 +88,7 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
 @options.connect_to
 @options.family
 @options.ca_file
-@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@table_or_json
 def command(
     *,
     what: str | None,

@@ -7,26 +7,30 @@ from typing import Any
 
 import click
 
-from isochrone_agent import logs, runner
+from isochrone_wire.cli import logs
+
+# `logs` comes first: it imports structlog without rich.
+# isort: split
+
+from isochrone_agent import runner
 from isochrone_agent.cli import options
 from isochrone_agent.settings import Settings, load_settings
+from isochrone_wire.cli.command_line import example, log_format_option
+
+_EXAMPLE = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600"
 
 
-@click.command("run")
+@click.command("run", epilog=example(_EXAMPLE))
 @options.running
-@click.option("--log-format", type=click.Choice(["auto", "console", "json"]), default="auto", show_default=True)
-def command(*, settings_file: Path | None, log_format: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+@log_format_option
+def command(*, settings_file: Path | None, log_format: logs.Format, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Probe the collector's plan from this region until stopped, and deliver every sample.
 
     Samples are on disk before they are sent and stay there until the collector has committed them, so neither a lost
-    link nor a crash loses any. SIGTERM and Ctrl-C end it cleanly. Each option can also be said as a variable,
-    ISOCHRONE_VANTAGE and so on.
-
-    \b
-    Example:
-      isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
+    link nor a crash loses any. SIGTERM and Ctrl-C stop the agent cleanly. Each option also has an environment variable,
+    such as ISOCHRONE_VANTAGE for --vantage.
     """
-    logs.configure(log_format)
+    logs.set_up(log_format)
     asyncio.run(_until_signalled(load_settings(settings_file, told)))
 
 

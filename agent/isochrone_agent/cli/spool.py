@@ -11,6 +11,7 @@ from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
 from isochrone_agent.spool.inspection import Inspection, inspect_spool, quarantined_samples, verify_spool
 from isochrone_agent.spool.spool import Spool
+from isochrone_wire.cli.command_line import table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
 
 SCHEMA = "isochrone.spool/1"
@@ -33,12 +34,9 @@ def _of_spool(function: Callable[..., Any]) -> Callable[..., Any]:
     return options.data_dir(vantage(function))
 
 
-_output = click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
-
-
 @command.command("inspect")
 @_of_spool
-@_output
+@table_or_json
 def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
     """Tell what waits, and what has become of the rest.
 
@@ -54,7 +52,7 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
 
 @command.command("verify")
 @_of_spool
-@_output
+@table_or_json
 def verify_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
     """Read everything; exit 1 when something is wrong.
 

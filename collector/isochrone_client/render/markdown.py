@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from isochrone_client.formats import printable
 from isochrone_client.render.page import Column, Page, RenderOptions, Row
+from isochrone_wire.text import printable
 
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
 

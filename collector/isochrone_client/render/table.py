@@ -15,8 +15,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from isochrone_client.formats import printable
 from isochrone_client.render.page import Column, Page, RenderOptions, Row
+from isochrone_wire.text import printable
 
 MAX_WIDTH = 100
 _GAP = 2

@@ -2,7 +2,7 @@
 
 import html
 
-from isochrone_client.formats import printable
+from isochrone_wire.text import printable
 
 # Elements of HTML and of SVG that hold nothing.
 _VOID = frozenset({"meta", "link", "wbr"})

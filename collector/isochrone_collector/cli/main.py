@@ -1,56 +1,52 @@
-"""`isochrone-collector`: operate a collector. Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable."""
+"""The command `isochrone-collector`: its subcommands and its help.
 
-from typing import IO
+A base install (enough for an agent) has this command too, but not the libraries that it needs. So this module imports
+click only, and `main` names the missing extra before anything else is imported.
+"""
+
+import sys
+from importlib.util import find_spec
 
 import click
 
-from isochrone_collector.cli.access import access
-from isochrone_collector.cli.alerts import alerts
-from isochrone_collector.cli.apply import apply
-from isochrone_collector.cli.doctor import doctor
-from isochrone_collector.cli.migrate import migrate
-from isochrone_collector.cli.plan import plan
-from isochrone_collector.cli.serve import serve
-from isochrone_collector.cli.vantage import vantage
-from isochrone_collector.errors import CollectorError
+from isochrone_wire import __version__
+from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes, print_error
+
+_NEEDED = (
+    *("alembic", "cryptography", "grpc_health", "grpc_reflection", "numpy", "psycopg", "psycopg_pool", "pydantic"),
+    *("scipy", "starlette", "uvicorn", "yaml"),
+)
+_HELP_OF = {
+    "serve": "Serve agents, readers and operators until stopped.",
+    "migrate": "Bring a database to the newest revision.",
+    "vantage": "Let agents in, one name each, and shut them out.",
+    "access": "Let readers and operators in, and shut them out.",
+    "apply": "Put a plan file into force.",
+    "plan": "Show the plans that were applied, or go back to one.",
+    "alerts": "Try out how alerts reach a webhook.",
+    "doctor": "Check everything that a collector depends on.",
+    "completion": "Print the completion script of a shell.",
+}
+COMMANDS = {name: Entry(f"isochrone_collector.cli.{name}:{name}", text) for name, text in _HELP_OF.items()}
+_EPILOG = "\n\n".join((exit_codes(_3="unreachable: no collector answers"), example("isochrone-collector serve")))
 
 
-class _Failure(click.ClickException):
-    """One of our errors as click shows it: the sentence, then the hint."""
-
-    def __init__(self, error: CollectorError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-    @property
-    def exit_code(self) -> int:  # type: ignore[override]  # click declares a class variable and only reads it
-        """The exit code of the error's class."""
-        return self.error.exit_code
-
-    def show(self, file: IO[str] | None = None) -> None:
-        click.echo(f"error: {self.message}", err=True, file=file)
-        if self.error.hint:
-            click.echo(f"hint: {self.error.hint}", err=True, file=file)
+@click.group(cls=CommandGroup, entries=COMMANDS, context_settings=CONTEXT, epilog=_EPILOG)
+@click.version_option(__version__, prog_name="isochrone-collector", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Operate a collector: serve, migrate its database, admit agents and readers, apply plans."""
 
 
-class _Commands(click.Group):
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except CollectorError as error:
-            raise _Failure(error) from error
+def missing_modules() -> list[str]:
+    """The modules of the extra `collector` that are not installed here."""
+    return [name for name in _NEEDED if find_spec(name) is None]
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="isochrone")
 def main() -> None:
-    """Operate the collector: serve it, migrate its database, apply plans.
-
-    \b
-    Example:
-      isochrone-collector serve
-    """
-
-
-for _command in (serve, migrate, vantage, access, apply, plan, alerts, doctor):
-    main.add_command(_command)
+    """The entry point `isochrone-collector`: run a command, or exit 1 and name the extra that is missing."""
+    missing = missing_modules()
+    if missing:
+        hint = "pip install 'isochrone[collector]', or 'isochrone[collector,embedded]' to include PostgreSQL"
+        print_error(f"isochrone-collector needs {', '.join(missing)}", hint)
+        sys.exit(1)
+    cli(prog_name="isochrone-collector")

@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
-from isochrone_collector import durations, logs, settings
+from isochrone_collector import durations, settings
+from isochrone_wire.cli import logs
+from isochrone_wire.cli.command_line import log_format_option
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -92,14 +94,7 @@ def _kept(kept_us: int | None) -> str:
     type=_FILE,
     help="Secret that alerts are signed with, as `alerts secret` makes it; or ISOCHRONE_ALERT_SECRET.",
 )
-@click.option(
-    "--log-format",
-    envvar="ISOCHRONE_LOG_FORMAT",
-    type=click.Choice(["auto", "console", "json"]),
-    default="auto",
-    show_default=True,
-    help="How to log to stderr.",
-)
+@log_format_option
 def serve(log_format: logs.Format, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Serve agents, readers and operators until stopped.
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from isochrone_collector import durations
-from isochrone_collector.names import did_you_mean, nearest, unknown
+from isochrone_collector.names import unknown
 from isochrone_collector.plans import schema as planshapes
 from isochrone_collector.plans import yaml_source
 from isochrone_collector.plans.routes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
@@ -29,6 +29,7 @@ from isochrone_collector.plans.yaml_source import Path, Problem, YamlText
 from isochrone_wire.model import Budget, Plan, Price, Route, Target, Workload, target_id
 from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
 from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
+from isochrone_wire.text import did_you_mean, nearest
 
 _NESTED: Mapping[str | int, type[Shape]] = {**planshapes.NESTED, "slo": SloShape, "objective": ObjectiveShape}
 # Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.

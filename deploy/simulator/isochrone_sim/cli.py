@@ -17,7 +17,6 @@ import click
 
 from isochrone_sim import tables
 from isochrone_sim.certificates import self_signed as make_certificate
-from isochrone_sim.errors import SimError
 from isochrone_sim.settings import (
     DEFAULT_LISTEN,
     Settings,
@@ -29,31 +28,32 @@ from isochrone_sim.settings import (
 )
 from isochrone_sim.worldfile import EXAMPLE
 from isochrone_wire import __version__
+from isochrone_wire.cli.command_line import (
+    CONTEXT,
+    CommandGroup,
+    completion_command,
+    example,
+    exit_codes,
+    table_or_json,
+)
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-class _Commands(click.Group):
-    """Shows the simulator's own errors as a sentence with a hint, and leaves with the code they carry."""
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  # click's interface
-        try:
-            return super().invoke(ctx)
-        except SimError as error:
-            click.echo(f"error: {error}", err=True)
-            if error.hint:
-                click.echo(f"hint:  {error.hint}", err=True)
-            ctx.exit(error.exit_code)
+_EPILOG = f"{exit_codes(usage='usage, settings or world file')}\n\n{example('isochrone-sim serve')}"
 
 
-@click.group(cls=_Commands, context_settings=CONTEXT)
-@click.version_option(__version__, prog_name="isochrone-sim")
-def main() -> None:
-    """A world of LLM providers with known timing, for demos, tests and calibration.
+@click.group(cls=CommandGroup, context_settings=CONTEXT, epilog=_EPILOG)
+@click.version_option(__version__, prog_name="isochrone-sim", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A world of LLM providers with known timing, for demos, tests and calibration."""
 
-    \b
-    Exit codes: 0 ok · 1 failed · 2 usage, settings or world file
-    """
+
+cli.add_command(
+    completion_command(
+        "isochrone-sim",
+        bash="~/.local/share/bash-completion/completions/isochrone-sim",
+        zsh="~/.zfunc/_isochrone-sim",
+        fish="~/.config/fish/completions/isochrone-sim.fish",
+    )
+)
 
 
 _world_option = click.option(
@@ -65,10 +65,9 @@ _world_option = click.option(
 )
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
-_output_option = click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
-@main.command(short_help="Be the providers.")
+@cli.command(short_help="Be the providers.")
 @click.option(
     "--listen",
     "listens",
@@ -141,10 +140,10 @@ def serve(
       isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082
       isochrone-sim serve --episode tencent us-east-2 400 75 180
     """
-    from isochrone_sim import logs  # noqa: PLC0415  # kept out of `--help`
-    from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # as above
+    from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # kept out of `--help`
+    from isochrone_wire.cli import logs  # noqa: PLC0415  # as above
 
-    logs.configure()
+    logs.set_up()
     world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=time.time_ns() // 1000)
     settings = Settings(
         world=world,
@@ -158,7 +157,7 @@ def serve(
         runner.run(_serve_until_signalled(certified, ca_told=self_signed))
 
 
-@main.command(short_help="What is true in the world.")
+@cli.command(short_help="What is true in the world.")
 @_world_option
 @_faults_option
 @click.option(
@@ -168,7 +167,7 @@ def serve(
     help="The true difference of two regions for every model: REGION minus BASELINE.",
 )
 @click.option("--example", is_flag=True, help="Show a world file to begin with.")
-@_output_option
+@table_or_json
 def world(
     *,
     world_file: Path | None,
@@ -200,8 +199,8 @@ def world(
         _show(output, partial(tables.world_table, shown), partial(tables.plain_world, shown))
 
 
-@main.command(short_help="What can go wrong.")
-@_output_option
+@cli.command(short_help="What can go wrong.")
+@table_or_json
 def faults(*, output: str) -> None:
     """What can go wrong, or be odd within its rights.
 
@@ -212,6 +211,11 @@ def faults(*, output: str) -> None:
       isochrone-sim faults
     """
     _show(output, tables.faults_table, tables.plain_faults)
+
+
+def main() -> None:
+    """The entry point `isochrone-sim`."""
+    cli(prog_name="isochrone-sim")
 
 
 def _show(output: str, table: Callable[[], str], plain: Callable[[], dict[str, Any]]) -> None:

@@ -9,16 +9,11 @@ RequestRefused        not ours: the client asked for something that the provider
 """
 
 from isochrone_sim.exchange.refusal import Refusal
+from isochrone_wire.errors import IsochroneError
 
 
-class SimError(Exception):
-    """Root of the tree. `hint` tells who reads the message what to do next."""
-
-    exit_code = 1
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class SimError(IsochroneError):
+    """Root of the tree."""
 
 
 class SettingsError(SimError):

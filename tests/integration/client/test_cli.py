@@ -232,7 +232,7 @@ def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, comman
     result = run(observatory, command, "--target", "nobody/*")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "isochrone: no target is called 'nobody/*'\n"
+        "error: no target is called 'nobody/*'\n"
         "hint: `isochrone targets` lists the targets, `isochrone coverage` the regions, `isochrone routes` the routes\n"
     )
 

@@ -102,7 +102,7 @@ def test_what_may_go_wrong_when_joining(collector: Collector, start_collector: S
         ((other.address, "--token", token), 1, "nothing has been sent"),
         (("127.0.0.1:1", "--token", token), 3, "no collector answers"),
         ((collector.address, "--token", "geheim"), 1, "must begin with"),
-        ((collector.address,), 2, "say --token"),
+        ((collector.address,), 2, "pass --token"),
         (("host:x", "--token", token), 2, "no valid port"),
     ]
     for words, exit_code, sentence in cases:

@@ -195,17 +195,6 @@ def test_a_window_names_both_ends() -> None:
     assert formats.between(window) == "2026-11-20 08:00 and 2026-11-21 08:00 UTC"
 
 
-@given(st.text())
-def test_nothing_can_steer_the_terminal(text: str) -> None:
-    """No escape, newline or direction mark of somebody else's text reaches the screen."""
-    assert formats.printable(text).isprintable()
-
-
-def test_plain_text_is_left_alone() -> None:
-    """Letters of any script stay as they are."""
-    assert formats.printable("Qwen 千问, naïve") == "Qwen 千问, naïve"
-
-
 @pytest.mark.parametrize(
     ("value", "margin", "text"),
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isochrone_collector.names import display_names, matching, nearest, unknown
+from isochrone_collector.names import display_names, matching, unknown
 
 
 def test_an_unknown_name_is_told_with_what_is_known() -> None:
@@ -19,11 +19,6 @@ def test_long_lists_are_cut() -> None:
     sentence = unknown("target", "zzz", [f"provider/model-{n:04}" for n in range(1_000)])
     assert "and 980 more" in sentence
     assert len(sentence) < 600
-
-
-def test_nothing_alike_is_not_guessed() -> None:
-    """A guess that is not alike would mislead."""
-    assert nearest("abc", ["xyz"]) is None
 
 
 @pytest.mark.parametrize(

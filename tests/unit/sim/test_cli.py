@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from isochrone_sim.cli import main
+from isochrone_sim.cli import cli
 from isochrone_sim.faults.faults import FAULTS
 from isochrone_sim.tables import endpoints_table
 
 
 def run(*options: str) -> Result:
-    return CliRunner().invoke(main, options)
+    return CliRunner().invoke(cli, options)
 
 
 def test_the_world_as_a_table() -> None:

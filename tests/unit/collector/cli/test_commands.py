@@ -1,4 +1,4 @@
-"""The commands' edges that need no collector: help, the door, and how a change is printed."""
+"""The commands' edges that need no collector: help, the missing extra, and how a change is printed."""
 
 import json
 import subprocess
@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from isochrone_collector import errors
-from isochrone_collector.cli import door, plan_client
-from isochrone_collector.cli import main as cli
+from isochrone_collector.cli import main as program
+from isochrone_collector.cli import plan_client
 from isochrone_collector.plans.diff import PER_DAY, compare
+from isochrone_wire.cli.command_line import CommandGroup
 from isochrone_wire.model import Plan, Route
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion
 
@@ -97,7 +98,7 @@ PLAN_COMMANDS = [["plan"], ["plan", "history"], ["plan", "show"], ["plan", "roll
 @pytest.mark.parametrize("command", [[], ["serve"], ["migrate"], ["apply"], *PLAN_COMMANDS])
 def test_every_help_has_an_example(command: list[str]) -> None:
     """A reader can copy a line that works."""
-    shown = CliRunner().invoke(cli.main, [*command, "--help"])
+    shown = CliRunner().invoke(program.cli, [*command, "--help"])
     assert shown.exit_code == 0
     assert "Example:\n" in shown.output
     assert "isochrone-collector " in shown.output
@@ -119,23 +120,23 @@ def test_errors_become_exit_codes_and_hints(error: errors.CollectorError, exit_c
     def fail() -> None:
         raise error
 
-    group = cli._Commands(commands={"fail": fail})
+    group = CommandGroup(commands={"fail": fail})
     done = CliRunner().invoke(group, ["fail"])
     assert (done.exit_code, done.stderr) == (exit_code, "error: x\nhint: do y\n")
 
 
 def test_nothing_is_missing_here() -> None:
-    """The door lets pass where the extra is installed."""
-    assert door.missing_modules() == []
+    """Where the extra is installed no module is missing."""
+    assert program.missing_modules() == []
 
 
-def test_the_door_names_the_extra() -> None:
-    """Without what the extra brings, the command says what to install and imports nothing heavy."""
+def test_a_missing_extra_is_named() -> None:
+    """Without the extra's modules the command names the extra to install and imports nothing heavy."""
     script = (
         "import sys; sys.modules['psycopg'] = None; sys.modules['yaml'] = None\n"
-        "from isochrone_collector.cli import door\n"
-        "door.find_spec = lambda name: None if name in ('psycopg', 'yaml') else object()\n"
-        "door.main()"
+        "from isochrone_collector.cli import main\n"
+        "main.find_spec = lambda name: None if name in ('psycopg', 'yaml') else object()\n"
+        "main.main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1

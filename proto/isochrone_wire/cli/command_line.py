@@ -1,0 +1,182 @@
+"""What the command lines of all programs share: the group of commands, its errors and exit codes, common options.
+
+A program declares a table of `Entry`s; a command's module is imported when the command is called, so that `--help` and
+completion are quick. An error ends a command with `error: …` and `hint: …` on stderr and an exit code:
+
+    0 ok    1 failed    2 usage    3 unreachable    4 undecided or insufficient data, with --exit-code only
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+import click
+from click.shell_completion import get_completion_class
+
+from isochrone_wire.errors import IsochroneError
+from isochrone_wire.text import did_you_mean, printable
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command's place, `module:attribute`, and its line in the list of commands. A hidden one is not listed."""
+
+    place: str
+    help: str
+    hidden: bool = False
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, _, attribute = self.place.partition(":")
+        return cast(click.Command, getattr(import_module(module), attribute))
+
+
+class CommandGroup(click.Group):
+    """A group that imports its commands on demand and prints errors as a sentence, a hint and an exit code."""
+
+    def __init__(self, *arguments: Any, entries: Mapping[str, Entry] | None = None, **more: Any) -> None:  # noqa: ANN401  # click's signature
+        super().__init__(*arguments, **more)
+        self.entries = dict(entries or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands that are not hidden, in the order of the table."""
+        return [*(name for name, entry in self.entries.items() if not entry.hidden), *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of that name."""
+        entry = self.entries.get(cmd_name)
+        return entry.load() if entry else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click, and an unknown command is answered with the nearest one."""
+        name, known = args[0], self.list_commands(ctx)
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            ctx.fail(f"no such command: {name!r}{did_you_mean(name, known)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the help of the table, without importing them."""
+        listed = [(name, entry.help) for name, entry in self.entries.items() if not entry.hidden]
+        if not listed:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl(listed)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT002  # click's signature
+        **extra: Any,  # noqa: ANN401  # click's signature
+    ) -> Any:  # noqa: ANN401  # click's signature
+        """Run a command and exit."""
+        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        if not standalone_mode:
+            return run()
+        try:
+            code = run()
+        except IsochroneError as error:
+            print_error(str(error), error.hint)
+            code = error.exit_code
+        except click.ClickException as error:
+            print_error(_in_lower_case(error.format_message()), _help_hint(error))
+            code = error.exit_code
+        except click.Abort:
+            print_error("aborted")
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def print_error(sentence: str, hint: str = "", *, prefix: str = "error") -> None:
+    """Print `error: …` and `hint: …` on stderr, without control characters: a sentence may quote another machine."""
+    lines = "\n".join(printable(line) for line in sentence.split("\n"))
+    click.echo(f"{prefix}: {lines}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+
+
+def exit_codes(*, usage: str = "usage or settings", failed: str = "failed", **more: str) -> str:
+    """The end of a program's help: what each exit code means there; `more` are further ones as `_3="…"`."""
+    codes = {"0": "ok", "1": failed, "2": usage, **{name.removeprefix("_"): text for name, text in more.items()}}
+    # The backspace keeps click from filling the lines.
+    return "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in codes.items())
+
+
+def example(*lines: str) -> str:
+    """The end of a command's help: lines to copy into a shell."""
+    # The backspace keeps click from filling the lines.
+    return "\b\n" + "\n".join(["Example:", *(f"  {line}" for line in lines)])
+
+
+class AliasedOption(click.Option):
+    """An option with older spellings, which work and are not listed in the help."""
+
+    def __init__(self, *arguments: Any, aliases: Sequence[str] = (), **more: Any) -> None:  # noqa: ANN401  # click's signature
+        super().__init__(*arguments, **more)
+        self.aliases = tuple(aliases)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401  # click's parser is private
+        """As click, with the aliases."""
+        listed = self.opts
+        self.opts = [*listed, *self.aliases]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = listed
+
+
+def output_option(*formats: str, **more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
+    """`--output FORMAT`, `-o`, and the older `--format`; the first format is the default unless `more` names one."""
+    settings: dict[str, Any] = {"default": formats[0], "show_default": True, "help": "Format of the answer."} | more
+    return click.option(
+        "--output", "-o", cls=AliasedOption, aliases=("--format",), type=click.Choice(formats), **settings
+    )
+
+
+table_or_json = output_option("table", "json")
+log_format_option = click.option(
+    "--log-format",
+    envvar="ISOCHRONE_LOG_FORMAT",
+    type=click.Choice(["auto", "console", "json"]),
+    default="auto",
+    show_default=True,
+    help="Format of the log on stderr; auto is console on a terminal, else json.",
+)
+
+
+def completion_command(program: str, **places: str) -> click.Command:
+    """`PROGRAM completion SHELL`; `places` name the file that each shell reads."""
+    lines = [f"{program} completion {shell} > {place}" for shell, place in places.items()]
+
+    @click.command("completion", epilog=example(*lines), short_help="Print the completion script of a shell.")
+    @click.argument("shell", type=click.Choice(_SHELLS))
+    @click.pass_context
+    def completion(context: click.Context, *, shell: str) -> None:
+        """Print the completion script of a shell."""
+        completer = get_completion_class(shell)
+        assert completer is not None, "click completes each of the shells offered"
+        variable = f"_{program}_COMPLETE".replace("-", "_").upper()
+        click.echo(completer(context.find_root().command, {}, program, variable).source())
+
+    return completion
+
+
+def _in_lower_case(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _help_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{context.command_path} --help" if context else ""

@@ -1,0 +1,116 @@
+"""The group of commands that all programs share: errors, exit codes, lazy loading and older spellings."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from isochrone_wire.cli.command_line import (
+    CommandGroup,
+    Entry,
+    completion_command,
+    exit_codes,
+    log_format_option,
+    table_or_json,
+)
+from isochrone_wire.errors import IsochroneError
+
+
+class UnreachableError(IsochroneError):
+    """An error with an exit code of its own."""
+
+    exit_code = 3
+
+
+def group(error: BaseException | None = None) -> CommandGroup:
+    """A program with the command `show`, which raises `error` or prints its format."""
+
+    @click.command("show")
+    @table_or_json
+    @log_format_option
+    def show(*, output: str, log_format: str) -> None:
+        if error is not None:
+            raise error
+        click.echo(f"{output} {log_format}")
+
+    found = CommandGroup(name="program", commands={"show": show})
+    found.add_command(completion_command("isochrone-x", bash="~/x"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "printed"),
+    [
+        (IsochroneError("x", hint="do y"), 1, "error: x\nhint: do y\n"),
+        (IsochroneError("x"), 1, "error: x\n"),
+        (UnreachableError("x\ny", hint="do z"), 3, "error: x\ny\nhint: do z\n"),
+        (IsochroneError("no \x1b[31mred\x07"), 1, "error: no  [31mred \n"),
+        (click.UsageError("Bad value"), 2, "error: bad value\nhint: program show --help\n"),
+        (click.Abort(), 1, "error: aborted\n"),
+    ],
+)
+def test_an_error_is_a_sentence_a_hint_and_an_exit_code(error: BaseException, exit_code: int, printed: str) -> None:
+    """Each error of ours and of click has the same form, without control characters and without a traceback."""
+    done = CliRunner().invoke(group(error), ["show"], prog_name="program")
+    assert (done.exit_code, done.stdout, done.stderr) == (exit_code, "", printed)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["shwo"], "error: no such command: 'shwo'; did you mean 'show'?\nhint: program --help\n"),
+        (["show", "--otuput", "json"], "error: no such option"),
+        (["--shwo"], "error: no such option"),
+        (["show", "-o", "yaml"], "error: invalid value for '--output'"),
+    ],
+)
+def test_usage_errors_are_two(words: list[str], sentence: str) -> None:
+    """An unknown command, option or value ends with exit code 2, and a similar name is offered."""
+    done = CliRunner().invoke(group(), words, prog_name="program")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence)
+    assert "hint: program" in done.stderr
+
+
+@pytest.mark.parametrize("spelling", ["--output", "-o", "--format"])
+def test_formats_have_one_spelling_and_an_older_one(spelling: str) -> None:
+    """`--output`, `-o` and the older `--format` mean the same, and the older one is not in the help."""
+    assert CliRunner().invoke(group(), ["show", spelling, "json"]).stdout == "json auto\n"
+    assert "--format" not in CliRunner().invoke(group(), ["show", "--help"]).stdout
+
+
+def test_a_hidden_entry_works_and_is_not_listed() -> None:
+    """An alias runs its command; neither the help nor completion offers it."""
+    place = "isochrone_agent.cli.catalogue:command"
+    program = CommandGroup(
+        name="program", entries={"new": Entry(place, "Do it."), "old": Entry(place, "Do it.", hidden=True)}
+    )
+    assert CliRunner().invoke(program, ["old", "--help"]).exit_code == 0
+    assert "old" not in CliRunner().invoke(program, ["--help"]).stdout
+    assert program.list_commands(click.Context(program)) == ["new"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script(shell: str) -> None:
+    """Each shell gets a script that calls the program through its own variable."""
+    done = CliRunner().invoke(group(), ["completion", shell])
+    assert done.exit_code == 0
+    assert f"_ISOCHRONE_X_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_exit_codes_stand_in_the_help() -> None:
+    """Each code has a line, further ones after the common three."""
+    assert exit_codes(_3="unreachable").splitlines()[2:] == [
+        "  0  ok",
+        "  1  failed",
+        "  2  usage or settings",
+        "  3  unreachable",
+    ]
+
+
+def test_the_model_does_without_click() -> None:
+    """Importing the wire's values loads neither click nor structlog."""
+    code = "import sys, isochrone_wire.model, isochrone_wire.errors; print({'click', 'structlog'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
