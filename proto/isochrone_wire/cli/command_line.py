@@ -17,7 +17,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.text import did_you_mean, printable
+from isochrone_wire.text import printable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,15 +55,6 @@ class CommandGroup(click.Group):
         entry = self.entries.get(cmd_name)
         return entry.load() if entry else super().get_command(ctx, cmd_name)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click, and an unknown command is answered with the nearest one."""
-        name, known = args[0], self.list_commands(ctx)
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            ctx.fail(f"no such command: {name!r}{did_you_mean(name, known)}")
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with the help of the table, without importing them."""
         listed = [(name, entry.help) for name, entry in self.entries.items() if not entry.hidden]
@@ -82,7 +73,7 @@ class CommandGroup(click.Group):
         **extra: Any,  # noqa: ANN401  # click's signature
     ) -> Any:  # noqa: ANN401  # click's signature
         """Run a command and exit."""
-        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        run: Callable[[], Any] = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
         try:
