@@ -4,7 +4,7 @@ misbehaves as it is told.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,14 +88,16 @@ class Misbehaving(fleet_pb2_grpc.FleetServicer):
 
 
 @asynccontextmanager
-async def serving(collector: Misbehaving) -> AsyncIterator[grpc.aio.Channel]:
+async def serving(
+    collector: Misbehaving, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
+) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the collector, which serves for the length of the block."""
     server = grpc.aio.server()
     fleet_pb2_grpc.add_FleetServicer_to_server(collector, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=interceptors) as channel:
             yield channel
     finally:
         await server.stop(None)

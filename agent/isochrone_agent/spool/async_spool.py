@@ -1,4 +1,4 @@
-"""The spool for a running event loop: its blocking calls in one thread, in order, so that no fsync delays a probe."""
+"""The spool for asyncio: its blocking calls run in one thread, in order, so that no fsync delays a probe."""
 
 import asyncio
 import sqlite3
@@ -38,7 +38,7 @@ class AsyncSpool:
 
     @property
     def epoch(self) -> int:
-        """The epoch under which samples are sealed now; every opening and every salvage begins another."""
+        """The epoch under which samples are sealed now; every opening and every salvage begins a new one."""
         return self._spool.epoch
 
     async def __aenter__(self) -> Self:
@@ -49,7 +49,7 @@ class AsyncSpool:
         self._thread.shutdown()
 
     async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
-        """As `Spool.record`, with what is known of the collector's clock; wakes whoever waits for more."""
+        """As `Spool.record`, with the clock offset added to the sample; ends `wait_for_more`."""
         await self._call(self._spool.record, self._with_clock_offset(sample), spends)
         self.wake()
 
@@ -62,7 +62,7 @@ class AsyncSpool:
         return await self._call(self._spool.spend, day_at)
 
     async def wait_for_more(self, seconds: float) -> bool:
-        """Return when there may be more to deliver than at the last call, or `False` when `seconds` have passed."""
+        """Wait until there may be more to deliver than at the last call; `False` if `seconds` pass before that."""
         try:
             async with asyncio.timeout(seconds):
                 await self._more.wait()
@@ -72,7 +72,7 @@ class AsyncSpool:
         return True
 
     def wake(self) -> None:
-        """End the wait for more."""
+        """End `wait_for_more`."""
         self._more.set()
 
     async def lease(self, *, seal: bool = True) -> SealedBatch | None:
@@ -80,7 +80,7 @@ class AsyncSpool:
         return await self._call(self._spool.lease, seal=seal)
 
     def release(self, batch: SealedBatch | None) -> None:
-        """As `Spool.release`, without waiting for it; wakes whoever waits for more."""
+        """As `Spool.release`, without waiting for it; ends `wait_for_more`."""
         if batch is not None:
             self._thread.submit(self._spool.release, batch)
         self.wake()
@@ -90,7 +90,7 @@ class AsyncSpool:
         await self._call(self._spool.acknowledge, batch, rejected=rejected)
 
     async def split(self, batch: SealedBatch, reason: str) -> None:
-        """As `Spool.split`; wakes whoever waits for more."""
+        """As `Spool.split`; ends `wait_for_more`."""
         await self._call(self._spool.split, batch, reason)
         self.wake()
 
@@ -107,10 +107,10 @@ class AsyncSpool:
         return await self._call(self._spool.last_plan)
 
     def _with_clock_offset(self, sample: Sample) -> Sample:
-        known = self.offset_estimator.estimate(lead_us=read_clocks().lead_us)
-        if known is None:
+        offset = self.offset_estimator.estimate(lead_us=read_clocks().lead_us)
+        if offset is None:
             return replace(sample, quality=sample.quality | Quality.CLOCK_UNSYNCED)
-        return replace(sample, clock_offset_us=known.offset_us, clock_uncertainty_us=known.uncertainty_us)
+        return replace(sample, clock_offset_us=offset.offset_us, clock_uncertainty_us=offset.uncertainty_us)
 
     async def _call(
         self, function: Callable[Params, Result], *arguments: Params.args, **named: Params.kwargs
@@ -120,5 +120,5 @@ class AsyncSpool:
                 self._thread, partial(function, *arguments, **named)
             )
         except (sqlite3.Error, OSError) as error:
-            hint = "look at the disk: is it full, read-only, or gone?"
+            hint = "check the disk: it may be full, read-only or unmounted"
             raise SpoolError(f"the spool failed: {error}", hint=hint) from error

@@ -1,12 +1,14 @@
-"""The file of a spool: its tables, how samples lie in it, and how it is opened.
+"""The SQLite database of a spool: tables, the encoding of samples and batches, the spend table, and how to open it.
 
 The laws:
 
-1. Samples are numbered in the order they were recorded; the number of a sample is its `id`, and the id of a sealed
-   batch is that of its first sample. Whatever is waiting has a higher id than anything ever sealed (`sealed_to`).
-2. The body of a sealed batch, unpacked, is what a push carries: the field `samples` of a PushRequest, as its bytes.
-3. Everything that leaves the file for the collector has a checksum over all that identifies it, because SQLite has
-   none: a page that a disk garbled must not become a measurement.
+1. Samples get ascending ids in the order they are recorded; the id of a sealed batch is that of its first sample. A
+   waiting sample has a higher id than every sample ever sealed (`sealed_to`).
+2. The body of a sealed batch, decompressed, is what a push carries: the encoded field `samples` of a PushRequest.
+3. Everything that is delivered from the file has a checksum that also covers its identity, because SQLite has none: a
+   damaged page must not become a measurement.
+4. A budget charges the maximum cost of a request before it is sent and corrects the charge with the sample. So requests
+   that were in flight when the agent was killed stay charged.
 """
 
 import bz2
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from isochrone_agent.errors import SpoolDamaged, SpoolError
+from isochrone_wire.model import DAY_US, Spend
 from isochrone_wire.v1 import fleet_pb2
 
 FORMAT = 2
@@ -26,12 +29,13 @@ PAGE_BYTES = 4096
 MAX_BATCH_BYTES = 1 << 20
 MAX_BATCH_SAMPLES = 500
 
-# Few, so that the log stays much smaller than the reserve that a full disk is met with.
+# Few, so that the log stays much smaller than the disk reserve.
 _CHECKPOINT_PAGES = 100
-# The header, and the map that incremental vacuum needs.
-_PAGES_OF_NOTHING = 2
-# Batches are some 130 kB: blocks of 200 kB hold one, and cost a quarter of the memory of the largest.
+# The header, and the pointer map of incremental vacuum.
+_EMPTY_DATABASE_PAGES = 2
+# A batch has about 130 kB and fits in a block of 200 kB, which needs a quarter of the memory of the largest block size.
 _BZ2_LEVEL = 2
+_SPEND_DAYS = 40
 _SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
 _SAMPLES_TAG = bytes([_SAMPLES_FIELD << 3 | 2])
 
@@ -62,7 +66,7 @@ create table plan (only_one integer primary key check (only_one = 1), body blob 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedBatch:
-    """Samples that travel together under one number of one epoch. `content` is the field `samples` of their push."""
+    """Samples pushed together under one number of one epoch. `content` is the encoded field `samples` of the push."""
 
     id: int
     epoch: int
@@ -81,10 +85,10 @@ class SealedBatch:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The file, opened for writing; made when missing. Raises `sqlite3.Error`, `SpoolDamaged` and `SpoolError`."""
+    """Open the file for writing; create it if missing. Raises `sqlite3.Error`, `SpoolDamaged` and `SpoolError`."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
     try:
-        # These two hold for a file that is not yet made.
+        # The first two only have an effect on a new file.
         db.execute(f"pragma page_size = {PAGE_BYTES}")
         db.execute("pragma auto_vacuum = incremental")
         db.execute("pragma journal_mode = wal")
@@ -100,10 +104,10 @@ def connect(path: Path) -> sqlite3.Connection:
 def _check(db: sqlite3.Connection, path: Path) -> None:
     verdict = value(db, "pragma quick_check(1)")
     if verdict != "ok":
-        raise SpoolDamaged(f"SQLite says: {verdict}")
+        raise SpoolDamaged(f"SQLite reports: {verdict}")
     if value(db, "select count(*) from sqlite_schema") == 0:
-        if value(db, "pragma page_count") > _PAGES_OF_NOTHING:
-            raise SpoolDamaged("the file is not empty, and there are no tables")
+        if value(db, "pragma page_count") > _EMPTY_DATABASE_PAGES:
+            raise SpoolDamaged("the file is not empty but has no tables")
         with Transaction(db):
             for statement in SCHEMA.split(";"):
                 db.execute(statement)
@@ -111,24 +115,24 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
             db.execute(f"pragma user_version = {FORMAT}")
     elif (found := value(db, "pragma user_version")) != FORMAT:
         raise SpoolError(
-            f"the spool {path} was made by another version of this agent (format {found}, not {FORMAT})",
-            hint="deliver it with that version first, or move it out of the way",
+            f"the spool {path} was written by another version of the agent (format {found}, not {FORMAT})",
+            hint="deliver it with that version first, or move it away",
         )
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
-    """The file, for looking at it while an agent may be writing. Raises `sqlite3.Error`."""
+    """Open the file for reading, also while an agent writes it. Raises `sqlite3.Error`."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
 
 
 def value(db: sqlite3.Connection, query: str, parameters: Sequence[Any] = ()) -> Any:  # noqa: ANN401  # a column's value
-    """The first column of the first row, `None` without one."""
+    """The first column of the first row; `None` if there is no row."""
     row = db.execute(query, parameters).fetchone()
     return row[0] if row else None
 
 
 class Transaction:
-    """`begin immediate` … `commit`, or `rollback` when the block or the commit fails."""
+    """A transaction: `begin immediate` … `commit`, or `rollback` when the block or the commit fails."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -147,17 +151,17 @@ class Transaction:
 
 
 def sample_checksum(body: bytes) -> int:
-    """Of a sample that waits or lies in quarantine."""
+    """The checksum of a waiting or quarantined sample."""
     return zlib.crc32(body)
 
 
 def batch_checksum(*, epoch: int, seq: int, samples: int, packed: bytes) -> int:
-    """Of a sealed batch."""
+    """The checksum of a sealed batch."""
     return zlib.crc32(packed, zlib.crc32(f"{epoch}/{seq}/{samples}".encode()))
 
 
 def insert_sealed(db: sqlite3.Connection, batch: SealedBatch) -> None:
-    """Write a batch, packed. Raises `sqlite3.Error`."""
+    """Compress a batch and insert it. Raises `sqlite3.Error`."""
     packed = bz2.compress(batch.content, _BZ2_LEVEL)
     checksum = batch_checksum(epoch=batch.epoch, seq=batch.seq, samples=batch.samples, packed=packed)
     row = (batch.id, batch.epoch, batch.seq, batch.samples, batch.oldest_at, checksum, packed)
@@ -165,11 +169,11 @@ def insert_sealed(db: sqlite3.Connection, batch: SealedBatch) -> None:
 
 
 def read_sealed(row: tuple[Any, ...]) -> SealedBatch:
-    """The batch of a row of `sealed`, all columns in order. Raises `SpoolDamaged`."""
+    """Decode a row of `sealed`, all columns in order. Raises `SpoolDamaged`."""
     number, epoch, seq, samples, oldest_at, checksum, packed = row
     try:
         if batch_checksum(epoch=epoch, seq=seq, samples=samples, packed=packed) != checksum:
-            raise SpoolDamaged(f"batch {seq} is not what was written")
+            raise SpoolDamaged(f"batch {seq} has a wrong checksum")
         content = bz2.decompress(packed)
     except (TypeError, OSError, ValueError) as error:
         raise SpoolDamaged(f"batch {seq} cannot be read: {error}") from error
@@ -177,26 +181,46 @@ def read_sealed(row: tuple[Any, ...]) -> SealedBatch:
 
 
 def read_sample(checksum: object, body: object) -> bytes:
-    """The body of a sample that waits or lies in quarantine. Raises `SpoolDamaged`."""
+    """Check the body of a waiting or quarantined sample and return it. Raises `SpoolDamaged`."""
     if not isinstance(body, bytes) or sample_checksum(body) != checksum:
-        raise SpoolDamaged("a sample is not what was written")
+        raise SpoolDamaged("a sample has a wrong checksum")
     return body
 
 
 def join_content(bodies: Iterable[bytes]) -> bytes:
-    """Encoded samples as the field `samples` of a PushRequest."""
+    """Join encoded samples to the encoded field `samples` of a PushRequest."""
     return b"".join(_SAMPLES_TAG + _varint(len(body)) + body for body in bodies)
 
 
 def split_content(content: bytes) -> Iterator[bytes]:
-    """The encoded samples of such a field. Raises `SpoolDamaged`."""
+    """Split such a field into encoded samples. Raises `SpoolDamaged`."""
     place = 0
     while place < len(content):
         if content[place : place + 1] != _SAMPLES_TAG:
-            raise SpoolDamaged("a batch holds something else than samples")
+            raise SpoolDamaged("a batch contains a field that is not a sample")
         length, begin = _read_varint(content, place + 1)
         place = begin + length
         yield content[begin:place]
+
+
+def add_spend(db: sqlite3.Connection, spend: Spend) -> None:
+    """Add `spend`, which is negative to undo a reservation, inside a transaction of the caller."""
+    # Never below zero: salvage may have lost the row that is corrected, and sums of floats are not exact.
+    db.execute(
+        "insert into spend values (?, ?, max(0.0, ?), max(0, ?), max(0, ?)) on conflict (day_at, provider) do update "
+        "set usd = max(0.0, usd + ?), tokens = max(0, tokens + ?), requests = max(0, requests + ?)",
+        (spend.day_at, spend.provider, *(spend.usd, spend.tokens, spend.requests) * 2),
+    )
+    db.execute("delete from spend where day_at < ?", (spend.day_at - _SPEND_DAYS * DAY_US,))
+
+
+def read_spend(db: sqlite3.Connection, day_at: int) -> tuple[Spend, ...]:
+    """The cost so far of the day (UTC) that began at `day_at`, by provider, including reservations."""
+    query = "select provider, usd, tokens, requests from spend where day_at = ? order by provider"
+    return tuple(
+        Spend(provider=provider, day_at=day_at, usd=usd, tokens=tokens, requests=requests)
+        for provider, usd, tokens, requests in db.execute(query, (day_at,)).fetchall()
+    )
 
 
 def _varint(number: int) -> bytes:

@@ -1,6 +1,6 @@
-"""Looking at a spool from outside, also while an agent writes it: what lies in it, and whether it is what was written.
+"""Inspection and verification of a spool, read-only, also while an agent writes it.
 
-Nothing is changed. A damaged part is a problem in the answer, never an error.
+Damage is reported as a problem in the result, not raised.
 """
 
 import sqlite3
@@ -36,7 +36,7 @@ class EpochShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """One sample that the collector would not take, by its number in the spool. `body` is the sample, encoded."""
+    """One sample that the collector refused, with its id in the spool. `body` is the encoded sample."""
 
     id: int
     recorded_at: int
@@ -45,14 +45,14 @@ class Quarantined:
 
     @property
     def sample(self) -> Sample | None:
-        """The sample itself, if it can be read."""
+        """The sample, or `None` if it cannot be decoded."""
         return _decoded(self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What lies in a spool. `epoch` is the one that is sealed under now, `holds` whether the account adds up;
-    `damaged_files` are spools that were salvaged and kept.
+    """The contents of a spool. `epoch` is the current one, `holds` whether the account adds up, and `damaged_files` are
+    the old files of salvaged spools.
     """
 
     path: Path
@@ -68,17 +68,20 @@ class Inspection:
 
 
 def inspect_spool(path: Path) -> Inspection:
-    """SpoolStats, epochs, quarantine and account. Raises `SpoolError` when it cannot even be opened."""
+    """Read the statistics, epochs, quarantine and account. Raises `SpoolError` when the spool cannot be opened."""
     try:
         with closing(_open(path)) as db:
             return _inspect(db, path)
     except sqlite3.Error as error:
-        hint = "isochrone-agent spool verify says more; the agent salvages what it can when it starts"
+        hint = "run `isochrone-agent spool verify` for details; the agent salvages what can be read when it starts"
         raise SpoolError(f"the spool {path} cannot be read: {error}", hint=hint) from error
 
 
 def verify_spool(path: Path) -> list[str]:
-    """Everything that is wrong, a sentence each, at most `MAX_PROBLEMS`. Raises `SpoolError` as `inspect_spool`."""
+    """Check the whole spool and return a sentence for each problem, at most `MAX_PROBLEMS`.
+
+    Raises `SpoolError` when there is no spool, or when it has another format.
+    """
     problems = list[str]()
     try:
         with closing(_open(path)) as db:
@@ -90,7 +93,7 @@ def verify_spool(path: Path) -> list[str]:
 
 
 def spooled_samples(path: Path) -> list[Sample]:
-    """Every sample that waits, sealed or not. Raises `SpoolError`, of which `SpoolDamaged` when one cannot be read."""
+    """All waiting samples, sealed or not. Raises `SpoolError`, or `SpoolDamaged` when a sample cannot be read."""
     with closing(_open(path)) as db:
         bodies = [body for row in _sealed_rows(db) for body in database.read_sealed(row).bodies]
         bodies += [database.read_sample(*row) for row in db.execute("select checksum, body from waiting order by id")]
@@ -98,13 +101,13 @@ def spooled_samples(path: Path) -> list[Sample]:
 
 
 def quarantined_samples(path: Path) -> list[Quarantined]:
-    """Everything in quarantine, oldest first. Raises `SpoolError`."""
+    """All samples in quarantine, oldest first. Raises `SpoolError`."""
     return list(inspect_spool(path).quarantine)
 
 
 def _open(path: Path) -> sqlite3.Connection:
     if not path.exists():
-        hint = "say where the agent's data is: --data-dir, or --vantage as it was started with"
+        hint = "name the agent's data folder with --data-dir, or its --vantage"
         raise SpoolError(f"there is no spool at {path}", hint=hint)
     db = database.connect_read_only(path)
     try:
@@ -114,7 +117,9 @@ def _open(path: Path) -> sqlite3.Connection:
         raise
     if found != FORMAT:
         db.close()
-        raise SpoolError(f"the spool {path} has format {found}, and this agent reads {FORMAT}", hint="compare versions")
+        raise SpoolError(
+            f"the spool {path} has format {found}, and this agent reads {FORMAT}", hint="use the agent of that version"
+        )
     return db
 
 
@@ -122,7 +127,7 @@ def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
     stats = read_stats(db)
     epoch, next_seq = db.execute("select epoch, next_seq from spool").fetchone()
     shares = db.execute("select epoch, count(*), sum(samples), min(seq), max(seq) from sealed group by epoch")
-    lying = db.execute("select id, recorded_at, reason, body from quarantine order by id")
+    rows = db.execute("select id, recorded_at, reason, body from quarantine order by id")
     return Inspection(
         path=path,
         bytes=sum(file.stat().st_size for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()),
@@ -135,15 +140,15 @@ def _inspect(db: sqlite3.Connection, path: Path) -> Inspection:
             EpochShare(epoch=row[0], batches=row[1], samples=row[2], first_seq=row[3], last_seq=row[4])
             for row in shares.fetchall()
         ),
-        quarantine=tuple(Quarantined(id=row[0], recorded_at=row[1], reason=row[2], body=row[3]) for row in lying),
+        quarantine=tuple(Quarantined(id=row[0], recorded_at=row[1], reason=row[2], body=row[3]) for row in rows),
         damaged_files=_damaged_files(path),
     )
 
 
 def _damaged_files(path: Path) -> tuple[Path, ...]:
-    # Their logs lie beside them, and so does a log that was only cut.
-    kept = path.parent.glob(f"{path.name}.damaged-*")
-    return tuple(sorted(file for file in kept if not file.name.endswith("-wal")))
+    # Without their write-ahead logs, and without the copy of a log that was only truncated.
+    files = path.parent.glob(f"{path.name}.damaged-*")
+    return tuple(sorted(file for file in files if not file.name.endswith("-wal")))
 
 
 def _problems(check: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> list[str]:
@@ -152,14 +157,14 @@ def _problems(check: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.
         for problem in check(db):
             found.append(problem)
     except sqlite3.Error as error:
-        found.append(f"a part of the file cannot be read: {error}")
+        found.append(f"part of the file cannot be read: {error}")
     return found
 
 
 def _check_file(db: sqlite3.Connection) -> Iterator[str]:
     for (sentence,) in db.execute(f"pragma integrity_check({MAX_PROBLEMS})"):
         if sentence != "ok":
-            yield f"SQLite says: {sentence}"
+            yield f"SQLite reports: {sentence}"
 
 
 def _check_account(db: sqlite3.Connection) -> Iterator[str]:
@@ -179,7 +184,7 @@ def _check_sealed(db: sqlite3.Connection) -> Iterator[str]:
         if unreadable:
             yield f"batch {batch.seq} of epoch {batch.epoch}: {unreadable} samples cannot be decoded"
         if len(batch.bodies) != batch.samples:
-            yield f"batch {batch.seq} of epoch {batch.epoch} has {len(batch.bodies)} samples and says {batch.samples}"
+            yield f"batch {batch.seq} of epoch {batch.epoch} has {len(batch.bodies)} samples instead of {batch.samples}"
 
 
 def _check_waiting(db: sqlite3.Connection) -> Iterator[str]:

@@ -1,17 +1,17 @@
-"""A new spool out of a damaged one: what reads is taken along, what does not is counted, the old file is kept.
+"""Recovery of a damaged spool: a new spool takes over what can be read; the rest is counted, and the old file kept.
 
 The laws:
 
-1. The damaged file is only read, its log by `isochrone_agent.spool.wal`: SQLite would drop all behind a bad frame.
-   It is moved aside after the new one is complete on disk; a crash in between is made good by `finish`, at the
-   next start.
-2. A sealed batch keeps the epoch and the number it had, because the collector may have it already. Whatever was not
-   sealed goes on under the new epoch, in which no number was ever used.
-3. No sample is taken whose checksum is wrong, and none of those waiting that the old spool had sealed before.
-4. Where the disk has no room for a copy, the room that `make_room` gives is taken, then the damaged file is read where
-   it lies, and then only its counters, its plan and what was spent are taken along; it stays aside in any case.
-5. The account holds again afterwards: finished = stored + spooled + dropped, with `spool_damaged` for what is gone as
-   far as it is known.
+1. The damaged file is only read, its log by `isochrone_agent.spool.wal`, because SQLite would drop everything after an
+   invalid frame. It is renamed after the new file is complete on disk. After a crash in between, `finish_salvage`
+   completes the replacement at the next start.
+2. A sealed batch keeps its epoch and number, because the collector may have stored it already. Samples that were not
+   sealed continue under the new epoch, in which no number has been used.
+3. A sample with a wrong checksum is not taken over, nor is a waiting sample that the old spool had sealed already.
+4. If the disk has no room for a copy, `make_room` is called and the damaged file is read in place. If there is still
+   not enough room, only its counters, plan and spend are taken over. The damaged file is kept in every case.
+5. Afterwards finished = stored + spooled + dropped holds again. Lost samples count as dropped for `spool_damaged`, as
+   far as their number is known.
 """
 
 import contextlib
@@ -32,22 +32,22 @@ import structlog
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import SpoolDamaged
 from isochrone_agent.spool import database
-from isochrone_agent.spool.damaged_database import Counters, DamagedDatabase, mend
+from isochrone_agent.spool.damaged_database import Counters, DamagedDatabase, replace_first_page
 from isochrone_agent.spool.database import PAGE_BYTES, Transaction
-from isochrone_agent.spool.wal import FRAME_HEADER_BYTES, HEADER_BYTES, Log, read_log
+from isochrone_agent.spool.wal import FRAME_HEADER_BYTES, HEADER_BYTES, WriteAheadLog, read_log
 
 DAMAGED = "spool_damaged"
 
-_KEPT_DAMAGED = 3
-_SCRATCH = ".salvage-"
+_MAX_DAMAGED_FILES = 3
+_SCRATCH_PREFIX = ".salvage-"
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """How many samples were taken along and how many are known to be lost; the latter is all there were only when the
-    counters could be read.
+    """Number of samples taken over and number of samples lost. `lost_is_known` is false if the counters could not be
+    read: then more samples may be lost.
     """
 
     salvaged: int
@@ -59,47 +59,48 @@ _Copying = Callable[[DamagedDatabase, sqlite3.Connection], _Result]
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error of the spool means that its file is not what was written."""
+    """Whether an error of the spool means that its file is damaged."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     damaged = code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or code == sqlite3.SQLITE_IOERR_SHORT_READ
     return damaged or isinstance(error, SpoolDamaged)
 
 
-def finish(path: Path) -> None:
-    """Put a new spool in its place, if a crash kept an earlier `salvage` from doing so. Raises `OSError`."""
-    for left_behind in path.parent.glob(f"{_SCRATCH}*"):
+def finish_salvage(path: Path) -> None:
+    """Complete an earlier `salvage` that a crash interrupted after the new file was complete. Raises `OSError`."""
+    for left_behind in path.parent.glob(f"{_SCRATCH_PREFIX}*"):
         shutil.rmtree(left_behind, ignore_errors=True)
-    if _complete(path).exists():
-        _put_in_place(path)
+    if _salvaged_path(path).exists():
+        _replace_damaged(path)
 
 
 def check_log(path: Path) -> None:
-    """Look at the write-ahead log before SQLite does: it drops what is behind a bad frame, and says nothing.
+    """Check the write-ahead log before SQLite opens it, because SQLite silently drops all frames after an invalid one.
 
-    Raises `SpoolDamaged` when transactions were on disk that it would drop. Where it is the last one only, that may be
-    what a crash of the machine cut off, or damage: a copy of the log is kept beside it, if there is room, and it is cut
-    to what SQLite believes. Raises `OSError`.
+    Raises `SpoolDamaged` if SQLite would drop transactions that were on disk, and `OSError`. If it would drop only the
+    last transaction, a crash of the machine may have cut it off, or the disk damaged it. Then the log is copied, if
+    there is room, and truncated to the frames that SQLite reads.
     """
-    wal = _beside(path, "-wal")
+    wal = _with_suffix(path, "-wal")
     found = _read_log(path)
-    if not found.dropped_commits:
+    if not found.lost_commits:
         return
-    log.error("spool.log_damaged", path=str(wal), transactions=found.dropped_commits, lost_is_known=False)
+    log.error("spool.log_damaged", path=str(wal), transactions=found.lost_commits, lost_is_known=False)
     if found.is_damaged:
-        raise SpoolDamaged(f"{found.dropped_commits} transactions lie behind a bad frame of the log")
+        raise SpoolDamaged(f"{found.lost_commits} transactions follow an invalid frame of the write-ahead log")
     with contextlib.suppress(OSError):
-        shutil.copyfile(wal, _beside(_aside(path), "-wal"))
-    # Else a shorter transaction, written over the bad one, would leave the end of it to be found again.
-    os.truncate(wal, HEADER_BYTES + found.believed * (FRAME_HEADER_BYTES + PAGE_BYTES))
-    _forget_oldest(path)
+        shutil.copyfile(wal, _with_suffix(_damaged_path(path), "-wal"))
+    # Otherwise the end of it would be found again after a shorter transaction is written over its beginning.
+    os.truncate(wal, HEADER_BYTES + found.valid_frames * (FRAME_HEADER_BYTES + PAGE_BYTES))
+    _delete_oldest(path)
 
 
 def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
-    """Replace the damaged spool at `path`, which nobody has open; with less in it when the disk has no room for more.
-    Raises `OSError` and `sqlite3.Error` when not even an empty one can be made; the damaged one is where it was then.
+    """Replace the damaged spool at `path`, which must be closed. If the disk has too little room, less is taken over.
+
+    Raises `OSError` and `sqlite3.Error` if not even an empty spool can be created; the damaged file is then unchanged.
     """
-    result = _first_that_succeeds(path, make_room)
-    kept = _put_in_place(path)
+    result = _salvage_with_fallbacks(path, make_room)
+    kept = _replace_damaged(path)
     log.error(
         "spool.salvaged",
         reason=reason,
@@ -110,14 +111,14 @@ def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
     )
 
 
-def _first_that_succeeds(path: Path, make_room: Callable[[], None]) -> _Result:
-    for salvaged in (_salvage_copy, partial(_salvage_in_place, copy=_copy)):
+def _salvage_with_fallbacks(path: Path, make_room: Callable[[], None]) -> _Result:
+    for attempt in (_salvage_copy, partial(_salvage_in_place, copy=_copy_readable)):
         try:
-            return salvaged(path)
+            return attempt(path)
         except (OSError, sqlite3.Error) as error:
             log.warning("spool.salvage_failed", path=str(path), reason=str(error))
             make_room()
-    return _salvage_in_place(path, copy=_abandon)
+    return _salvage_in_place(path, copy=_copy_counters)
 
 
 def _salvage_copy(path: Path) -> _Result:
@@ -125,39 +126,39 @@ def _salvage_copy(path: Path) -> _Result:
         copy = folder / "damaged"
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(path, copy)
-        _fold(_read_log(path), copy)
-        mend(copy, folder / "empty")
-        with DamagedDatabase(copy) as wreck:
-            return _rebuild(wreck, path, folder, _copy)
+        _apply_log(_read_log(path), copy)
+        replace_first_page(copy, folder / "empty")
+        with DamagedDatabase(copy) as damaged:
+            return _rebuild(damaged, path, folder, _copy_readable)
 
 
 def _salvage_in_place(path: Path, *, copy: _Copying) -> _Result:
-    is_whole = not _read_log(path).dropped_commits
-    with _scratch(path) as folder, DamagedDatabase(path, read_only=True) as wreck:
-        # What SQLite reads without the end of the log may be delivered already, under other numbers.
-        result = _rebuild(wreck, path, folder, copy if is_whole else _abandon)
-    return replace(result, lost_is_known=result.lost_is_known and is_whole)
+    is_intact = not _read_log(path).lost_commits
+    with _scratch(path) as folder, DamagedDatabase(path, read_only=True) as damaged:
+        # Without the end of the log, samples may look unsealed that were delivered already.
+        result = _rebuild(damaged, path, folder, copy if is_intact else _copy_counters)
+    return replace(result, lost_is_known=result.lost_is_known and is_intact)
 
 
 @contextlib.contextmanager
 def _scratch(path: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_SCRATCH) as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_SCRATCH_PREFIX) as folder:
         yield Path(folder)
 
 
-def _read_log(path: Path) -> Log:
+def _read_log(path: Path) -> WriteAheadLog:
     try:
-        content = _beside(path, "-wal").read_bytes()
+        content = _with_suffix(path, "-wal").read_bytes()
     except FileNotFoundError:
         content = b""
     return read_log(content, PAGE_BYTES)
 
 
-def _fold(found: Log, copy: Path) -> None:
-    """Write the pages of a log into a copy of its file, and nothing in the place of one that is garbled: an older state
-    of it would bring back what was delivered.
+def _apply_log(found: WriteAheadLog, copy: Path) -> None:
+    """Write the pages of a log into a copy of its file. An invalid page is written as zeros, because its older version
+    in the file may hold samples that were delivered since.
     """
-    frames = found.rightful
+    frames = found.committed
     if not frames:
         return
     pages = frames[-1].pages
@@ -165,97 +166,99 @@ def _fold(found: Log, copy: Path) -> None:
         for frame in frames:
             if 0 < frame.page <= pages:
                 file.seek((frame.page - 1) * PAGE_BYTES)
-                file.write(frame.content if frame.is_whole else bytes(PAGE_BYTES))
+                file.write(frame.content if frame.is_intact else bytes(PAGE_BYTES))
         file.truncate(pages * PAGE_BYTES)
 
 
-def _rebuild(wreck: DamagedDatabase, path: Path, folder: Path, copy: _Copying) -> _Result:
-    """The new spool for `path`, complete, closed and on disk, with what `copy` brings."""
+def _rebuild(damaged: DamagedDatabase, path: Path, folder: Path, copy: _Copying) -> _Result:
+    """Write the new spool for `path` with what `copy` takes over; on return it is complete on disk and closed."""
     new = folder / "new"
     with closing(database.connect(new)) as db:
-        # Nobody needs the half of it; a log would only take as much room again.
+        # A half-written file is useless, and a write-ahead log would take the same room again.
         db.execute("pragma journal_mode = delete").fetchall()
         with Transaction(db):
-            result = copy(wreck, db)
-    new.replace(_complete(path))
+            result = copy(damaged, db)
+    new.replace(_salvaged_path(path))
     return result
 
 
-def _copy(wreck: DamagedDatabase, db: sqlite3.Connection) -> _Result:
-    counters = wreck.counters()
+def _copy_readable(damaged: DamagedDatabase, db: sqlite3.Connection) -> _Result:
+    counters = damaged.counters()
     known = counters or Counters()
-    # Above every number ever given, so that no two samples of this spool's life have the same.
+    # Above every id ever assigned, so that no id of this spool is used twice.
     sealed_to, salvaged = known.last_id, 0
-    for row in wreck.sealed():
+    for row in damaged.sealed():
         db.execute("insert or ignore into sealed values (?, ?, ?, ?, ?, ?, ?)", row)
         sealed_to, salvaged = max(sealed_to, row[0] + row[3]), salvaged + row[3]
-    waiting = [body for number, body in sorted(wreck.waiting().items()) if number > known.sealed_to]
+    waiting = [body for number, body in sorted(damaged.waiting().items()) if number > known.sealed_to]
     for number, (recorded_at, body) in enumerate(waiting, sealed_to + 1):
         row = (number, recorded_at, database.sample_checksum(body), body)
         db.execute("insert into waiting values (?, ?, ?, ?)", row)
-    for row in wreck.quarantine():
+    for row in damaged.quarantine():
         db.execute("insert or ignore into quarantine values (?, ?, ?, ?, ?)", row)
     salvaged += len(waiting) + database.value(db, "select count(*) from quarantine")
-    lost = _settle(wreck, db, known, salvaged=salvaged, last_id=sealed_to + len(waiting), sealed_to=sealed_to)
+    lost = _write_counters(damaged, db, known, salvaged=salvaged, last_id=sealed_to + len(waiting), sealed_to=sealed_to)
     return _Result(salvaged=salvaged, lost=lost, lost_is_known=counters is not None)
 
 
-def _abandon(wreck: DamagedDatabase, db: sqlite3.Connection) -> _Result:
-    counters = wreck.counters()
+def _copy_counters(damaged: DamagedDatabase, db: sqlite3.Connection) -> _Result:
+    counters = damaged.counters()
     known = counters or Counters()
-    lost = _settle(wreck, db, known, salvaged=0, last_id=known.last_id, sealed_to=known.last_id)
+    lost = _write_counters(damaged, db, known, salvaged=0, last_id=known.last_id, sealed_to=known.last_id)
     return _Result(salvaged=0, lost=lost, lost_is_known=counters is not None)
 
 
-def _settle(
-    wreck: DamagedDatabase, db: sqlite3.Connection, known: Counters, *, salvaged: int, last_id: int, sealed_to: int
+def _write_counters(
+    damaged: DamagedDatabase, db: sqlite3.Connection, known: Counters, *, salvaged: int, last_id: int, sealed_to: int
 ) -> int:
-    """Write the counters so that the account holds; returns how many samples are lost as far as is known."""
-    dropped = Counter(wreck.dropped())
+    """Write the counters so that the account holds, the spend and the plan; return the number of lost samples, as far
+    as it is known.
+    """
+    dropped = Counter(damaged.dropped())
     lost = max(known.finished - known.stored - dropped.total() - salvaged, 0)
     dropped[DAMAGED] += lost
     db.executemany("insert into dropped values (?, ?)", (+dropped).items())
     finished = known.stored + salvaged + dropped.total()
     db.execute("delete from spool")
-    # Whatever was stored was stored under epochs that are over now.
+    # All stored samples were stored under earlier epochs.
     row = (secrets.randbits(62) + 1, 1, last_id, sealed_to, finished, known.stored, known.stored)
     db.execute("insert into spool values (?, ?, ?, ?, ?, ?, ?)", row)
-    db.executemany("insert or ignore into spend values (?, ?, ?, ?, ?)", wreck.spend())
-    if (plan := wreck.plan()) is not None:
+    db.executemany("insert or ignore into spend values (?, ?, ?, ?, ?)", damaged.spend())
+    if (plan := damaged.plan()) is not None:
         db.execute("insert into plan values (1, ?)", (plan,))
     return lost
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _complete(path: Path) -> Path:
-    return _beside(path, ".salvaged")
+def _salvaged_path(path: Path) -> Path:
+    return _with_suffix(path, ".salvaged")
 
 
-def _aside(path: Path) -> Path:
-    return _beside(path, f".damaged-{now_at() // 1_000_000}")
+def _damaged_path(path: Path) -> Path:
+    return _with_suffix(path, f".damaged-{now_at() // 1_000_000}")
 
 
-def _put_in_place(path: Path) -> Path:
-    kept = _aside(path)
+def _replace_damaged(path: Path) -> Path:
+    kept = _damaged_path(path)
     for suffix in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
-            _beside(path, suffix).replace(_beside(kept, suffix))
-    _beside(path, "-shm").unlink(missing_ok=True)
-    _complete(path).replace(path)
+            _with_suffix(path, suffix).replace(_with_suffix(kept, suffix))
+    _with_suffix(path, "-shm").unlink(missing_ok=True)
+    _salvaged_path(path).replace(path)
     _sync_folder(path.parent)
-    _forget_oldest(path)
+    _delete_oldest(path)
     return kept
 
 
-def _forget_oldest(path: Path) -> None:
-    """A disk that goes on damaging spools must not be filled with them."""
+def _delete_oldest(path: Path) -> None:
+    """Keep the newest `_MAX_DAMAGED_FILES`: a disk that damages spools repeatedly must not fill up with them."""
     names = {file.name.removesuffix("-wal") for file in path.parent.glob(f"{path.name}.damaged-*")}
-    for file in sorted(map(path.with_name, names))[:-_KEPT_DAMAGED]:
+    for file in sorted(map(path.with_name, names))[:-_MAX_DAMAGED_FILES]:
         file.unlink(missing_ok=True)
-        _beside(file, "-wal").unlink(missing_ok=True)
+        _with_suffix(file, "-wal").unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

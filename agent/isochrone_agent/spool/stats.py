@@ -1,4 +1,4 @@
-"""What lies in a spool, counted."""
+"""Statistics of a spool: the samples it holds and its counters."""
 
 import sqlite3
 from collections import Counter
@@ -11,8 +11,9 @@ from isochrone_wire.accounting import Account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStats:
-    """What lies in the spool, in samples: waiting to be stored, since when (microseconds since the epoch, 0 for none),
-    and in quarantine; and its counters. `earlier` of the stored ones were stored under an epoch before this.
+    """Numbers of samples: waiting for delivery, in quarantine, finished (ever recorded), stored by the collector,
+    `earlier` (of the stored ones, those stored under an earlier epoch), and dropped by reason. `oldest_at` is when the
+    oldest waiting sample was recorded, in microseconds since the epoch; 0 if none waits.
     """
 
     waiting: int
@@ -25,13 +26,13 @@ class SpoolStats:
 
     @property
     def account(self) -> Account:
-        """Where all samples are."""
+        """The account of all samples."""
         spooled = self.waiting + self.quarantined
         return Account(finished=self.finished, stored=self.stored, spooled=spooled, dropped=self.dropped)
 
 
 def read_stats(db: sqlite3.Connection) -> SpoolStats:
-    """What the file says of itself, at one instant. Raises `sqlite3.Error`."""
+    """Read the statistics at one instant. Raises `sqlite3.Error`."""
     db.execute("begin")
     try:
         waiting, waiting_at = db.execute("select count(*), min(recorded_at) from waiting").fetchone()
@@ -52,7 +53,7 @@ def read_stats(db: sqlite3.Connection) -> SpoolStats:
     )
 
 
-def with_unwritten(stats: SpoolStats, unwritten: Counter[str]) -> SpoolStats:
-    """The same with the samples that are lost and could not even be counted on disk."""
-    dropped = Counter(stats.dropped) + unwritten
-    return replace(stats, finished=stats.finished + unwritten.total(), dropped=dict(dropped)) if unwritten else stats
+def with_uncounted(stats: SpoolStats, uncounted: Counter[str]) -> SpoolStats:
+    """`stats` plus the lost samples that could not be counted on disk yet, by reason."""
+    dropped = Counter(stats.dropped) + uncounted
+    return replace(stats, finished=stats.finished + uncounted.total(), dropped=dict(dropped)) if uncounted else stats

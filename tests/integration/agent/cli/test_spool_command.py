@@ -55,7 +55,7 @@ def test_verify_says_what_is_wrong(open_spool: Spool, tmp_path: Path) -> None:
     wrong = spool(tmp_path, "verify", "--output", "json")
     problems = "\n".join(json.loads(wrong.stdout)["problems"])
     assert wrong.exit_code == 1
-    assert "not what was written" in problems
+    assert "wrong checksum" in problems
     assert "1 samples are missing" in problems
     with (tmp_path / "spool.sqlite3").open("r+b") as file:
         file.write(os.urandom(100))

@@ -188,7 +188,7 @@ def test_a_copy_that_cannot_be_made_is_not_needed(tmp_path: Path, *, is_writable
     with pytest.MonkeyPatch.context() as disk:
         disk.setattr(shutil, "copyfile", no_room)
         if not is_writable:
-            disk.setattr(recovery, "_copy", no_room)
+            disk.setattr(recovery, "_copy_readable", no_room)
         assert (spool.lease() is not None) == is_writable
     spool.record(sample(3))
     lost = 1 if is_writable else 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import SpoolError
-from isochrone_agent.spool import database, disk_reserve
+from isochrone_agent.spool import database, side_files
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
 from isochrone_agent.spool.spool import Drain, Spool
@@ -186,7 +186,7 @@ def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
     assert account.holds
     assert account.dropped["spool_full"] > 0
     assert spool._used_pages() * database.PAGE_BYTES <= limit
-    assert files < limit + spool_module._BESIDE_BYTES
+    assert files < limit + spool_module._SIDE_FILES_BYTES
     assert 899 in rounds(leased(spool))
 
 
@@ -237,7 +237,7 @@ def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
     spool.release(leased(spool))
     with database.Transaction(spool._db):
         assert spool._drop_oldest("spool_full")
-    assert spool._tried == set()
+    assert spool._ever_leased == set()
 
 
 def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
 def test_a_full_disk_is_counted_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be written is lost, said, and counted, on disk as soon as there is room; then all goes on."""
     spool = spool_of(tmp_path, range(3))
-    monkeypatch.setattr(disk_reserve, "_PLENTY", 1 << 40)
-    monkeypatch.setattr(spool_module, "_TIGHT_PAGES", 0)
+    monkeypatch.setattr(side_files, "_MIN_FREE_RESERVES", 1 << 40)
+    monkeypatch.setattr(spool_module, "_DISK_FULL_PAGES", 0)
     pages = database.value(spool._db, "pragma page_count")
     spool._db.execute(f"pragma max_page_count = {pages}").fetchall()
     for number in range(3, 20):
@@ -323,7 +323,7 @@ def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
         for number in range(5000):
             spool._insert(number, codec.encode(realistic_sample(number)).SerializeToString())
     used = spool._used_pages() * database.PAGE_BYTES
-    assert used / 5000 * 604_800 + spool_module._BESIDE_BYTES < 100_000_000
+    assert used / 5000 * 604_800 + spool_module._SIDE_FILES_BYTES < 100_000_000
 
 
 def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path) -> None:

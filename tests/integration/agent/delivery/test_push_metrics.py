@@ -1,0 +1,36 @@
+"""Pushes are counted by status, and counting changes neither the answer nor the error of a call."""
+
+import grpc
+import grpc.aio
+import pytest
+
+from isochrone_agent.delivery.push_metrics import PushMetrics
+from isochrone_agent.delivery.uplink import CollectorClient
+from isochrone_agent.delivery.verdict import stated_delay_us
+from isochrone_wire.model import Batch, Vantage, Vitals
+from testdata.misbehaving import Context, Misbehaving, serving
+
+BATCH = Batch(vantage=Vantage(name="t-1", region="test"), epoch=1, seq=0, vitals=Vitals(plan_version=7), sent_at=1)
+
+
+async def test_pushes_are_counted_by_status() -> None:
+    """Stored and refused pushes are counted under their gRPC status; other calls are not counted."""
+    refused: list[bool] = []
+
+    async def refuse_once(_request: object, _response: object, context: Context) -> None:
+        if not refused:
+            refused.append(True)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "400"),))
+
+    metrics = PushMetrics()
+    assert metrics.vitals == Vitals()
+    async with serving(Misbehaving(before=refuse_once), interceptors=[metrics]) as channel:
+        collector = CollectorClient(channel=lambda: channel, vantage=BATCH.vantage)
+        with pytest.raises(grpc.aio.AioRpcError, match="busy") as caught:
+            await collector.push(BATCH)
+        receipt = await collector.push(BATCH)
+        await collector.fetch_plan(None)
+    assert stated_delay_us(caught.value.trailing_metadata() or ()) == 400_000
+    assert receipt.plan_version == 1
+    assert metrics.pushes == {"RESOURCE_EXHAUSTED": 1, "OK": 1}
+    assert metrics.vitals.plan_version == 7
