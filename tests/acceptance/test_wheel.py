@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("psycopg", "alembic", "sqlalchemy", "numpy", "scipy", "starlette", "uvicorn", "pydantic", "yaml")
+HEAVY = ("httpx", "psycopg", "alembic", "sqlalchemy", "numpy", "scipy", "starlette", "uvicorn", "pydantic", "yaml")
 LIST_HEAVY = f"""
 import importlib, pkgutil, sys
 for room in ("isochrone_wire", "isochrone_agent", "isochrone_client", "isochrone_sim"):

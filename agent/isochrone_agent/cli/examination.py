@@ -26,7 +26,7 @@ from isochrone_wire.channel import presented_certificate
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn
 from isochrone_wire.model import Plan, Target
 
-_LIBRARIES = ("grpcio", "protobuf", "httpx", "httpcore")
+_LIBRARIES = ("grpcio", "protobuf", "httpcore")
 _RESOLVE_SECONDS = 5.0
 
 

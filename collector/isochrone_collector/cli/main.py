@@ -13,8 +13,8 @@ from isochrone_wire import __version__
 from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes, print_error
 
 _NEEDED = (
-    *("alembic", "cryptography", "grpc_health", "grpc_reflection", "numpy", "psycopg", "psycopg_pool", "pydantic"),
-    *("scipy", "starlette", "uvicorn", "yaml"),
+    *("alembic", "cryptography", "grpc_health", "grpc_reflection", "httpx", "numpy", "psycopg", "psycopg_pool"),
+    *("pydantic", "scipy", "starlette", "uvicorn", "yaml"),
 )
 _HELP_OF = {
     "serve": "Serve agents, readers and operators until stopped.",
