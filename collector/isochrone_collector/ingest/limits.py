@@ -5,7 +5,8 @@ from dataclasses import fields
 
 from isochrone_wire.model import DAY_US, Sample
 
-MAX_NAME_CHARS = 100
+# Of the name, the region and the agent version of a vantage.
+MAX_VANTAGE_CHARS = 100
 # With a clock this far off the round is unknown; with less it is late.
 MAX_DISTANCE_US = 400 * DAY_US
 MAX_COUNT = 2**31 - 1
@@ -46,4 +47,4 @@ LIMIT_BOUNDS: Mapping[str, tuple[float, float]] = {
 
 def is_name(text: str) -> bool:
     """Return whether a text is a valid name of a vantage, a region, a provider or a reason."""
-    return 0 < len(text) <= MAX_NAME_CHARS and text.isprintable()
+    return 0 < len(text) <= MAX_VANTAGE_CHARS and text.isprintable()

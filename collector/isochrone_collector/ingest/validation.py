@@ -21,7 +21,7 @@ import numpy as np
 
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.ingest import prefilter
-from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_NAME_CHARS, is_name
+from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_VANTAGE_CHARS, is_name
 from isochrone_collector.ingest.sample_columns import COLUMN, Numbers, SampleColumns
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, RateLimit, Rejection, Sample, Vantage, Vitals
@@ -75,8 +75,8 @@ def check_batch(batch: PushBatch) -> None:
 
 def _faults_of(batch: PushBatch) -> Iterator[tuple[bool, str]]:
     samples = batch.sample_count
-    yield not is_name(batch.vantage.name), f"vantage.name must be 1 to {MAX_NAME_CHARS} printable characters"
-    yield not is_name(batch.vantage.region), f"vantage.region must be 1 to {MAX_NAME_CHARS} printable characters"
+    yield not is_name(batch.vantage.name), f"vantage.name must be 1 to {MAX_VANTAGE_CHARS} printable characters"
+    yield not is_name(batch.vantage.region), f"vantage.region must be 1 to {MAX_VANTAGE_CHARS} printable characters"
     yield batch.seq < 0, f"seq is {batch.seq}: it must be 1 or more for a sealed batch, 0 for a heartbeat"
     yield batch.seq == 0 and samples > 0, f"a heartbeat (seq 0) must not carry samples, and this one carries {samples}"
     yield batch.seq > 0 and samples == 0, f"batch {batch.seq} carries no samples"

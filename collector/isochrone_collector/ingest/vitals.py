@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite
 
-from isochrone_collector.ingest.limits import MAX_DISTANCE_US, MAX_INSTANT_AT, MAX_INT64, MAX_NAME_CHARS, is_name
+from isochrone_collector.ingest.limits import MAX_DISTANCE_US, MAX_INSTANT_AT, MAX_INT64, MAX_VANTAGE_CHARS, is_name
 from isochrone_wire.model import Spend, Vitals
 
 _MAX_REASON_CHARS = 500
@@ -19,7 +19,7 @@ def trimmed(vitals: Vitals) -> Vitals:
     return replace(
         vitals,
         **{name: _count(getattr(vitals, name)) for name in _COUNTS},
-        agent_version=_printable(vitals.agent_version)[:MAX_NAME_CHARS],
+        agent_version=_printable(vitals.agent_version)[:MAX_VANTAGE_CHARS],
         spool_oldest_at=vitals.spool_oldest_at if _is_instant(vitals.spool_oldest_at) else 0,
         dropped={name: _count(n) for name, n in list(vitals.dropped.items())[:_MAX_DROP_REASONS] if is_name(name)},
         next_heartbeat_us=_duration(vitals.next_heartbeat_us) or 0,

@@ -19,12 +19,12 @@ from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
 from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
+from isochrone_wire.plan_limits import MAX_NAME_CHARS
 
 _log = structlog.get_logger()
 
 MAX_HISTORY = 1_000
 _USUAL_HISTORY = 20
-_MAX_NAME_CHARS = 200
 
 
 class Plans:
@@ -145,8 +145,8 @@ class Plans:
 
 
 def _checked_name(applied_by: str) -> str:
-    if len(applied_by) > _MAX_NAME_CHARS or not applied_by.isprintable():
-        raise BadRequest(f"applied_by must be printable, at most {_MAX_NAME_CHARS} characters")
+    if len(applied_by) > MAX_NAME_CHARS or not applied_by.isprintable():
+        raise BadRequest(f"applied_by must be printable, at most {MAX_NAME_CHARS} characters")
     return applied_by or "unknown"
 
 
