@@ -1,7 +1,7 @@
-"""Builds route tables while this collector leads, as soon as samples that may change them are stored.
+"""Builder of route tables: runs on the leader, as soon as samples that may change a table are stored.
 
-A turn: read what came since the last one into the book, decide every route that it may matter to, and publish what is
-news in one transaction. Deciding is pure and happens in another thread.
+Each time it reads the new samples into the probe cache, decides every route that they may affect, and publishes the
+tables that changed in one transaction. Deciding is pure and runs in another thread.
 """
 
 import asyncio
@@ -33,22 +33,22 @@ DELETE_OLD_EVERY_US = 3600 * SECOND_US
 _KEEP_EVIDENCE_US = 1 * DAY_US
 _KEEP_EVENTS_US = 90 * DAY_US
 
-# Commits are not in the order in which their batches came, and the clocks of collectors differ.
+# Batches are not committed in the order in which they were received, and the clocks of collectors differ.
 _OVERLAP_US = 30 * SECOND_US
-_LOOK_US = SECOND_US
-# What is stored within this of each other is decided together.
+_POLL_US = SECOND_US
+# Samples that are stored within this time of each other are decided together.
 _GATHER_US = SECOND_US // 10
 
 _AT_FIRST = State()
 
 Key = tuple[str, str]
-# A target, and a region it was probed from.
+# A target's id and the region that it was probed from.
 Series = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Published:
-    """What is known of a route in a region: its newest table, and the state the next decision starts from."""
+    """A route in a region: its newest table, and the state that the next decision starts from."""
 
     table: RouteTable | None = None
     state: State = _AT_FIRST
@@ -56,7 +56,7 @@ class _Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """What one decision leaves: what is known from now on, and the row of its table when that is news."""
+    """The result of one decision: the state from now on, and the row of the table if it has to be published."""
 
     key: Key
     known: _Published
@@ -64,7 +64,7 @@ class _Draft:
 
 
 class RouteBuilder:
-    """Builds tables; `changed` is called after each turn that published some."""
+    """The builder of one collector; it calls `changed` each time it has published tables."""
 
     def __init__(
         self,
@@ -88,13 +88,13 @@ class RouteBuilder:
         self._plan_version = 0
 
     def wake(self) -> None:
-        """Samples were stored or a plan came: there may be something to decide."""
+        """Build now: samples were stored, or another plan is in force."""
         self._stored.set()
 
     async def build(self) -> None:
-        """Build tables for as long as this collector leads; ends only by being cancelled or by an error.
+        """Build tables while this collector leads; ends only by being cancelled or by an error.
 
-        Raises `DatabaseUnavailable`, and `Conflict` when another collector leads as well.
+        Raises `DatabaseUnavailable`, and `Conflict` if another collector leads as well.
         """
         await self._load_published()
         while True:
@@ -103,20 +103,20 @@ class RouteBuilder:
             await self._build_once()
             took_us = self._clock() - began_at
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_US / SECOND_US):
+                async with asyncio.timeout(_POLL_US / SECOND_US):
                     await self._stored.wait()
-                    # Half of the time at most goes into deciding.
+                    # At most half of the time is spent deciding.
                     await asyncio.sleep(max(took_us, _GATHER_US) / SECOND_US)
 
     async def delete_old(self) -> None:
-        """Let go of tables whose time is over; the newest of each route stays. Raises `DatabaseUnavailable`."""
+        """Delete expired tables, but never the newest of a route. Raises `DatabaseUnavailable`."""
         at = self._clock()
         async with self._database.connection() as connection:
             evidence_before, events_before = at - _KEEP_EVIDENCE_US, at - _KEEP_EVENTS_US
             await tables.delete_old(connection, evidence_before=evidence_before, events_before=events_before)
 
     async def _load_published(self) -> None:
-        """Begin where the last leader stopped."""
+        """Load the state that the previous leader left."""
         self._plan_version = 0
         async with self._database.connection() as connection:
             self._generation = await tables.newest_generation(connection)
@@ -134,7 +134,7 @@ class RouteBuilder:
         at = self._clock()
         is_new = plan.version != self._plan_version
         if is_new:
-            # Its windows may be longer than the last one's, and its targets others.
+            # Its windows may be longer than those of the previous plan, and its targets may differ.
             self._probe_cache.clear()
             self._read_until_at = 0
         touched = await self._read(plan, at)
@@ -145,7 +145,7 @@ class RouteBuilder:
         self._plan_version = plan.version
 
     async def _read(self, plan: Plan, at: int) -> set[Series]:
-        """Take in what was stored since the last turn; what it is of, and everything of a region that is new."""
+        """Read the samples stored since the last read; return the series they affect and all series of new regions."""
         from_at = at - _longest_us(plan)
         async with self._database.connection() as connection:
             fresh = [region for region in await vantages.regions(connection) if region not in self._probe_cache.regions]
@@ -169,9 +169,7 @@ class RouteBuilder:
         return touched
 
     def _drafts(self, plan: Plan, touched: set[Series], at: int) -> Iterator[_Draft]:
-        """A decision for each route in each region that has news of its members; tables that are news have numbers one
-        after the other.
-        """
+        """Decide each route in each region with new samples of its members; new tables get consecutive generations."""
         if not touched:
             return
         names = {target.id: target.name for target in plan.targets}
@@ -190,7 +188,7 @@ class RouteBuilder:
         known = self._known.get(key, _Published())
         decision = decide(inputs, known.state)
         after = canonical_form.dump(decision.state)
-        # As whoever replays it will read it, down to the order of its keys.
+        # Exactly what a replay will read, down to the order of the keys.
         state = canonical_form.load(State, after)
         if not needs_publishing(known.table, decision, inputs):
             return _Draft(key=key, known=replace(known, state=state), row=None)
@@ -229,5 +227,5 @@ class RouteBuilder:
 
 
 def _longest_us(plan: Plan) -> int:
-    """The longest window of any route, in microseconds."""
+    """Return the longest window of any route, in microseconds."""
     return max(rules_of(route, plan).window_us for route in plan.routes)

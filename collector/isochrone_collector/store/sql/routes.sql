@@ -112,20 +112,20 @@ JOIN (
 ) AS places USING (region)
 GROUP BY target_id
 
--- The oldest round of the batches that came since an instant; NULL when none did.
+-- The oldest round of the batches received since an instant; NULL when there are none.
 -- name: oldest_round_since
 SELECT min(oldest_round_at) AS at
 FROM ingest_batch
 WHERE received_at >= %(since_at)s
 
--- Every collector that listens hears it.
+-- Notify every collector that listens on a channel.
 -- name: notify
-SELECT pg_notify(%(call)s, '')
+SELECT pg_notify(%(channel)s, '')
 
--- Hear that samples were stored.
+-- Listen for stored samples.
 -- name: listen_for_samples
 LISTEN isochrone_samples
 
--- Hear that tables were published.
+-- Listen for published tables.
 -- name: listen_for_tables
 LISTEN isochrone_routes

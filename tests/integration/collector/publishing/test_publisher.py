@@ -175,7 +175,7 @@ async def test_who_resumes_misses_nothing(stage: Stage, is_new: bool) -> None:  
 
 async def test_what_is_forgotten_here_comes_from_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watcher that is further behind than a collector remembers is given what it missed all the same."""
-    monkeypatch.setattr("isochrone_collector.publishing.publisher._REMEMBERED", 2)
+    monkeypatch.setattr("isochrone_collector.publishing.publisher._MAX_REMEMBERED", 2)
     publisher = stage.publisher()
     for number in range(1, 8):
         await stage.publish(a_table(number))
@@ -185,7 +185,7 @@ async def test_what_is_forgotten_here_comes_from_the_database(stage: Stage, monk
 
 async def test_who_missed_too_much_gets_what_is_in_force(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watcher that was away for longer than can be told starts from the tables of now, without those it knows."""
-    monkeypatch.setattr("isochrone_collector.publishing.publisher._REMEMBERED", 1)
+    monkeypatch.setattr("isochrone_collector.publishing.publisher._MAX_REMEMBERED", 1)
     monkeypatch.setattr("isochrone_collector.store.routes.MAX_CATCH_UP", 3)
     publisher = stage.publisher()
     for number in range(1, 8):
@@ -287,7 +287,7 @@ async def test_too_many_are_refused_politely(stage: Stage) -> None:
         reading = [asyncio.ensure_future(call.read()) for call in idle]
         await until_watched_by(publisher, 3)
         refused = stub.WatchTables(routes_pb2.WatchTablesRequest())
-        with pytest.raises(grpc.aio.AioRpcError, match="3 watch already") as error:
+        with pytest.raises(grpc.aio.AioRpcError, match="limit of 3 open watches") as error:
             await refused.read()
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert ("grpc-retry-pushback-ms", "5000") in tuple(await refused.trailing_metadata())
