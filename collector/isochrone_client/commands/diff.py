@@ -94,10 +94,10 @@ def diff(
 def _tell(answer: DifferentialList, *, metric: Metric, now_at: int, output: str) -> None:
     """The story for people, with the table of phases where there are any; everything for programs."""
     if output in _FOR_PROGRAMS:
-        terminal.write(stories.whole(answer, metric=metric, now_at=now_at), output)
+        terminal.write(stories.records_page(answer, metric=metric, now_at=now_at), output)
         return
-    terminal.write(stories.told(answer, now_at=now_at), output)
-    phases = stories.phases(answer)
+    terminal.write(stories.page(answer, now_at=now_at), output)
+    phases = stories.phases_page(answer)
     if phases.rows:
         terminal.write_blank()
         terminal.write(phases, output)

@@ -1,4 +1,4 @@
-"""What was measured beside what the simulated world knows to be true."""
+"""The measured differentials beside the ground truth of the simulated world."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Comparison:
 
 
 def compared(answer: DifferentialList, world: World) -> tuple[Comparison, ...]:
-    """The differentials whose truth is a published figure."""
+    """The differentials whose ground truth is a published figure."""
     models = {model.name: model for model in world.models}
     return tuple(
         Comparison(
@@ -45,10 +45,10 @@ def compared(answer: DifferentialList, world: World) -> tuple[Comparison, ...]:
 
 
 def page(rows: tuple[Comparison, ...]) -> Page[Comparison]:
-    """The page of these comparisons, for people."""
+    """The page of the comparisons."""
     return Page(
         schema="isochrone.demo-truth/1",
-        title="the published differences, which the simulated world has, and what came out of the samples",
+        title="ground truth: the published differences that the simulated world has, and the measured ones",
         fields=(),
         columns=_COLUMNS,
         rows=tuple(sorted(rows, key=lambda row: row.true_us, reverse=True)),

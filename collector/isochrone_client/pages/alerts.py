@@ -1,4 +1,4 @@
-"""Alerts: what was raised when, and whether anybody was told."""
+"""Alerts of a window, with their delivery to the webhook."""
 
 from isochrone_client.formats import between, minute
 from isochrone_client.pages.footnotes import Footnotes
@@ -8,7 +8,7 @@ from isochrone_wire.insights import Alert, AlertList
 from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.alerts/1"
-_NO_WEBHOOK = "no webhook is set: alerts are kept and nobody is told; see serve --alert-url"
+_NO_WEBHOOK = "no webhook is configured: alerts are stored but not delivered; see serve --alert-url"
 
 
 def page(answer: AlertList) -> Page[Alert]:
@@ -28,13 +28,13 @@ def page(answer: AlertList) -> Page[Alert]:
 
 
 def empty_message(answer: AlertList) -> str:
-    """That there are none, and whether anybody would be told."""
+    """The message for a window without alerts."""
     sentence = f"no alerts between {between(answer.window)}"
     return sentence if answer.webhook else f"{sentence}; {_NO_WEBHOOK}"
 
 
 def _record(row: Alert) -> dict[str, object]:
-    """The row with its id as webhooks know it, because JSON's readers round such large numbers."""
+    """The row with its id as webhooks receive it: JSON readers would round such a large number."""
     return row_record(row) | {"id": f"alert_{row.id:016x}"}
 
 
@@ -44,15 +44,15 @@ def _columns(footnotes: Footnotes) -> tuple[Column[Alert], ...]:
         Column(heading="kind", text=lambda row: row.kind.value, wide=True),
         Column(heading="about", text=lambda row: row.subject, wide=True),
         Column(heading="what", text=lambda row: row.sentence, wide=True),
-        Column(heading="told", text=lambda row: _told(row, footnotes), style=_colour, wide=True),
+        Column(heading="delivered", text=lambda row: _delivered(row, footnotes), style=_colour, wide=True),
     )
 
 
-def _told(row: Alert, footnotes: Footnotes) -> str:
-    """`yes`, `yes, 3rd try`, `no [1]` after attempts in vain, or `no`."""
+def _delivered(row: Alert, footnotes: Footnotes) -> str:
+    """`yes`, `yes, attempt 3`, `no, 3 failed [1]`, or `no` before the first attempt."""
     if row.delivered_at is not None:
-        return "yes" if row.attempts == 1 else f"yes, try {row.attempts}"
-    return footnotes.marked(f"no, {row.attempts} tried" if row.attempts else "no", row.last_error)
+        return "yes" if row.attempts == 1 else f"yes, attempt {row.attempts}"
+    return footnotes.marked(f"no, {row.attempts} failed" if row.attempts else "no", row.last_error)
 
 
 def _colour(row: Alert) -> str:

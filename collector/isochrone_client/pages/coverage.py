@@ -1,4 +1,4 @@
-"""Whether every planned round left a sample, and which outcomes the samples have."""
+"""Coverage: planned and recorded rounds per vantage and target, with the outcomes of the samples."""
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, age, between, share
@@ -25,16 +25,16 @@ def page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
 
 
 def require_rounds(answer: CoverageList) -> None:
-    """Raises `InsufficientError` when nothing was planned or nothing was recorded."""
+    """Raises `InsufficientError` if no round was planned or none was recorded."""
     if not answer.coverage:
         raise InsufficientError(
             f"no round was planned between {between(answer.window)}",
-            hint="is a plan applied and an agent joined? see `isochrone targets`",
+            hint="is a plan applied and an agent enrolled? see `isochrone targets`",
         )
     if not any(row.recorded for row in answer.coverage):
         raise InsufficientError(
             f"none of {sum(row.planned for row in answer.coverage)} planned rounds has a sample",
-            hint="is an agent running? its log says `batch.pushed` for what it delivers",
+            hint="is an agent running? it logs `batch.stored` for each batch that it delivers",
         )
 
 
@@ -55,6 +55,6 @@ def _columns(*, now_at: int) -> tuple[Column[Coverage], ...]:
 
 
 def _outcomes(row: Coverage) -> str:
-    """`ok 1402, timed_out 3`: what went well, then the rest, the most frequent first."""
+    """`ok 1402, timed_out 3`: `ok` first, then the others, most frequent first."""
     ordered = sorted(row.outcomes.items(), key=lambda item: (item[0] != Outcome.OK, -item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in ordered) or UNKNOWN

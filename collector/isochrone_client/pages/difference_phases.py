@@ -1,4 +1,4 @@
-"""Where differences come from: what each phase adds to a first token, over a fresh connection where it opens one."""
+"""The contribution of each phase to the differences in time to first token."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList
 
 SCHEMA = "isochrone.origins/1"
-_BESIDE = (
-    "all: the phases together, nearly the shift of ttft_cold, or of ttft on connections that are kept",
-    "provider: the difference by the provider's own clock, a part of the server's",
+_NOTES = (
+    "all: the sum of the phases, close to the shift of ttft_cold (of ttft if connections are kept open)",
+    "provider: the difference in the provider's own processing time, a part of the server's",
 )
 
 
@@ -19,7 +19,7 @@ def page(answer: DifferentialList) -> Page[Differential]:
     """The page of all differentials with known phases, one table per region."""
     return Page(
         schema=SCHEMA,
-        title=f"what the phases add, rounds between {between(answer.window)}",
+        title=f"contribution of the phases, rounds between {between(answer.window)}",
         fields=(),
         columns=(
             Column(heading="target", text=lambda row: row.target, wide=True),
@@ -30,7 +30,7 @@ def page(answer: DifferentialList) -> Page[Differential]:
         ),
         rows=tuple(row for row in select_rows(answer, sort="shift", only=None) if row.parts),
         group=lambda row: f"{row.region} against {row.baseline}",
-        notes=_BESIDE,
+        notes=_NOTES,
     )
 
 

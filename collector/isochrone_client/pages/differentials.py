@@ -1,4 +1,4 @@
-"""Regions against the baseline: which is faster for which target, by how much, and how sure that is."""
+"""Differentials: each region compared with the baseline per target, with intervals and decisions."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -26,15 +26,15 @@ _QUANTITIES = (
     "network_shift",
     "server_shift",
 )
-# Durations that are partly the network's and partly the server's.
+# Durations with a network part and a server part.
 _SPLIT = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E)
-_ORIGINS = ("network", "server")
-# From here on the coverage or the failures of a side are worth a remark.
-_FINE_COVERAGE = 0.9
-_FINE_FAILURES = 0.02
-# A round or so is always under way.
+_SPLIT_COLUMNS = ("network", "server")
+# Coverage below and failures above these shares are noted.
+_GOOD_COVERAGE = 0.9
+_FEW_FAILURES = 0.02
+# About one round is always in progress.
 _MISSING_ROUNDS = 1.5
-# A row is stale when its newest round is older than this, and than this part of the window.
+# A row is stale if its newest round is older than this and than this part of the window.
 _STALE_US = 15 * MINUTE_US
 _STALE_SHARE = 20
 _NOTHING: Mapping[str, Callable[[Differential], object]] = MappingProxyType({})
@@ -68,10 +68,10 @@ SORTS = tuple(_SORT_KEY)
 
 
 def select_rows(answer: DifferentialList, *, sort: str, only: str | None) -> tuple[Differential, ...]:
-    """The differentials to show, region by region in the order of the answer, each sorted by one of `SORTS`.
+    """The differentials to show, by region in the order of the answer, sorted within a region by one of `SORTS`.
 
-    `shift` and `percent` put first where the region does best. `only` keeps one decision, or with
-    `DECIDED` all but the undecided.
+    `shift` and `percent` put the targets first for which the region is best. `only` keeps one decision, or with
+    `DECIDED` all except `undecided`.
     """
     regions = list(dict.fromkeys(row.region for row in answer.differentials))
     kept = [row for row in answer.differentials if only is None or _kept(row.decision, only)]
@@ -93,7 +93,7 @@ def page(
 ) -> Page[Differential]:
     """The page of the `rows` of an answer about `metric`, with ages as of `now_at`.
 
-    `also` adds to what programs get of a row, by name.
+    `also` adds fields to the records for programs.
     """
     until_at = min(now_at, answer.window.until_at)
     stale_at = until_at - max(_STALE_US, (until_at - answer.window.from_at) // _STALE_SHARE)
@@ -116,7 +116,7 @@ def page(
 
 def _columns(metric: Metric, decision: Callable[[Differential], str]) -> tuple[Column[Differential], ...]:
     unit = "ms" if metric.unit == "us" else metric.unit
-    of = milliseconds if metric.unit == "us" else _same
+    of = milliseconds if metric.unit == "us" else _unscaled
     columns: tuple[Column[Differential], ...] = (
         Column(heading="target", text=lambda row: row.target, wide=True),
         Column(
@@ -124,39 +124,41 @@ def _columns(metric: Metric, decision: Callable[[Differential], str]) -> tuple[C
             unit=f"region, {unit}",
             text=lambda row: f"{number(of(row.baseline_median))} → {number(of(row.region_median))}",
         ),
-        Column(heading="shift", unit=unit, text=lambda row: _certain(row, number(of(row.shift), signed=True))),
+        Column(heading="shift", unit=unit, text=lambda row: _if_certain(row, number(of(row.shift), signed=True))),
         Column(
             heading="interval",
             unit=f"95 %, {unit}",
             text=lambda row: interval(of(row.shift_low), of(row.shift_high), signed=True),
         ),
-        Column(heading="shift", unit="%", text=lambda row: _certain(row, percent(row.shift_percent))),
+        Column(heading="shift", unit="%", text=lambda row: _if_certain(row, percent(row.shift_percent))),
         Column(
-            heading="network", unit=unit, text=lambda row: _certain(row, number(of(row.network_shift), signed=True))
+            heading="network", unit=unit, text=lambda row: _if_certain(row, number(of(row.network_shift), signed=True))
         ),
-        Column(heading="server", unit=unit, text=lambda row: _certain(row, number(of(row.server_shift), signed=True))),
-        Column(heading="rounds", unit="n/worth", text=_rounds),
+        Column(
+            heading="server", unit=unit, text=lambda row: _if_certain(row, number(of(row.server_shift), signed=True))
+        ),
+        Column(heading="rounds", unit="n/n_eff", text=_rounds),
         Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
     )
-    return columns if metric in _SPLIT else tuple(column for column in columns if column.heading not in _ORIGINS)
+    return columns if metric in _SPLIT else tuple(column for column in columns if column.heading not in _SPLIT_COLUMNS)
 
 
-def _same(value: float | None) -> float | None:
+def _unscaled(value: float | None) -> float | None:
     return value
 
 
-def _certain(row: Differential, text: str) -> str:
-    """A number without an interval is not said."""
+def _if_certain(row: Differential, text: str) -> str:
+    """A number without an interval is not shown."""
     return UNKNOWN if row.shift_low is None or row.shift_high is None else text
 
 
 def _rounds(row: Differential) -> str:
-    """How many rounds there are, and what they are worth once neighbours resemble each other."""
+    """The number of rounds, and the effective number after correction for autocorrelation."""
     return str(row.n) if row.n_eff is None else f"{row.n}/{number(row.n_eff, decimals=0)}"
 
 
 def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
-    """What a reader should know before believing a row; nothing when all is well. Instants in microseconds."""
+    """The footnote of a row with problems, otherwise empty. Instants are in microseconds since the epoch."""
     return "; ".join(_remarks(row, stale_at=stale_at, now_at=now_at))
 
 
@@ -164,25 +166,25 @@ def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
     if row.decision is Decision.UNDECIDED and row.reason:
         yield row.reason
     if not row.paired:
-        yield f"no rounds in common: {row.region_n} of {row.region} beside {row.baseline_n} of {row.baseline}, unpaired"
+        yield f"no rounds in common: {row.region_n} of {row.region} and {row.baseline_n} of {row.baseline}, unpaired"
     if row.since_at is not None:
-        yield f"only since {minute(row.since_at)}, when it changed"
-    yield from _trouble(row.baseline, row.baseline_side)
-    yield from _trouble(row.region, row.region_side)
+        yield f"only rounds since the change at {minute(row.since_at)}"
+    yield from _problems(row.baseline, row.baseline_side)
+    yield from _problems(row.region, row.region_side)
     if row.newest_at is not None and row.newest_at < stale_at:
         yield f"no round for {age(row.newest_at, now_at=now_at)}"
 
 
-def _trouble(region: str, side: Side) -> Iterator[str]:
-    """What is amiss with one side: rounds that were not recorded, probes that failed."""
-    if side.coverage is not None and side.coverage < _FINE_COVERAGE and not _is_under_way(side, side.coverage):
+def _problems(region: str, side: Side) -> Iterator[str]:
+    """The problems of one side: missing rounds and failed probes."""
+    if side.coverage is not None and side.coverage < _GOOD_COVERAGE and not _is_in_progress(side, side.coverage):
         yield f"{region} has {number(100 * side.coverage, decimals=0)} % of its rounds"
-    if side.failures is not None and side.failures.value > _FINE_FAILURES:
+    if side.failures is not None and side.failures.value > _FEW_FAILURES:
         yield f"{number(100 * side.failures.value)} % of {side.failures.n} probes failed from {region}"
 
 
-def _is_under_way(side: Side, coverage: float) -> bool:
-    """Whether no more is missing than the round or so that has begun and is not over."""
+def _is_in_progress(side: Side, coverage: float) -> bool:
+    """Whether only rounds in progress are missing."""
     return 0 < side.n * (1 - coverage) < _MISSING_ROUNDS * coverage
 
 
@@ -194,21 +196,21 @@ def _freshness(rows: tuple[Differential, ...], *, now_at: int) -> tuple[str, ...
 def require_decision(
     answer: DifferentialList, rows: tuple[Differential, ...], *, baseline: str, only: str | None
 ) -> None:
-    """Raises `InsufficientError` when the answer decides nothing, or nothing is left of it, saying what would help."""
+    """Raises `InsufficientError` if the answer has no decision or `only` leaves no row."""
     if not answer.differentials:
         raise InsufficientError(
             f"no samples from any region but {baseline} between {between(answer.window)}",
-            hint="is an agent running there? see `isochrone coverage`; a longer --window may reach older samples",
+            hint="is an agent running there? see `isochrone coverage`; a longer --window may include older samples",
         )
     if not rows:
         raise InsufficientError(
             f"none of {len(answer.differentials)} differentials is {only}",
-            hint="see all of them without --only",
+            hint="omit --only to see all of them",
         )
     if all(row.decision is Decision.UNDECIDED for row in answer.differentials):
         raise InsufficientError(
             f"nothing is decided: {_all_of(len(rows), 'differential')} undecided",
-            hint="more rounds narrow the intervals: wait, or use a longer --window; see `isochrone coverage`",
+            hint="more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`",
         )
 
 

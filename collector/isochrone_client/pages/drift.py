@@ -1,7 +1,8 @@
-"""Lasting changes: of which target, seen from where, since when, and by how much."""
+"""Drift: lasting changes of targets per region and metric."""
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import between, milliseconds, minute, number, percent
+from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Metric
@@ -9,15 +10,15 @@ from isochrone_wire.insights import DriftEvent, DriftList
 from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.drift/1"
-LEAST_ROUNDS = 60
-"""How many rounds a new series takes before a change can be found in it."""
+MIN_ROUNDS = 60
+"""The number of rounds that a series needs before a change can be found in it."""
 
 _SMALLEST_P = 0.002
 _UNIT_OF = {Metric.TOKENS_PER_SECOND: "tokens/s"}
 
 
 def page(answer: DriftList) -> Page[DriftEvent]:
-    """The page of the changes, one table per metric, the newest first."""
+    """The page of the changes, one table per metric, newest first."""
     metrics = list(Metric)
     rows = sorted(answer.events, key=lambda row: (metrics.index(row.metric), -row.changed_at, row.target, row.region))
     return Page(
@@ -33,26 +34,23 @@ def page(answer: DriftList) -> Page[DriftEvent]:
 
 
 def watched_summary(answer: DriftList) -> str:
-    """How many series were looked at, and how many had too few rounds."""
+    """The number of series watched, and of those with too few rounds."""
     series = f"{answer.watched} series watched"
     if not answer.too_short:
         return series
-    return f"{series}; {answer.too_short} more had fewer than {LEAST_ROUNDS} rounds in the window"
+    return f"{series}; {answer.too_short} more had fewer than {MIN_ROUNDS} rounds in the window"
 
 
 def require_watched(answer: DriftList) -> None:
-    """Raises `InsufficientError` when no series had enough rounds for a change to be found."""
+    """Raises `InsufficientError` if no series has enough rounds to find a change."""
     if answer.events or answer.watched:
         return
     if answer.too_short:
         raise InsufficientError(
-            f"none of {answer.too_short} series has the {LEAST_ROUNDS} rounds that a change takes to be found",
-            hint="wait for more rounds, or ask for a longer --window",
+            f"none of {answer.too_short} series has the {MIN_ROUNDS} rounds needed to find a change",
+            hint="wait for more rounds or use a longer --window",
         )
-    raise InsufficientError(
-        f"no samples between {between(answer.window)}",
-        hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-    )
+    raise no_samples(answer.window)
 
 
 def _unit(metric: Metric) -> str:

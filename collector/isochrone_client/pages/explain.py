@@ -1,11 +1,11 @@
-"""A few differentials with their story: sentences for people, and everything for programs."""
+"""Differentials explained: sentences for people, all fields for programs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
 from isochrone_client.pages import differentials
-from isochrone_client.pages.difference_explanation import Paragraph, story
+from isochrone_client.pages.difference_explanation import Paragraph, explanation
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList, Metric, Part
 
@@ -14,7 +14,7 @@ SCHEMA = "isochrone.explain/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationRow:
-    """One paragraph of the story of one differential."""
+    """One paragraph of the explanation of one differential."""
 
     row: Differential
     paragraph: Paragraph
@@ -22,36 +22,36 @@ class ExplanationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRow:
-    """One part of one differential."""
+    """One phase of one differential."""
 
     row: Differential
     part: Part
 
 
-def told(answer: DifferentialList, *, now_at: int) -> Page[ExplanationRow]:
-    """The stories for people, one table of topics and sentences for each differential, ages as of `now_at`."""
+def page(answer: DifferentialList, *, now_at: int) -> Page[ExplanationRow]:
+    """The explanations for people: a table of topics and sentences per differential, with ages as of `now_at`."""
     return Page(
         schema=SCHEMA,
         title=f"rounds between {between(answer.window)}",
         fields=(),
         columns=(
             Column(heading="topic", text=lambda row: row.paragraph.topic, wide=True),
-            Column(heading="what the rounds say", text=lambda row: row.paragraph.text, wide=True, prose=True),
+            Column(heading="explanation", text=lambda row: row.paragraph.text, wide=True, prose=True),
         ),
         rows=tuple(
             ExplanationRow(row=row, paragraph=paragraph)
             for row in answer.differentials
-            for paragraph in story(row, now_at=now_at)
+            for paragraph in explanation(row, now_at=now_at)
         ),
         group=lambda row: _heading(row.row),
     )
 
 
-def phases(answer: DifferentialList) -> Page[PhaseRow]:
-    """What each phase adds, for people."""
+def phases_page(answer: DifferentialList) -> Page[PhaseRow]:
+    """The contribution of each phase, for people."""
     return Page(
         schema=SCHEMA,
-        title="what each phase adds to a first token; the provider's own figure is a part of the server's",
+        title="contribution of each phase to the first token; the provider's own figure is a part of the server's",
         fields=(),
         columns=_PHASE_COLUMNS,
         rows=tuple(PhaseRow(row=row, part=part) for row in answer.differentials for part in row.parts),
@@ -59,11 +59,11 @@ def phases(answer: DifferentialList) -> Page[PhaseRow]:
     )
 
 
-def whole(answer: DifferentialList, *, metric: Metric, now_at: int) -> Page[Differential]:
-    """The differentials for programs: every field, and the `story` as a list of sentences with their topic."""
+def records_page(answer: DifferentialList, *, metric: Metric, now_at: int) -> Page[Differential]:
+    """The differentials for programs: all fields, and the explanation in `story`, a list of texts with their topic."""
 
     def sentences(row: Differential) -> list[str]:
-        return [f"{paragraph.topic}: {paragraph.text}" for paragraph in story(row, now_at=now_at)]
+        return [f"{paragraph.topic}: {paragraph.text}" for paragraph in explanation(row, now_at=now_at)]
 
     rows = answer.differentials
     return differentials.page(answer, rows, metric=metric, now_at=now_at, also={"story": sentences})

@@ -1,10 +1,10 @@
-"""Remarks that would not fit beside a number: said once below the table, pointed to by `[1]`."""
+"""Footnotes: remarks below a table, referenced as `[1]`."""
 
 from collections.abc import Iterable
 
 
 class Footnotes:
-    """Numbers remarks in the order in which they first come up. An empty remark has no mark."""
+    """Remarks, numbered in the order of their first use. An empty remark has no mark."""
 
     def __init__(self, remarks: Iterable[str]) -> None:
         self._number_of = {remark: place for place, remark in enumerate(dict.fromkeys(filter(None, remarks)), start=1)}
@@ -15,5 +15,5 @@ class Footnotes:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The remarks with their marks, to stand below."""
+        """The remarks with their marks, to follow the table."""
         return tuple(f"[{place}] {remark}" for remark, place in self._number_of.items())

@@ -1,4 +1,4 @@
-"""Whether a route table may still be acted on, in words."""
+"""Freshness of route tables."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ from isochrone_wire.routes import RouteState, RouteTable
 
 
 class Freshness(StrEnum):
-    """`FRESH`: act on it freely. `AGING`: use it; nothing switches any more. `EXPIRED`: do what `on_expired` says."""
+    """`FRESH`: use the table. `AGING`: use it, but it no longer switches. `EXPIRED`: do what `on_expired` states."""
 
     FRESH = "fresh"
     AGING = "aging"
@@ -15,14 +15,14 @@ class Freshness(StrEnum):
 
 
 def freshness(table: RouteTable, *, now_at: int) -> Freshness:
-    """How fresh the table is at an instant, in microseconds since the epoch."""
+    """The freshness of the table at `now_at` (microseconds since the epoch)."""
     if now_at >= table.stale_until_at:
         return Freshness.EXPIRED
     return Freshness.FRESH if now_at < table.fresh_until_at else Freshness.AGING
 
 
 def freshness_text(table: RouteTable, *, now_at: int) -> str:
-    """`fresh for 38 s`, `aging, usable for 2 min`, or since when it is expired and what to do then."""
+    """`fresh for 38 s`, `aging, usable for 2 min` or `expired 5 min ago: use the static order`."""
     state = freshness(table, now_at=now_at)
     if state is Freshness.FRESH:
         return f"fresh for {age(now_at, now_at=table.fresh_until_at)}"
@@ -32,6 +32,6 @@ def freshness_text(table: RouteTable, *, now_at: int) -> str:
 
 
 def is_usable(table: RouteTable, *, now_at: int) -> bool:
-    """Whether a consumer may route by the table now, rather than by the static order."""
+    """Whether a consumer may route by the table now; otherwise it has to use the static order."""
     ranked = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
     return ranked and freshness(table, now_at=now_at) is not Freshness.EXPIRED

@@ -1,4 +1,4 @@
-"""Which targets keep which use's latency budget from where: a matrix per region, and for one use the numbers."""
+"""Latency targets: a matrix of verdicts per region, target and use; for a single use also the percentiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from itertools import groupby
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number, span
 from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.pages.quantiles import interval_of, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -17,37 +18,37 @@ SCHEMA = "isochrone.budgets/1"
 _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
 _STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
 _BEST_FIRST = {verdict: place for place, verdict in enumerate((Eligible.YES, Eligible.MAYBE, Eligible.NO))}
-_MEANING = "yes: all of the 95 % interval is within the limit; no: beyond it; maybe: neither; ?: too few samples"
+_MEANING = "yes: the whole 95 % interval is within the limit; no: beyond it; maybe: neither; ?: too few samples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """One target as seen from one region, with the verdict of every use."""
+    """One target from one region, with the verdict of every use."""
 
     region: str
     target: str
     budgets: tuple[LatencyBudget, ...]
 
     def of(self, use: str) -> LatencyBudget | None:
-        """What became of one use."""
+        """The verdict of one use."""
         return next((budget for budget in self.budgets if budget.use == use), None)
 
     @property
     def remark(self) -> str:
-        """What is to be said of every use alike; empty when they differ."""
+        """The reason that all uses share; empty if they differ."""
         reasons = {budget.reason for budget in self.budgets}
         return reasons.pop() if len(reasons) == 1 else ""
 
 
 def page(answer: LatencyBudgetList) -> Page[TargetRow]:
-    """The page of an answer, one table per region; machines get a record per use."""
+    """The page of an answer, one table per region; programs get a record per use."""
     uses = tuple({row.use: row for row in answer.budgets}.values())
     lines = sorted(_lines(answer.budgets), key=_key)
     footnotes = Footnotes(budget.reason for line in lines for budget in line.budgets)
     columns = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
     return Page(
         schema=SCHEMA,
-        title=f"latency budgets, rounds between {between(answer.window)}",
+        title=f"latency targets, rounds between {between(answer.window)}",
         facts={"window": to_json_value(answer.window)},
         fields=wire_fields(LatencyBudget),
         columns=columns,
@@ -59,17 +60,14 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
 
 
 def require_verdict(answer: LatencyBudgetList) -> None:
-    """Raises `InsufficientError` when there are too few samples for any verdict."""
+    """Raises `InsufficientError` if there are too few samples for any verdict."""
     if not answer.budgets:
-        raise InsufficientError(
-            f"no samples between {between(answer.window)}",
-            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-        )
+        raise no_samples(answer.window)
     if all(row.eligible is Eligible.UNKNOWN for row in answer.budgets):
         most = max(answer.budgets, key=lambda row: row.n)
         raise InsufficientError(
-            f"no budget can be judged yet: {most.reason} at most",
-            hint="wait for more rounds, or use a longer --window; see `isochrone coverage`",
+            f"no latency target has a verdict yet: at most {most.reason}",
+            hint="wait for more rounds or use a longer --window; see `isochrone coverage`",
         )
 
 
@@ -82,14 +80,14 @@ def _lines(budgets: Sequence[LatencyBudget]) -> list[TargetRow]:
 
 
 def _key(line: TargetRow) -> tuple[str, list[int], float, str]:
-    """By region; in it who keeps most, then by the first quantile."""
+    """By region, then by the number of targets met, then by the first quantile."""
     first = line.budgets[0].quantile
-    kept = [sum(budget.eligible is verdict for budget in line.budgets) for verdict in _BEST_FIRST]
-    return (line.region, [-kept[0], -kept[1], -kept[2]], first.value if first else float("inf"), line.target)
+    counts = [sum(budget.eligible is verdict for budget in line.budgets) for verdict in _BEST_FIRST]
+    return (line.region, [-counts[0], -counts[1], -counts[2]], first.value if first else float("inf"), line.target)
 
 
 def _limits(uses: Sequence[LatencyBudget]) -> list[str]:
-    """What the limits are on: `p95 of ttft: voice, code; p95 of e2e: step`."""
+    """The limited quantity of each use: `p95 of ttft: voice, code; p95 of e2e: step`."""
     of: dict[str, list[str]] = {}
     for row in uses:
         of.setdefault(f"p{number(100 * row.share)} of {row.metric}", []).append(row.use)

@@ -1,18 +1,17 @@
-"""Targets ranked as each region sees them, with the columns that matter for what they are ranked by."""
+"""Leaderboards: targets ranked per region, with the columns that matter for the order."""
 
 from collections.abc import Callable
 
-from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
-from isochrone_client.pages.quantiles import QuantileOf, interval_of, is_shown, value_of
+from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
+from isochrone_client.pages.quantiles import TOO_FEW, QuantileOf, interval_of, is_shown, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Leaderboard, Order, Source, Standing
 from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.leaderboard/1"
-_TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6, a p95 59"
-_SUMMARISED = "from summaries by the hour: percentiles are within 1 %"
+_SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
 _HUNDRED = 100.0
 
 
@@ -20,8 +19,8 @@ def page(answer: Leaderboard) -> Page[Standing]:
     """The page of a leaderboard, one table per region."""
     names = _SHOWN[answer.order]
     ranked = sorted(answer.standings, key=lambda row: (row.region, row.rank, row.target))
-    unsaid = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
-    notes = ((unsaid, _TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
+    has_hidden = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
+    notes = ((has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
     return Page(
         schema=SCHEMA,
         title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
@@ -35,21 +34,14 @@ def page(answer: Leaderboard) -> Page[Standing]:
 
 
 def require_ranking(answer: Leaderboard) -> None:
-    """Raises `InsufficientError` when no target has what it is to be ranked by."""
+    """Raises `InsufficientError` if no target has a value of the quantity that ranks."""
     if not answer.standings:
-        raise InsufficientError(
-            f"no samples between {between(answer.window)}",
-            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-        )
+        raise no_samples(answer.window)
     if answer.order is Order.PRICE and all(row.usd_per_m_output is None for row in answer.standings):
-        raise InsufficientError("no target has a price", hint="whoever applies the plan states it: `price` of a target")
+        raise no_price()
     measured = _QUANTILES.get(_RANKED_BY[answer.order])
     if measured is not None and not any(is_shown(measured(row)) for row in answer.standings):
-        most = max(row.n for row in answer.standings)
-        raise InsufficientError(
-            f"no target has enough samples for a median: {most} of 6 needed",
-            hint="wait for more rounds, or see `isochrone samples` for why probes fail",
-        )
+        raise too_few_for_a_median(max(row.n for row in answer.standings))
 
 
 def _latency(heading: str, of: QuantileOf[Standing]) -> Column[Standing]:
@@ -76,7 +68,7 @@ def _success_interval(row: Standing) -> str:
 
 
 def _per_dollar(row: Standing) -> str:
-    """What is free gives it for nothing."""
+    """Speed per price; `free` for a price of 0."""
     return "free" if row.usd_per_m_output == 0 else number(row.tokens_per_second_per_usd)
 
 

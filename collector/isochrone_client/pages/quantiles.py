@@ -1,4 +1,4 @@
-"""Quantiles for people. One without an interval is not said: there are too few samples for it."""
+"""Quantiles for people. A quantile without an interval is not shown: it has too few samples."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,22 +8,25 @@ from isochrone_wire.answers import Quantile
 
 Row = TypeVar("Row")
 QuantileOf = Callable[[Row], Quantile | None]
+TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few samples for a 95 % interval: a median needs 6"
+TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59"
+"""The note below a table with quantiles that are not shown."""
 
 
 def is_shown(quantile: Quantile | None) -> bool:
-    """Whether a quantile is known well enough to be said."""
+    """Whether the quantile has an interval."""
     return quantile is not None and quantile.low is not None and quantile.high is not None
 
 
 def value_of(quantile: Quantile | None) -> float | None:
-    """Its value where it is said."""
+    """The value of a quantile that is shown, otherwise `None`."""
     return quantile.value if quantile is not None and is_shown(quantile) else None
 
 
-def _same(value: float | None) -> float | None:
+def _unscaled(value: float | None) -> float | None:
     return value
 
 
-def interval_of(quantile: Quantile | None, scaled: Callable[[float | None], float | None] = _same) -> str:
-    """Its interval, `scaled` to the unit of the column."""
-    return interval(scaled(quantile.low), scaled(quantile.high)) if quantile is not None else UNKNOWN
+def interval_of(quantile: Quantile | None, scale: Callable[[float | None], float | None] = _unscaled) -> str:
+    """The interval of the quantile; `scale` converts its bounds to the unit of the column."""
+    return interval(scale(quantile.low), scale(quantile.high)) if quantile is not None else UNKNOWN

@@ -1,8 +1,9 @@
-"""Where each provider is nearest, and what the other regions pay for being farther away."""
+"""The best region of each provider, and the latency that the other regions add."""
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
 from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Decision, Metric
@@ -12,7 +13,7 @@ from isochrone_wire.json_format import to_json_value
 SCHEMA = "isochrone.region-costs/1"
 _STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.UNDECIDED: "dim"}
 _QUANTITIES = ("median", "added", "added_low", "added_high")
-_HOW = "added: beside the best region, paired by target and round; median: of the targets' medians"
+_HOW = "added: compared with the best region, paired by target and round; median: of the targets' medians"
 
 
 def page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
@@ -31,25 +32,22 @@ def page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
 
 
 def require_best(answer: RegionCostList) -> None:
-    """Raises `InsufficientError` when no region of any provider could be told from its best one."""
+    """Raises `InsufficientError` if no region of any provider is decided."""
     if not answer.costs:
-        raise InsufficientError(
-            f"no samples between {between(answer.window)}",
-            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-        )
+        raise no_samples(answer.window)
     if all(row.decision is Decision.UNDECIDED for row in answer.costs):
         alone = len({row.region for row in answer.costs}) == 1
         raise InsufficientError(
             "nothing is decided for any provider",
-            hint="compare two regions at least: leave --region out, or add one with isochrone-collector vantage add"
+            hint="compare at least two regions: omit --region, or add one with isochrone-collector vantage add"
             if alone
-            else "more rounds narrow the intervals: wait, or use a longer --window; see `isochrone coverage`",
+            else "more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`",
         )
 
 
 def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], ...]:
     unit = "ms" if metric.unit == "us" else metric.unit
-    of = milliseconds if metric.unit == "us" else _same
+    of = milliseconds if metric.unit == "us" else _unscaled
     return (
         Column(heading="provider", text=lambda row: row.provider, wide=True),
         Column(heading="region", text=lambda row: row.region, wide=True),
@@ -71,7 +69,7 @@ def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], 
     )
 
 
-def _same(value: float | None) -> float | None:
+def _unscaled(value: float | None) -> float | None:
     return value
 
 
@@ -80,7 +78,7 @@ def _is_best(row: RegionCost) -> bool:
 
 
 def _added(row: RegionCost, added: float | None) -> str:
-    """A number without an interval is not said; the best region adds nothing to itself."""
+    """A number without an interval is not shown; the best region adds 0."""
     if _is_best(row):
         return "0"
     return UNKNOWN if row.added_low is None or row.added_high is None else number(added, signed=True)

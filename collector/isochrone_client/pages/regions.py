@@ -1,4 +1,4 @@
-"""Who measures, from where, and how it is doing, as of the collector's clock."""
+"""Vantages by region, with their status by the collector's clock."""
 
 from collections.abc import Iterator
 
@@ -32,23 +32,23 @@ def page(answer: VantageList) -> Page[VantageStatus]:
 
 
 def require_online(answer: VantageList) -> None:
-    """Raises `InsufficientError` when nobody delivers samples."""
+    """Raises `InsufficientError` if no vantage delivers samples."""
     if not answer.vantages:
         raise InsufficientError(
-            "no vantage has been heard of yet",
-            hint="invite one: isochrone-collector vantage add NAME --region REGION; then start its agent",
+            "no vantage is known yet",
+            hint="add one with isochrone-collector vantage add NAME --region REGION, then start its agent",
         )
     if not any(row.liveness is Liveness.ONLINE for row in answer.vantages):
         raise InsufficientError(
             f"none of {len(answer.vantages)} vantages is online",
-            hint="the notes say what is known of each; on its machine, `isochrone-agent doctor` says more",
+            hint="see the notes below the table, and run `isochrone-agent doctor` on the vantage's machine",
         )
 
 
 def account_of(row: VantageStatus) -> str:
-    """`ok`, `3 lost`, `3 twice`, or unknown where the agent is too old to give one.
+    """`ok`, `3 lost`, `3 duplicate`, or unknown if the agent is too old to report the counts.
 
-    The vitals of a push are older than its commit, so the ledger may be ahead of them by what then lay in the spool.
+    The vitals of a push are older than its commit, so the ledger may be ahead of them by the spool's size at that time.
     """
     if not row.finished:
         return UNKNOWN
@@ -56,7 +56,7 @@ def account_of(row: VantageStatus) -> str:
     missing = Account(finished=row.finished, stored=row.ledgered, spooled=spooled, dropped=row.dropped).missing
     if missing > 0:
         return f"{missing} lost"
-    return f"{-missing - row.spool_depth} twice" if -missing > row.spool_depth else "ok"
+    return f"{-missing - row.spool_depth} duplicate" if -missing > row.spool_depth else "ok"
 
 
 def _columns(footnotes: Footnotes, answer: VantageList) -> tuple[Column[VantageStatus], ...]:
@@ -97,7 +97,7 @@ def _clock(row: VantageStatus) -> str:
 
 
 def _plan(row: VantageStatus, in_force: int) -> str:
-    """The version that runs, and whether it should be another."""
+    """The version in use, and whether it is behind or refused."""
     running = str(row.plan_version or UNKNOWN)
     if row.plan_version == in_force:
         return running
@@ -105,7 +105,7 @@ def _plan(row: VantageStatus, in_force: int) -> str:
 
 
 def _remark(row: VantageStatus) -> str:
-    """What a reader should know of a vantage besides its numbers."""
+    """The footnote of a vantage; empty if there is nothing to note."""
     return "; ".join(_remarks(row))
 
 
@@ -113,7 +113,7 @@ def _remarks(row: VantageStatus) -> Iterator[str]:
     if row.liveness is not Liveness.ONLINE:
         yield row.reason
     if row.refused_plan_version is not None:
-        yield f"refused plan {row.refused_plan_version}: {row.refused_plan_reason or 'it does not say why'}"
+        yield f"refused plan {row.refused_plan_version}: {row.refused_plan_reason or 'no reason given'}"
     if any(row.dropped.values()):
         yield "dropped " + ", ".join(f"{name} {count}" for name, count in sorted(row.dropped.items()) if count)
     if row.quarantined:

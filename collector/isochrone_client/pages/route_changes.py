@@ -1,4 +1,4 @@
-"""How tables change: each generation as it comes, and the events of a window."""
+"""Changes of route tables: each generation as it is published, and the events of a window."""
 
 from isochrone_client.formats import UNKNOWN, between, moment, number
 from isochrone_client.render.page import Column, Page
@@ -14,8 +14,8 @@ _COLOUR = {ChangeKind.HARD: "red", ChangeKind.FREEZE: "red", ChangeKind.FAST: "y
 
 
 def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTable]:
-    """A line per table for people, in the order of generations; every field of each table for programs. Times of the
-    day of `now_at` are written without the date.
+    """One line per table for people, by generation; all fields of each table for programs. Instants on the day of
+    `now_at` are shown without the date.
     """
     return Page(
         schema=TABLE_SCHEMA,
@@ -40,7 +40,7 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTable]:
 
 
 def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
-    """The events of a window, newest first."""
+    """The page of the events of a window, newest first."""
     return Page(
         schema=EVENTS_SCHEMA,
         title=f"changes of route tables between {between(answer.window)}",
@@ -64,11 +64,11 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
 
 
 def empty_message(window: Window) -> str:
-    """That nothing happened."""
+    """The message for a window without events."""
     return f"no table changed between {between(window)}"
 
 
 def _weights(table: RouteTable) -> str:
-    """Who carries how much: `deepseek/v4 75 %, qwen/qwen3 25 %`."""
-    carrying = [entry for entry in table.entries if entry.weight > 0]
-    return ", ".join(f"{one.target} {number(_HUNDRED * one.weight, decimals=0)} %" for one in carrying) or UNKNOWN
+    """The members with a weight: `deepseek/v4 75 %, qwen/qwen3 25 %`."""
+    weighted = [entry for entry in table.entries if entry.weight > 0]
+    return ", ".join(f"{one.target} {number(_HUNDRED * one.weight, decimals=0)} %" for one in weighted) or UNKNOWN

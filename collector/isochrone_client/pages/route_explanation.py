@@ -1,4 +1,4 @@
-"""Why a route table is as it is: the steps of its decision in order, and whether deciding again gives the same."""
+"""The decision behind a route table: its steps in order, and whether repeating it gives the same table."""
 
 import json
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ SCHEMA = "isochrone.route-explanation/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStep:
-    """One step of a decision, from 1."""
+    """One step of a decision; numbers start at 1."""
 
     number: int
     sentence: str
 
 
 def page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
-    """The explanation for people, a sentence per row."""
+    """The explanation for people, one sentence per row."""
     table = answer.table
     return Page(
         schema=SCHEMA,
@@ -43,7 +43,7 @@ def page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
 
 
 def document(answer: Explanation) -> Page[RouteTable]:
-    """The explanation for programs: the table, its steps, and the inputs and the state before as they are stored."""
+    """The explanation for programs: the table, its steps, and the inputs and previous state as stored."""
     return Page(
         schema=SCHEMA,
         title="",
@@ -61,18 +61,18 @@ def document(answer: Explanation) -> Page[RouteTable]:
 
 
 def require_replay(answer: Explanation) -> None:
-    """Raises `ClientError` when deciding again did not give the table."""
+    """Raises `ClientError` if repeating the decision did not give the same table."""
     if not answer.replays:
         raise ClientError(
-            f"deciding again from the stored inputs does not give generation {answer.table.generation}",
-            hint=f"it was built by version {answer.table.provenance.code_version}; is the collector another one now?",
+            f"repeating the decision from the stored inputs does not give generation {answer.table.generation}",
+            hint=f"version {answer.table.provenance.code_version} built it; does the collector run another version?",
         )
 
 
 def _replay(answer: Explanation) -> str:
-    again = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
-    return f"deciding again from the stored inputs {again}"
+    result = "gives the same table, byte for byte" if answer.replays else "does NOT give this table"
+    return f"repeating the decision from the stored inputs {result}"
 
 
-def _stored(text: str) -> Any:  # noqa: ANN401  # whatever was stored
+def _stored(text: str) -> Any:  # noqa: ANN401  # any stored JSON
     return json.loads(text) if text else None

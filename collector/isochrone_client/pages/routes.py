@@ -1,4 +1,4 @@
-"""Route tables: where each kind of request goes from each region, and what if that fails."""
+"""Route tables: the ranked targets of each route and region, with hedges and races."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, age, dollars, interval, milliseconds, number
 from isochrone_client.pages.freshness import freshness_text, is_usable
-from isochrone_client.pages.quantiles import value_of
+from isochrone_client.pages.quantiles import TOO_FEW, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import Quantile
@@ -16,7 +16,7 @@ from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteS
 
 SCHEMA = "isochrone.route-entries/1"
 _HUNDRED = 100.0
-# What a row of CSV says of its table, before it says what is the entry's own.
+# The fields of the table in a row of CSV; the fields of the entry follow.
 _OF_TABLE = (
     "generation",
     "client_region",
@@ -29,23 +29,22 @@ _OF_TABLE = (
 )
 _STATE = {
     RouteState.OK: "ok",
-    RouteState.DEGRADED: "degraded: nobody keeps the objective",
-    RouteState.INSUFFICIENT_DATA: "too little is known: use the static order",
-    RouteState.FROZEN: "frozen: so many vantages fail at once that we suspect ourselves",
+    RouteState.DEGRADED: "degraded: none meets the objective",
+    RouteState.INSUFFICIENT_DATA: "insufficient data: use the static order",
+    RouteState.FROZEN: "frozen: too many vantages fail at once for this to be the providers' fault",
 }
-_TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6, a p95 59"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRow:
-    """One line of a table; `entry` is `None` for a table that ranks nobody."""
+    """One entry of a table; `entry` is `None` for a table without entries."""
 
     table: RouteTable
     entry: RouteEntry | None
 
 
 def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
-    """The tables for people and for spreadsheets, an entry per row, ages as of `now_at`."""
+    """The tables for people and for CSV, one entry per row, with ages as of `now_at`."""
     rows = tuple(EntryRow(table=table, entry=entry) for table in in_order(tables) for entry in table.entries or (None,))
     return Page(
         schema=SCHEMA,
@@ -54,7 +53,7 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
         columns=_columns(now_at),
         rows=rows,
         group=lambda row: _heading(row.table, now_at=now_at),
-        notes=(*_unsaid(rows), *(note for table in in_order(tables) for note in _remarks(table))),
+        notes=(*_hidden_note(rows), *(note for table in in_order(tables) for note in _remarks(table))),
         record=_record,
     )
 
@@ -65,18 +64,19 @@ def in_order(tables: tuple[RouteTable, ...]) -> tuple[RouteTable, ...]:
 
 
 def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
-    """Raises `InsufficientError` when none of the tables may be routed by."""
+    """Raises `InsufficientError` if no table may be used for routing."""
     if any(is_usable(table, now_at=now_at) for table in tables):
         return
     if not tables:
         raise InsufficientError(
             "there is no route table yet",
-            hint="has the plan `routes`, and are agents running? a table takes 6 samples of a member: "
-            "`isochrone-collector plan show`, `isochrone coverage`",
+            hint="does the plan have `routes`, and are agents running? a table needs 6 samples of a member; see "
+            "`isochrone-collector plan show` and `isochrone coverage`",
         )
     raise InsufficientError(
-        "no table may be routed by: all of them are expired or know too little, and the static order holds",
-        hint="are agents running, and does the collector lead? `isochrone regions`, `isochrone-collector doctor`",
+        "no table is usable: all of them are expired or lack data; use the static order",
+        hint="are agents running, and is the collector the leader? see `isochrone regions` and "
+        "`isochrone-collector doctor`",
     )
 
 
@@ -91,13 +91,13 @@ def _record(row: EntryRow) -> dict[str, Any]:
     return {name: table[name] for name in _OF_TABLE} | (row_record(row.entry) if row.entry else empty)
 
 
-def _unsaid(rows: tuple[EntryRow, ...]) -> Iterator[str]:
+def _hidden_note(rows: tuple[EntryRow, ...]) -> Iterator[str]:
     if any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows):
-        yield _TOO_FEW
+        yield TOO_FEW
 
 
 def _remarks(table: RouteTable) -> Iterator[str]:
-    """What would not fit into a line of the table: its last change, hedge, race, and who is left out."""
+    """The notes of a table: its last change, hedge, race and excluded members."""
     where = f"{table.route} from {table.client_region}"
     if table.sentence and table.change is not ChangeKind.EVIDENCE:
         yield f"{where}: {table.sentence}"
@@ -107,7 +107,7 @@ def _remarks(table: RouteTable) -> Iterator[str]:
     if table.race is not None:
         yield f"{where}, race: {_race(table.race)}"
     for one in table.excluded:
-        yield f"{where} leaves {one.target} out: {one.reason}"
+        yield f"{where} excludes {one.target}: {one.reason}"
     if not table.entries:
         yield f"{where}, static order: {', '.join(table.static_order) or 'none'}"
 
@@ -123,9 +123,9 @@ def _hedge(hedge: Hedge) -> str:
 
 
 def _race(race: RaceSet) -> str:
-    if len(race.targets) < 2:  # noqa: PLR2004  # one alone races nobody
+    if len(race.targets) < 2:  # noqa: PLR2004  # a race needs two
         return race.reason or f"{', '.join(race.targets)} alone"
-    costs = f", {number(race.usd_factor)} times the money" if race.usd_factor is not None else ""
+    costs = f", {number(race.usd_factor)} times the cost" if race.usd_factor is not None else ""
     p95 = f": expected p95 {_ms(race.expected_p95_us)} ms" if race.expected_p95_us is not None else ""
     return f"{' + '.join(race.targets)} at once{p95}{costs}"
 

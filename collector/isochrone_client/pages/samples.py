@@ -1,10 +1,10 @@
-"""Single probes, the newest last, as in a log."""
+"""Single samples, newest last, as in a log."""
 
 from functools import partial
 
-from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import between, milliseconds, moment, number
 from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import StoredSample, Window
@@ -14,12 +14,12 @@ from isochrone_wire.model import Outcome
 SCHEMA = "isochrone.samples/1"
 _STATUS_OK = 200
 _INLINE = ("sample",)
-# What `to_json_value` tells of a sample besides its fields.
+# The fields that `to_json_value` adds to those of a sample.
 _DERIVED = ("connect_us", "ttft_cold_us", "tpot_us")
 
 
 def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> Page[StoredSample]:
-    """The page of samples in the order of their rounds. Times of the day of `now_at` are written without the date."""
+    """The page of samples by round. Instants on the day of `now_at` are shown without the date."""
     rows = in_order(samples)
     footnotes = Footnotes(_remark(row) for row in rows)
     return Page(
@@ -35,17 +35,14 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
 
 
 def in_order(samples: tuple[StoredSample, ...]) -> tuple[StoredSample, ...]:
-    """The samples by round, then by when they were sent."""
+    """The samples by round, then by dispatch."""
     return tuple(sorted(samples, key=lambda row: (row.sample.round_at, row.sample.dispatched_at, row.target)))
 
 
 def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> None:
-    """Raises `InsufficientError` when there are none."""
+    """Raises `InsufficientError` if there are no samples."""
     if not samples:
-        raise InsufficientError(
-            f"no samples between {between(window)}",
-            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-        )
+        raise no_samples(window)
 
 
 def _columns(footnotes: Footnotes, *, now_at: int) -> tuple[Column[StoredSample], ...]:
@@ -68,13 +65,13 @@ def _columns(footnotes: Footnotes, *, now_at: int) -> tuple[Column[StoredSample]
 
 
 def _outcome(row: StoredSample) -> str:
-    """The outcome, with the HTTP status where that adds something."""
+    """The outcome, with the HTTP status unless it is 200."""
     status = row.sample.http_status
     return f"{row.sample.outcome} {status}" if status not in (None, _STATUS_OK) else str(row.sample.outcome)
 
 
 def _remark(row: StoredSample) -> str:
-    """What went wrong, and what a reader should know before trusting the numbers."""
+    """The error and the quality flags of a sample."""
     return "; ".join(filter(None, (row.sample.error, ", ".join(row.sample.quality.labels))))
 
 

@@ -1,4 +1,4 @@
-"""What each vantage has spent today with each provider, what the day comes to, and what it may."""
+"""Today's spend of each vantage per provider, with its forecast and budget."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import SpendLine, SpendList
 
 SCHEMA = "isochrone.spend/1"
-_OVER = "a forecast above the budget means that its last rounds will be skipped_budget"
+_OVER = "forecast above 100 %: the last rounds of the day will be skipped_budget"
 _ALL = 100.0
 
 
@@ -30,16 +30,16 @@ def page(answer: SpendList) -> Page[SpendLine]:
 
 
 def require_spend(answer: SpendList) -> None:
-    """Raises `InsufficientError` when there is nobody who spends, or nothing to spend on."""
+    """Raises `InsufficientError` if there is no vantage or no plan with targets."""
     if not answer.spend:
         raise InsufficientError(
-            "nobody spends anything: no vantage, or no plan with targets",
+            "there is no spend: no vantage, or no plan with targets",
             hint="see `isochrone regions` for the vantages and `isochrone targets` for the plan",
         )
 
 
 def _limits(row: SpendLine, *, forecast: bool) -> Iterator[float]:
-    """Each limit of the budget as the share of it, in per cent, that is spent or will be."""
+    """For each limit of the budget, the share that is spent or forecast, in per cent."""
     if row.budget is None:
         return
     spent: tuple[float | None, ...] = (row.usd, row.tokens, row.requests)
@@ -54,7 +54,7 @@ def _tightest(row: SpendLine, *, forecast: bool = False) -> float | None:
 
 
 def _spent(row: SpendLine) -> str:
-    """The dollars; where no price is known nothing is known of them."""
+    """The dollars spent; unknown without a price."""
     return dollars(row.usd if row.usd or row.forecast_usd is not None else None)
 
 

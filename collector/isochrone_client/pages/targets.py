@@ -1,4 +1,4 @@
-"""What the plan in force measures."""
+"""The targets of the plan in force."""
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, dollars, span
@@ -8,7 +8,7 @@ from isochrone_wire.answers import TargetList
 from isochrone_wire.model import Target
 
 SCHEMA = "isochrone.targets/1"
-_NO_PLAN_HINT = "whoever runs the collector applies one: isochrone-collector apply plan.yaml"
+_NO_PLAN_HINT = "an operator applies one with isochrone-collector apply plan.yaml"
 
 
 def page(answer: TargetList) -> Page[Target]:
@@ -24,7 +24,7 @@ def page(answer: TargetList) -> Page[Target]:
 
 
 def require_targets(answer: TargetList) -> None:
-    """Raises `InsufficientError` when nothing is being measured."""
+    """Raises `InsufficientError` if there is no plan or it has no targets."""
     if not answer.plan_version:
         raise InsufficientError("no plan has been applied yet", hint=_NO_PLAN_HINT)
     if not answer.targets:
@@ -32,11 +32,11 @@ def require_targets(answer: TargetList) -> None:
 
 
 def require_baseline(answer: TargetList) -> str:
-    """The plan's baseline region. Raises `InsufficientError` when there is none."""
+    """The plan's baseline region. Raises `InsufficientError` if there is none."""
     if not answer.baseline:
         raise InsufficientError(
             "no plan has been applied yet, so there is no baseline region",
-            hint="name one with --baseline, or apply a plan: isochrone-collector apply plan.yaml",
+            hint="use --baseline, or apply a plan with isochrone-collector apply plan.yaml",
         )
     return answer.baseline
 
@@ -46,7 +46,7 @@ _COLUMNS: tuple[Column[Target], ...] = (
     Column(heading="model", text=lambda target: target.model, wide=True),
     Column(heading="dialect", text=lambda target: target.dialect, wide=True),
     Column(heading="every", text=lambda target: span(target.every_us)),
-    Column(heading="at once", text=lambda target: str(target.workload.concurrency)),
+    Column(heading="parallel", text=lambda target: str(target.workload.concurrency)),
     Column(
         heading="output",
         unit="$/M",

@@ -1,22 +1,21 @@
-"""Targets by price tier, ranked by median TTFT among those that cost as much."""
+"""Price tiers: targets of a similar price, ranked by median TTFT."""
 
-from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
-from isochrone_client.pages.quantiles import interval_of, is_shown, value_of
+from isochrone_client.formats import between, dollars, milliseconds, number
+from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
+from isochrone_client.pages.quantiles import TOO_FEW_FOR_MEDIAN, interval_of, is_shown, value_of
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.insights import TierLine, TierList
 from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.tiers/1"
-_TOO_FEW = f"{UNKNOWN}: too few samples for a 95 % interval: a median takes 6"
 
 
 def page(answer: TierList) -> Page[TierLine]:
-    """The page of the tiers, one table per region, the cheapest tier first."""
+    """The page of the tiers, one table per region, cheapest tier first."""
     tiers = list(dict.fromkeys(row.tier for row in answer.tiers))
     rows = sorted(answer.tiers, key=lambda row: (row.region, tiers.index(row.tier), row.rank))
-    unsaid = any(not is_shown(row.ttft_p50_us) or not is_shown(row.tokens_per_second_p50) for row in rows)
+    has_hidden = any(not is_shown(row.ttft_p50_us) or not is_shown(row.tokens_per_second_p50) for row in rows)
     return Page(
         schema=SCHEMA,
         title=f"price tiers by median ttft, rounds between {between(answer.window)}",
@@ -25,28 +24,22 @@ def page(answer: TierList) -> Page[TierLine]:
         columns=_COLUMNS,
         rows=tuple(rows),
         group=lambda row: f"from {row.region}",
-        notes=(_TOO_FEW,) if unsaid else (),
+        notes=(TOO_FEW_FOR_MEDIAN,) if has_hidden else (),
     )
 
 
 def require_tiers(answer: TierList) -> None:
-    """Raises `InsufficientError` when no target has a median, or none has a price."""
+    """Raises `InsufficientError` if no target has a median or none has a price."""
     if not answer.tiers:
-        raise InsufficientError(
-            f"no samples between {between(answer.window)}",
-            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-        )
+        raise no_samples(answer.window)
     if all(row.usd_per_m_output is None for row in answer.tiers):
-        raise InsufficientError("no target has a price", hint="whoever applies the plan states it: `price` of a target")
+        raise no_price()
     if not any(is_shown(row.ttft_p50_us) for row in answer.tiers):
-        raise InsufficientError(
-            f"no target has enough samples for a median: {max(row.n for row in answer.tiers)} of 6 needed",
-            hint="wait for more rounds, or see `isochrone samples` for why probes fail",
-        )
+        raise too_few_for_a_median(max(row.n for row in answer.tiers))
 
 
 def _per_dollar(row: TierLine) -> str:
-    """What is free gives it for nothing."""
+    """Speed per price; `free` for a price of 0."""
     return "free" if row.usd_per_m_output == 0 else number(row.tokens_per_second_per_usd)
 
 

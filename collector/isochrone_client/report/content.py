@@ -190,9 +190,9 @@ _SECTIONS = (
         page=lambda answer, request: region_costs.page(answer, metric=request.metric),
     ),
     _SectionSpec(
-        key="budgets",
-        title="Latency budgets",
-        lead="Which targets are fast enough for which use.",
+        key="latency-targets",
+        title="Latency targets",
+        lead="The targets that are fast enough for each use.",
         ask=lambda client, request: client.get_latency_budgets(request.selection),
         page=lambda answer, _wish: latency_targets.page(answer),
     ),

@@ -123,7 +123,7 @@ def test_explain_tells_the_story(observatory: FakeObservatory) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert max(map(cell_len, result.stdout.splitlines())) <= 100
     said = " ".join(result.stdout.split())
-    for words in ("191 ms longer", "98 % network, 2 % server", "what each phase adds", "+178 +178 … +179 1402"):
+    for words in ("191 ms longer", "98 % network, 2 % server", "contribution of each phase", "+178 +178 … +179 1402"):
         assert words in said
     asked = observatory.asked[-1]
     assert (list(asked.selection.targets), asked.explain) == (["openai/gpt-5-mini"], True)

@@ -26,7 +26,7 @@ def test_it_writes_a_page_and_markdown(observatory: FakeObservatory, tmp_path: P
         "Differentials",
         "Leaderboards",
         "Best regions",
-        "Latency budgets",
+        "Latency targets",
         "Price tiers",
         "Drift",
         "Coverage",

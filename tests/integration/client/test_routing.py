@@ -123,7 +123,7 @@ def test_a_table_not_to_be_used_is_shown_as_such(routing: FakeRoutes, table: Rou
     result = run(routing, "routes", "--region", table.client_region)
     assert result.exit_code == 4
     assert "use the static order" in result.stdout
-    assert "the static order holds" in result.stderr
+    assert "use the static order" in result.stderr
 
 
 def test_history_tells_the_events(routing: FakeRoutes) -> None:

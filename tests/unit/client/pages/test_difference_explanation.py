@@ -1,4 +1,4 @@
-"""The story of a differential: every sentence says what the numbers say, and no more."""
+"""The explanation of a differential: each sentence follows from the numbers."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fix_observatory import DIFFERENTIALS, NOW_AT, WINDOW
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import explain
-from isochrone_client.pages.difference_explanation import ADDENDS, handshake_share, rounds_needed, story
+from isochrone_client.pages.difference_explanation import ADDENDS, explanation, handshake_share, rounds_needed
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Part, Side
 from isochrone_wire.model import DAY_US
 
@@ -17,9 +17,9 @@ SLOWER, FASTER, UNDECIDED = DIFFERENTIALS
 PARTS = {part.name: part for part in SLOWER.parts}
 
 
-def told(row: Differential) -> dict[str, str]:
-    """What is said of a differential, by topic."""
-    return {remark.topic: remark.text for remark in story(row, now_at=NOW_AT)}
+def sentences(row: Differential) -> dict[str, str]:
+    """The explanation of a differential, by topic."""
+    return {paragraph.topic: paragraph.text for paragraph in explanation(row, now_at=NOW_AT)}
 
 
 @pytest.mark.parametrize(
@@ -31,61 +31,70 @@ def told(row: Differential) -> dict[str, str]:
         (
             SLOWER,
             "decision",
-            "ap-southeast-1 is slower: the interval is off zero, and the shift reaches the margin of 20 ms",
+            "ap-southeast-1 is slower: the interval excludes zero, and the shift reaches the margin of 20 ms",
         ),
-        (SLOWER, "how sure", "Both sides have a value in 1436 rounds"),
-        (SLOWER, "how sure", "they are worth 412."),
-        (SLOWER, "how sure", "with a probability of 1.2 %"),
-        (SLOWER, "how sure", "false-discovery rate of 1.2e-09"),
-        (SLOWER, "where from", "(ttft_cold) differs by about +547 ms in all"),
-        (SLOWER, "where from", "TLS handshake +178 ms (+178 … +179)"),
-        (SLOWER, "where from", "98 % network, 2 % server"),
+        (SLOWER, "confidence", "Both sides have a value in 1436 rounds"),
+        (SLOWER, "confidence", "count as 412 independent ones."),
+        (SLOWER, "confidence", "with a probability of 1.2 %"),
+        (SLOWER, "confidence", "false-discovery rate of 1.2e-09"),
+        (SLOWER, "origin", "(ttft_cold) differs by about +547 ms in total"),
+        (SLOWER, "origin", "TLS handshake +178 ms (+178 … +179)"),
+        (SLOWER, "origin", "98 % network, 2 % server"),
         (SLOWER, "handshakes", "42.9 % of ttft_cold from ap-southeast-1 and 7.9 % from us-east-2"),
-        (SLOWER, "provider", "By the provider's own clock the difference is +9 ms (+1 … +17), in 1402 rounds."),
+        (SLOWER, "provider", "The provider's own processing time differs by +9 ms (+1 … +17), in 1402 rounds."),
         (SLOWER, "us-east-2", "Of 1449 probes, 0.63 % failed (95 % interval 0.33 … 1.2 %)."),
-        (SLOWER, "ap-southeast-1", "Of the planned rounds 99.8 % left a sample."),
+        (SLOWER, "ap-southeast-1", "99.8 % of the planned rounds have a sample."),
         (SLOWER, "freshness", "The newest round is 42 s old."),
         (FASTER, "difference", "is 30 ms shorter from ap-southeast-1"),
-        (FASTER, "where from", "The network adds +1.9 ms, the server -32 ms: they work against each other"),
-        (UNDECIDED, "difference", "is not known."),
+        (FASTER, "origin", "The network adds +1.9 ms, the server -32 ms: they have opposite signs"),
+        (UNDECIDED, "difference", "is unknown."),
+        (
+            replace(FASTER, shift=0.0),
+            "difference",
+            "flash is the same from ap-southeast-1 as from us-east-2.",
+        ),
         (UNDECIDED, "decision", "It is undecided: 3 of 6 rounds needed."),
-        (UNDECIDED, "what helps", "3 more rounds with a value from both sides; or a longer --window."),
+        (UNDECIDED, "next steps", "A decision needs 3 more rounds with a value on both sides"),
         (replace(FASTER, decision=Decision.EQUIVALENT), "decision", "whole interval lies within the margin of 20 ms"),
         (
             replace(FASTER, paired=False, n=0),
-            "how sure",
-            "1431 rounds of ap-southeast-1 stand beside 1440 of us-east-2",
+            "confidence",
+            "1431 rounds of ap-southeast-1 are compared with 1440 of us-east-2",
         ),
         (replace(FASTER, since_at=NOW_AT - DAY_US), "freshness", "changed at 2026-11-20 08:00 UTC"),
-        (replace(FASTER, faster_probability=1.0), "how sure", "ap-southeast-1 did better in every round."),
-        (replace(FASTER, network_shift=100.0), "where from", "all of it is the server's."),
+        (replace(FASTER, faster_probability=1.0), "confidence", "ap-southeast-1 was better in every round."),
+        (replace(FASTER, network_shift=100.0), "origin", "all of it comes from the server."),
         (
             replace(SLOWER, parts=(PARTS["dns"], PARTS["server"])),
-            "where from",
-            "There is no tcp and no tls and no rtt in these requests.",
+            "origin",
+            "These requests do not have the phases tcp, tls, rtt.",
         ),
         (
             replace(SLOWER, parts=(PARTS["rtt"], PARTS["server"])),
-            "where from",
+            "origin",
             "A first token (ttft) differs by about +191",
         ),
-        (replace(SLOWER, parts=(PARTS["server"],)), "provider", "does not report a time of its own"),
-        (replace(UNDECIDED, region_n=0), "what helps", "There is nothing from ap-southeast-1: `isochrone regions`"),
+        (replace(SLOWER, parts=(PARTS["server"],)), "provider", "does not report its own processing time"),
+        (
+            replace(UNDECIDED, region_n=0),
+            "next steps",
+            "There are no values from ap-southeast-1: see `isochrone regions`",
+        ),
         (
             replace(UNDECIDED, region_side=Side(coverage=0.4)),
-            "what helps",
+            "next steps",
             "`isochrone coverage --region ap-southeast-1`",
         ),
         (
             replace(UNDECIDED, region_side=SLOWER.region_side),
-            "what helps",
+            "next steps",
             "`isochrone samples --region ap-southeast-1`",
         ),
     ],
 )
 def test_sentences(row: Differential, topic: str, sentence: str) -> None:
-    """Each number of the differential is said under its topic, in words that fit its sign and unit."""
-    assert sentence in told(row)[topic]
+    """Each number of the differential appears under its topic, in words that match its sign and unit."""
+    assert sentence in sentences(row)[topic]
 
 
 @pytest.mark.parametrize(
@@ -94,26 +103,26 @@ def test_sentences(row: Differential, topic: str, sentence: str) -> None:
         (FASTER, "handshakes"),
         (replace(SLOWER, parts=(PARTS["rtt"], PARTS["server"])), "handshakes"),
         (FASTER, "provider"),
-        (SLOWER, "what helps"),
+        (SLOWER, "next steps"),
         (replace(UNDECIDED, newest_at=None), "freshness"),
-        (replace(FASTER, network_shift=None), "where from"),
+        (replace(FASTER, network_shift=None), "origin"),
     ],
 )
 def test_nothing_is_made_up(row: Differential, topic: str) -> None:
-    """Where nothing is known there is no sentence."""
-    assert topic not in told(row)
+    """Without data there is no sentence."""
+    assert topic not in sentences(row)
 
 
 def test_a_rate_is_higher_or_lower() -> None:
-    """Speeds are told in tokens per second, and more of it is `higher`."""
+    """Speeds are in tokens per second, and a larger one is `higher`."""
     row = replace(FASTER, metric=Metric.TOKENS_PER_SECOND, unit="tokens/s", shift=12.5, shift_low=11.0, shift_high=14.0)
-    assert "speed of deepseek/deepseek-v4-flash is 12 tokens/s higher from" in told(row)["difference"]
-    assert "+11 … +14 tokens/s" in told(row)["difference"]
+    assert "speed of deepseek/deepseek-v4-flash is 12 tokens/s higher from" in sentences(row)["difference"]
+    assert "+11 … +14 tokens/s" in sentences(row)["difference"]
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e7), min_size=5, max_size=5))
 def test_handshakes_are_a_share(medians: list[float]) -> None:
-    """Their share lies between none and all of it, and nothing is said of a side without a server's part."""
+    """The share lies between 0 and 1, and is unknown for a side without a server part."""
     parts = tuple(
         Part(name=name, shift=0.0, baseline_median=value) for name, value in zip(ADDENDS, medians, strict=True)
     )
@@ -125,35 +134,35 @@ def test_handshakes_are_a_share(medians: list[float]) -> None:
 @pytest.mark.parametrize(
     ("shift", "half", "needed"),
     [
-        (40.0, 60.0, range(220, 260)),  # off zero where it matters: half the width takes four times the rounds
-        (5.0, 30.0, range(400, 480)),  # inside the margin where it does not
+        (40.0, 60.0, range(220, 260)),  # excludes zero beyond the margin: half the width needs four times the rounds
+        (5.0, 30.0, range(400, 480)),  # within the margin
         (20.0, 1e9, None),
         (0.0, 19.0, range(101, 120)),
     ],
 )
 def test_rounds_that_would_decide(shift: float, half: float, needed: range | None) -> None:
-    """An interval narrows with the root of the rounds; what is out of reach is not promised."""
+    """An interval narrows with the square root of the rounds; there is no estimate for unreachable numbers."""
     row = replace(UNDECIDED, n=100, margin=20.0, shift=shift, shift_low=shift - half, shift_high=shift + half)
     found = rounds_needed(row)
     assert found is None if needed is None else found in needed
 
 
-def test_every_pair_is_told() -> None:
-    """Several differentials have a story each, and programs get it in the row, beside all fields."""
+def test_every_pair_is_explained() -> None:
+    """Each differential has its explanation; programs get it in the row, next to all fields."""
     answer = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
-    headings = [heading for heading, _ in explain.told(answer, now_at=NOW_AT).groups()]
+    headings = [heading for heading, _ in explain.page(answer, now_at=NOW_AT).groups()]
     assert headings == [f"{row.target}: ttft from ap-southeast-1 against us-east-2" for row in DIFFERENTIALS]
-    page = explain.whole(answer, metric=Metric.TTFT, now_at=NOW_AT)
+    page = explain.records_page(answer, metric=Metric.TTFT, now_at=NOW_AT)
     record = page.record(SLOWER)
     assert record["parts"][0]["name"] == "dns"
     assert record["story"][0].startswith("difference: The time to first token of openai/gpt-5-mini is 191 ms longer")
 
 
 def test_the_phases_have_a_table() -> None:
-    """Each phase has a line with both medians, and a shift without an interval shows none."""
+    """Each phase has a line with both medians; without an interval the cell is a dash."""
     unsure = replace(PARTS["rtt"], low=None)
     answer = DifferentialList(window=WINDOW, differentials=(replace(SLOWER, parts=(PARTS["tcp"], unsure)), FASTER))
-    page = explain.phases(answer)
+    page = explain.phases_page(answer)
     shown = [[column.text(row) for column in page.columns] for row in page.rows]
     assert shown == [
         ["tcp", "12", "189", "+177", "+177 … +178", "1402"],

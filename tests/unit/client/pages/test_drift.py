@@ -1,4 +1,4 @@
-"""The pages of changes and alerts, beyond their golden pictures."""
+"""The pages of drift and alerts, in addition to their golden files."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from testdata.insights import ALERTS, DRIFT
 
 
 def test_a_change_of_speed_is_in_tokens_per_second() -> None:
-    """Metrics stand under headings of their own, with their unit: nothing is divided by a thousand by mistake."""
+    """Each metric has its own heading with its unit, and rates are not divided by a thousand."""
     slower = replace(DRIFT.events[0], metric=Metric.TOKENS_PER_SECOND, before=60.0, after=42.0, change_percent=-30.0)
     text = renderer("table").whole(drift.page(replace(DRIFT, events=(slower, *DRIFT.events))), RenderOptions())
     assert text.index("ttft, ms") < text.index("tokens_per_second, tokens/s")
@@ -28,14 +28,14 @@ def test_a_change_of_speed_is_in_tokens_per_second() -> None:
     ("watched", "too_short", "sentence"), [(0, 3, "none of 3 series has the 60 rounds"), (0, 0, "no samples between")]
 )
 def test_nothing_to_look_at_is_insufficient(watched: int, too_short: int, sentence: str) -> None:
-    """Without a series long enough there is no answer, and what would help is said."""
+    """Without a series that is long enough there is an error with a hint."""
     with pytest.raises(InsufficientError, match=sentence) as raised:
         drift.require_watched(replace(DRIFT, events=(), watched=watched, too_short=too_short))
     assert raised.value.hint
 
 
 def test_no_change_is_an_answer(observatory: FakeObservatory) -> None:
-    """Series that were watched and did not change are good news: exit code 0, said on stderr."""
+    """If no watched series changed, the exit code is 0 and a message is on stderr."""
     observatory.drift = replace(DRIFT, events=())
     done = CliRunner().invoke(cli, ["drift", "--collector", observatory.address])
     assert done.exit_code == 0
@@ -43,8 +43,8 @@ def test_no_change_is_an_answer(observatory: FakeObservatory) -> None:
     assert "4 series watched; 1 more had fewer than 60 rounds" in done.stderr
 
 
-def test_alerts_that_nobody_is_told_are_said_so(observatory: FakeObservatory) -> None:
-    """Without a webhook the list ends with how to set one, whether it is empty or not."""
+def test_missing_webhook_is_reported(observatory: FakeObservatory) -> None:
+    """Without a webhook, the list ends with the option that sets one, even if it is empty."""
     observatory.alerts = replace(ALERTS, webhook=False)
     assert "serve --alert-url" in CliRunner().invoke(cli, ["alerts", "--collector", observatory.address]).stdout
     observatory.alerts = replace(ALERTS, webhook=False, alerts=())
@@ -53,9 +53,9 @@ def test_alerts_that_nobody_is_told_are_said_so(observatory: FakeObservatory) ->
     assert "serve --alert-url" in done.stderr
 
 
-def test_an_alert_told_at_the_third_try() -> None:
-    """How often it took is said; what went wrong before is not a footnote any more."""
-    told = replace(ALERTS.alerts[0], attempts=3, last_error="")
-    text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(told,))), RenderOptions())
-    assert "try 3" in text
+def test_an_alert_delivered_at_the_third_attempt() -> None:
+    """The number of attempts is shown; earlier errors are not footnotes any more."""
+    delivered = replace(ALERTS.alerts[0], attempts=3, last_error="")
+    text = renderer("table").whole(alerts.page(replace(ALERTS, alerts=(delivered,))), RenderOptions())
+    assert "attempt 3" in text
     assert "[1]" not in text

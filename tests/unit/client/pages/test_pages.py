@@ -126,11 +126,11 @@ HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02
         (replace(DIFFERENTIALS[1], newest_at=NOW_AT - 3_600 * SECOND_US), ""),
         (
             replace(DIFFERENTIALS[1], since_at=NOW_AT - 3_600 * SECOND_US),
-            "only since 2026-11-21 07:00, when it changed",
+            "only rounds since the change at 2026-11-21 07:00",
         ),
         (
             replace(DIFFERENTIALS[1], paired=False, n=0),
-            "no rounds in common: 1431 of ap-southeast-1 beside 1440 of us-east-2, unpaired",
+            "no rounds in common: 1431 of ap-southeast-1 and 1440 of us-east-2, unpaired",
         ),
     ],
 )
@@ -228,8 +228,8 @@ def test_samples_read_like_a_log() -> None:
         (100, 90, 20, 0, {}, "ok"),
         (100, 100, 20, 0, {}, "ok"),
         (100, 90, 0, 0, {}, "10 lost"),
-        (100, 101, 20, 0, {}, "1 twice"),
-        (100, 100, 0, 0, {"too_old": 1}, "1 twice"),
+        (100, 101, 20, 0, {}, "1 duplicate"),
+        (100, 100, 0, 0, {"too_old": 1}, "1 duplicate"),
         (0, 7, 0, 0, {}, UNKNOWN),
     ],
 )
@@ -333,9 +333,9 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone targets"),
         (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
-        (lambda: regions.require_online(NOBODY), "no vantage has been heard of yet", "vantage add"),
+        (lambda: regions.require_online(NOBODY), "no vantage is known yet", "vantage add"),
         (lambda: regions.require_online(NOBODY_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
-        (lambda: spend.require_spend(SpendList()), "nobody spends anything", "isochrone regions"),
+        (lambda: spend.require_spend(SpendList()), "there is no spend", "isochrone regions"),
     ],
 )  # fmt: skip
 def test_too_little_is_explained(require: Callable[[], object], sentence: str, hint: str) -> None:

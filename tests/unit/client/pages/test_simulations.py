@@ -1,4 +1,4 @@
-"""The page of a simulation: differences to the static line, and what is to be noted."""
+"""The page of a simulation: differences to the static line, and notes."""
 
 from dataclasses import replace
 
@@ -49,32 +49,30 @@ def table(*rows: Simulation) -> str:
 
 
 def test_differences_are_to_the_static_line() -> None:
-    """Wherever the static line stands, the others tell how much they would have added to it; what costs is not known
-    is a dash.
-    """
+    """Changes are relative to the static line wherever it is; an unknown cost is a dash."""
     for rows in ((STATIC, RACE), (RACE, STATIC)):
         [line] = [line for line in table(*rows).splitlines() if line.startswith("race")]
         assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 200 {UNKNOWN} 0 0"
 
 
 def test_what_all_lines_share_is_noted_once() -> None:
-    """A region's own remark stands once, a policy's has its mark."""
+    """A note that all lines of a region share appears once; a policy's own note is a footnote."""
     text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
     assert text.count("were for learning") == 2
     assert text.count("charged in full") == 1
-    assert text.count("change: against") == 1
+    assert text.count("change: relative to") == 1
     assert "us: 6 rounds" in " ".join(text.split())
 
 
-def test_a_quantile_without_an_interval_is_not_said() -> None:
-    """With too few rounds there is a dash, and the reason below."""
+def test_a_quantile_without_an_interval_is_not_shown() -> None:
+    """With too few rounds there is a dash, and a note with the reason."""
     text = table(STATIC, replace(RACE, ttft_p95_us=Quantile(value=400_000)))
     assert "a p95 59" in text
     assert "400" not in text.replace("400 …", "")
 
 
-def test_nothing_to_play_is_said() -> None:
-    """Without a single round the reason is the sentence, and the exit code is 4."""
+def test_nothing_to_replay_is_an_error() -> None:
+    """Without any round the note is the error, and the exit code is 4."""
     empty = replace(STATIC, rounds=0, requests=0, note="nothing to play: p/b was never asked there")
     with pytest.raises(InsufficientError, match="p/b was never asked"):
         simulations.require_rounds(SimulationList(window=WINDOW, simulations=(empty,)))
