@@ -1,28 +1,28 @@
-"""How far the collector's wall clock is from ours: four timestamps for each push, the best of the last eight. Pure.
+"""The offset between the collector's wall clock and ours, from four timestamps per push: the best of the last eight.
 
-    ours          sent_at ───┐                        ┌─── returned_at
-    collector's              └ received_at ─ server_at ┘
+    agent         sent_at ───┐                         ┌─── returned_at
+    collector                └ received_at ─ server_at ┘
 
-    offset      = ((received_at - sent_at) + (server_at - returned_at)) / 2      collector's clock minus ours
-    uncertainty = ((returned_at - sent_at) - (server_at - received_at)) / 2      half of the time on the road
+    offset      = ((received_at - sent_at) + (server_at - returned_at)) / 2      collector's clock minus the agent's
+    uncertainty = ((returned_at - sent_at) - (server_at - received_at)) / 2      half of the network time
 
-As in NTP (RFC 5905, section 8): whatever share of the road each way has, the true offset is within the uncertainty. A
-positive offset means that the collector's clock is ahead; add it to an instant of ours to have the collector's.
+As in NTP (RFC 5905, section 8), the true offset is within the uncertainty, however the network time is divided between
+the two directions. The offset is positive if the collector's clock is ahead: collector time = agent time + offset.
 
-The wall clock's lead over the monotonic one is handed in with every question. While it stands, the wall was not
-stepped; when it has moved, earlier exchanges say nothing any more.
+Callers pass the lead of the wall clock over the monotonic clock. When it changes, the wall clock was stepped, and
+earlier exchanges are no longer valid. Pure.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
 STEP_US = 1000
-_REMEMBERED = 8
+_EXCHANGES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """The collector's wall clock minus ours, and by how much that may be wrong, in microseconds."""
+    """The collector's wall clock minus the agent's, and the maximum error of that, in microseconds."""
 
     offset_us: int
     uncertainty_us: int
@@ -30,7 +30,10 @@ class Offset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampExchange:
-    """Four wall instants in microseconds since the epoch; the collector's are 0 from one that does not tell them."""
+    """The four wall-clock timestamps of a push, in microseconds since the epoch.
+
+    The collector's two are 0 if it does not send them.
+    """
 
     sent_at: int
     received_at: int
@@ -39,23 +42,23 @@ class TimestampExchange:
 
     @property
     def offset(self) -> Offset | None:
-        """What it says, or `None` when it says nothing: an instant is missing, or time ran backwards."""
-        road_us = (self.returned_at - self.sent_at) - (self.server_at - self.received_at)
-        if not (self.received_at and self.server_at) or self.server_at < self.received_at or road_us < 0:
+        """The offset, or `None` if a timestamp is missing or time ran backwards."""
+        network_us = (self.returned_at - self.sent_at) - (self.server_at - self.received_at)
+        if not (self.received_at and self.server_at) or self.server_at < self.received_at or network_us < 0:
             return None
         twice_us = (self.received_at - self.sent_at) + (self.server_at - self.returned_at)
-        return Offset(offset_us=twice_us // 2, uncertainty_us=(road_us + 1) // 2)
+        return Offset(offset_us=twice_us // 2, uncertainty_us=(network_us + 1) // 2)
 
 
 @dataclass(slots=True)
 class OffsetEstimator:
-    """What the last exchanges say together. `lead_us` is the wall clock minus the monotonic one, now."""
+    """Estimates the offset from the last eight exchanges. `lead_us` is the wall clock minus the monotonic one, now."""
 
     _lead_us: int | None = None
-    _recent: deque[Offset] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _recent: deque[Offset] = field(default_factory=lambda: deque(maxlen=_EXCHANGES))
 
     def add(self, exchange: TimestampExchange, *, lead_us: int) -> None:
-        """Take an exchange into account that ended now."""
+        """Add an exchange that ended just now."""
         if self._stepped(lead_us):
             self._recent.clear()
         self._lead_us = lead_us
@@ -64,7 +67,7 @@ class OffsetEstimator:
             self._recent.append(offset)
 
     def estimate(self, *, lead_us: int) -> Offset | None:
-        """The most certain of the recent ones, or `None` while nothing is known."""
+        """The recent offset with the smallest uncertainty; `None` if there is none."""
         if self._stepped(lead_us):
             return None
         return min(self._recent, key=lambda offset: offset.uncertainty_us, default=None)

@@ -1,4 +1,4 @@
-"""Files that may change while the agent runs."""
+"""Detection of files that change while the agent runs, by modification time, inode and size."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,14 +7,14 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class FileWatch:
-    """Some files, and whether they have changed since somebody looked. A file that is not there may come."""
+    """A set of files to watch for changes by polling. A file may be missing."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = tuple(paths)
         self._seen = self._stamps()
 
     def changed(self) -> bool:
-        """Whether any was replaced, written, made or removed since the last call, or since the beginning."""
+        """Return whether any file was created, written, replaced or removed since the last call, or since the start."""
         before, self._seen = self._seen, self._stamps()
         return before != self._seen
 
@@ -24,7 +24,7 @@ class FileWatch:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,7 +1,7 @@
-"""What Prometheus reads of an agent: counters that exist anyway, under their names for the outside.
+"""The agent's Prometheus metrics, built from existing counters at every scrape.
 
-Names begin with `isochrone_`; durations are `_seconds`, counters `_total`. Imported only when metrics are asked for,
-because Prometheus' library weighs as much as a tenth of the agent. See docs/agent.md.
+Names begin with `isochrone_`; durations end in `_seconds`, counters in `_total`. This module is imported only if
+metrics are enabled, because prometheus_client takes a tenth of the agent's memory. See docs/agent.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,44 +22,48 @@ def families(
     missed: Callable[[], int],
     spool: Path,
 ) -> Iterator[Metric]:
-    """Every metric as it is now; what concerns delivery is as of the newest push, made or tried.
+    """All metrics at the current values; those about delivery are as of the newest push, successful or not.
 
-    `probes` are samples by outcome and `pushes` by gRPC status, both counted by the loop while this runs in a thread.
+    `probes` counts samples by outcome, `pushes` by gRPC status. The event loop updates both; this runs in a thread.
     """
-    told = vitals()
+    newest = vitals()
     build = {"version": __version__, "vantage": vantage.name, "region": vantage.region}
     yield InfoMetricFamily("isochrone_build", "This agent.", value=build)
     yield _by("isochrone_probes", "Planned rounds that ended in a sample.", "outcome", dict(probes))
-    yield CounterMetricFamily("isochrone_rounds_missed", "Rounds that passed before they were begun.", value=missed())
+    yield CounterMetricFamily("isochrone_rounds_missed", "Planned rounds that were not started.", value=missed())
     yield _by("isochrone_pushes", "Pushes that ended, by gRPC status.", "status", dict(pushes))
-    yield GaugeMetricFamily("isochrone_plan_version", "The plan that runs, 0 for none.", value=told.plan_version)
+    yield GaugeMetricFamily("isochrone_plan_version", "The running plan, 0 for none.", value=newest.plan_version)
     yield GaugeMetricFamily(
-        "isochrone_plan_refused_version", "A plan this agent will not run.", value=told.refused_plan_version or 0
+        "isochrone_plan_refused_version",
+        "Version of the plan that this agent refused, 0 for none.",
+        value=newest.refused_plan_version or 0,
     )
-    yield from _delivery(told, spool)
-    yield from _instrument(told)
+    yield from _delivery(newest, spool)
+    yield from _clocks(newest)
 
 
-def _delivery(told: Vitals, spool: Path) -> Iterator[Metric]:
-    yield GaugeMetricFamily("isochrone_spool_samples", "Samples that wait.", value=told.spool_depth)
+def _delivery(vitals: Vitals, spool: Path) -> Iterator[Metric]:
+    yield GaugeMetricFamily("isochrone_spool_samples", "Samples waiting for delivery.", value=vitals.spool_depth)
     yield GaugeMetricFamily("isochrone_spool_bytes", "Size of the spool on disk.", value=_size(spool))
     yield GaugeMetricFamily(
         "isochrone_spool_oldest_timestamp_seconds",
-        "When the oldest sample that waits was recorded, 0 for none.",
-        value=told.spool_oldest_at / SECOND_US,
+        "When the oldest waiting sample was recorded, 0 for none.",
+        value=vitals.spool_oldest_at / SECOND_US,
     )
-    yield GaugeMetricFamily("isochrone_spool_quarantined", "Samples in quarantine.", value=told.quarantined)
-    yield CounterMetricFamily("isochrone_samples_finished", "Samples since the spool was made.", value=told.finished)
-    yield CounterMetricFamily("isochrone_samples_stored", "Samples the collector has acknowledged.", value=told.stored)
-    yield _by("isochrone_samples_dropped", "Samples given up.", "reason", told.dropped)
+    yield GaugeMetricFamily("isochrone_spool_quarantined", "Samples in quarantine.", value=vitals.quarantined)
+    recorded = "Samples recorded, without those stored under earlier epochs of the spool."
+    yield CounterMetricFamily("isochrone_samples_finished", recorded, value=vitals.finished)
+    stored = "Samples that the collector acknowledged, in the current epoch of the spool."
+    yield CounterMetricFamily("isochrone_samples_stored", stored, value=vitals.stored)
+    yield _by("isochrone_samples_dropped", "Dropped samples.", "reason", vitals.dropped)
 
 
-def _instrument(told: Vitals) -> Iterator[Metric]:
-    """What is not known has no sample, which is not the same as 0."""
+def _clocks(vitals: Vitals) -> Iterator[Metric]:
+    """Metrics of the clock and the event loop. An unknown value is left out, because it is not 0."""
     durations = (
-        ("isochrone_clock_offset_seconds", "The collector's clock minus ours.", told.clock_offset_us),
-        ("isochrone_clock_uncertainty_seconds", "How far off that may be.", told.clock_uncertainty_us),
-        ("isochrone_loop_lag_seconds", "How late the event loop was of late.", told.loop_lag_us),
+        ("isochrone_clock_offset_seconds", "The collector's clock minus the agent's.", vitals.clock_offset_us),
+        ("isochrone_clock_uncertainty_seconds", "Maximum error of the clock offset.", vitals.clock_uncertainty_us),
+        ("isochrone_loop_lag_seconds", "Maximum recent delay of the event loop.", vitals.loop_lag_us),
     )
     for name, documentation, us in durations:
         if us is not None:
@@ -74,5 +78,5 @@ def _by(name: str, documentation: str, label: str, counts: Mapping[str, int]) ->
 
 
 def _size(spool: Path) -> int:
-    """The spool's file and its write-ahead log together, in bytes."""
+    """Size of the spool's file and the files beside it, in bytes."""
     return sum(path.stat().st_size for path in spool.parent.glob(f"{spool.name}*") if path.is_file())

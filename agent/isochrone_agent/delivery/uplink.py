@@ -1,8 +1,8 @@
-"""The agent's side of delivery: sealed batches to the collector, each until it is acknowledged.
+"""The uplink: pushes the sealed batches of the spool to the collector until each is acknowledged.
 
-Up to four calls are in flight while there is a backlog, because over a long road a single one would mostly wait; after
-a failure one, until one goes well. What the collector's answers mean is in `isochrone_agent.delivery.verdict`. Whatever
-it says, measuring goes on: the worst that can happen is that the spool fills.
+With a backlog, up to four calls are in flight, because a single call would mostly wait on a link with high latency.
+After a failure only one call is in flight, until one succeeds. `isochrone_agent.delivery.verdict` maps the collector's
+replies to reactions. No reply stops the measurement: at worst the spool fills.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 MAX_CALLS = 4
 CALL_SECONDS = 30
 LINGER_SECONDS = 0.5
-SPOOL_SECONDS = 5.0
-REFUSED_SECONDS = 15.0
-SAY_AGAIN_SECONDS = 60.0
+SPOOL_RETRY_SECONDS = 5.0
+REFUSED_HEARTBEAT_SECONDS = 15.0
+REFUSAL_LOG_SECONDS = 60.0
 
 log = structlog.get_logger()
 
@@ -44,16 +44,16 @@ class CollectorClient:
     vantage: Vantage
 
     async def fetch_plan(self, running: int | None) -> Plan | None:
-        """The plan in force, or `None` when version `running` is. Raises `grpc.aio.AioRpcError`."""
+        """The plan in force, or `None` if that is version `running`. Raises `grpc.aio.AioRpcError`."""
         request = fleet_pb2.FetchPlanRequest(vantage=codec.encode(self.vantage), if_version=running)
         response = await fleet_pb2_grpc.FleetStub(self.channel()).FetchPlan(request, timeout=CALL_SECONDS)
         return codec.decode(Plan, response.plan) if response.HasField("plan") else None
 
     async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
-        """Hand over one batch; the receipt means it is committed. `content` are its samples as they lie in the spool:
-        bytes of one field may follow those of the others, so that none is taken apart to be put together again.
+        """Push one batch; a receipt means that it is committed. Raises `grpc.aio.AioRpcError`.
 
-        Raises `grpc.aio.AioRpcError`.
+        `content` is the encoded field `samples` from the spool. It is appended to the encoded `batch`, which protobuf
+        allows, so that no sample is decoded and encoded again.
         """
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, fleet_pb2.PushResponse] = self.channel().unary_unary(
             "/isochrone.v1.Fleet/Push", response_deserializer=fleet_pb2.PushResponse.FromString
@@ -64,10 +64,10 @@ class CollectorClient:
 
 
 class Uplink:
-    """Pushes what the spool holds, and a heartbeat when it holds nothing for a while.
+    """Pushes the batches of the spool, and a heartbeat when there has been no push for a while.
 
-    `on_plan_version` is told the version in force with every reply; `conditions` goes into the vitals. `refusal` is why
-    nothing is pushed, while the collector will not hear of this agent.
+    `on_plan_version` is called with the plan version of every receipt; `conditions` becomes part of the vitals. While
+    the collector refuses this agent, `refusal` is the reason, and only heartbeats are pushed.
     """
 
     def __init__(
@@ -86,58 +86,60 @@ class Uplink:
         self._backoff = Backoff()
         self._plan_lock = asyncio.Lock()
         self._in_flight = 0
-        self._landed = asyncio.Event()
+        self._call_ended = asyncio.Event()
         self._healthy = False
         # Instants of the monotonic clock, in seconds.
-        self._not_before = self._heartbeat_due = self._seal_due = self._failed = self._said = 0.0
+        self._not_before = self._heartbeat_due = self._seal_due = self._failed_at = self._refusal_logged = 0.0
         self.refusal: str | None = None
 
     async def run(self) -> None:
-        """Deliver for ever."""
+        """Deliver forever."""
         async with asyncio.TaskGroup() as calls:
             calls.create_task(self._lag.run())
             while True:
                 try:
-                    await self._step(calls)
+                    await self._start_or_wait(calls)
                 except SpoolError as error:
-                    await _spool_failed(error)
+                    await _pause_after(error)
 
     async def drain(self) -> None:
-        """Deliver what is there, once, and give up at the first failure; the spool keeps the rest."""
+        """Push every batch of the spool once, one after the other, until the first failure."""
         if self.refusal is not None:
             return
         while (batch := await self._spool.lease()) is not None:
             if await self._push(batch) is not Reaction.STORED:
                 return
 
-    async def _step(self, calls: asyncio.TaskGroup) -> None:
-        """Begin a call, or wait until there may be one to begin."""
-        await self._may_call()
+    async def _start_or_wait(self, calls: asyncio.TaskGroup) -> None:
+        """Start a call, or wait until there may be a call to start."""
+        await self._wait_for_call_slot()
         if time.monotonic() >= self._heartbeat_due and not self._in_flight:
-            # First of all and in the worst of times: it brings vitals, the plan's version and the clock.
-            self._begin(calls, None)
+            # First, even while refused: a heartbeat carries the vitals and returns the plan version and the clock.
+            self._start_call(calls, None)
         elif self.refusal is not None:
             await asyncio.sleep(max(self._heartbeat_due - time.monotonic(), 0))
         elif (batch := await self._next_batch()) is not None:
-            self._begin(calls, batch)
+            self._start_call(calls, batch)
         elif await self._spool.wait_for_more(max(self._heartbeat_due - time.monotonic(), LINGER_SECONDS)):
-            # A moment's patience turns many small commits into one.
+            # Waiting a moment turns many small commits into one.
             await asyncio.sleep(LINGER_SECONDS)
 
-    async def _may_call(self) -> None:
+    async def _wait_for_call_slot(self) -> None:
         while self._in_flight >= (MAX_CALLS if self._healthy else 1):
-            self._landed.clear()
-            await self._landed.wait()
+            self._call_ended.clear()
+            await self._call_ended.wait()
         await asyncio.sleep(max(self._not_before - time.monotonic(), 0))
 
     async def _next_batch(self) -> SealedBatch | None:
-        """While the collector is away what waits is left to grow into batches of full size."""
+        """Lease the next batch. While the collector is unreachable, waiting samples are not sealed until they fill a
+        batch.
+        """
         seal = self._healthy and time.monotonic() >= self._seal_due
         if seal:
             self._seal_due = time.monotonic() + LINGER_SECONDS
         return await self._spool.lease(seal=seal)
 
-    def _begin(self, calls: asyncio.TaskGroup, batch: SealedBatch | None) -> None:
+    def _start_call(self, calls: asyncio.TaskGroup, batch: SealedBatch | None) -> None:
         self._in_flight += 1
         self._heartbeat_due = time.monotonic() + HEARTBEAT_US / SECOND_US
         calls.create_task(self._call(batch))
@@ -146,27 +148,27 @@ class Uplink:
         try:
             await self._push(batch)
         except SpoolError as error:
-            await _spool_failed(error)
+            await _pause_after(error)
         finally:
-            # Of one that is delivered nothing is left to release.
+            # No effect on a batch that was delivered.
             self._spool.release(batch)
             self._in_flight -= 1
-            self._landed.set()
+            self._call_ended.set()
 
     async def _push(self, batch: SealedBatch | None) -> Reaction:
-        """Push one batch, or a heartbeat for `None`, and see to the answer."""
-        begun = time.monotonic()
+        """Push one batch, or a heartbeat for `None`, and handle the reply."""
+        started = time.monotonic()
         try:
-            receipt = await self._exchange(batch)
-            rejected = _checked(receipt, batch)
+            receipt = await self._send(batch)
+            rejected = _rejected_counts(receipt, batch)
         except grpc.aio.AioRpcError as error:
-            return await self._failed_with(batch, error, begun)
+            return await self._handle_error(batch, error, started)
         except CollectorRefused as error:
-            return self._stopped(str(error))
-        await self._stored(batch, receipt, rejected)
+            return self._stop_pushing(str(error))
+        await self._handle_receipt(batch, receipt, rejected)
         return Reaction.STORED
 
-    async def _exchange(self, batch: SealedBatch | None) -> Receipt:
+    async def _send(self, batch: SealedBatch | None) -> Receipt:
         vitals = await gather_vitals(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
         epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
         before = read_clocks()
@@ -183,14 +185,14 @@ class Uplink:
             self._spool.offset_estimator.add(exchange, lead_us=after.lead_us)
         return receipt
 
-    async def _stored(self, batch: SealedBatch | None, receipt: Receipt, rejected: Counter[str]) -> None:
+    async def _handle_receipt(self, batch: SealedBatch | None, receipt: Receipt, rejected: Counter[str]) -> None:
         self._healthy = True
         self._backoff.reset()
         if self.refusal is not None:
             self.refusal = None
             log.info("push.accepted_again")
         if receipt.delay_us:
-            self._wait(bounded_delay_us(receipt.delay_us))
+            self._delay_calls(bounded_delay_us(receipt.delay_us))
         if batch is not None:
             await self._spool.acknowledge(batch, rejected=rejected)
             log.info("batch.stored", seq=batch.seq, stored=receipt.stored, duplicate=receipt.duplicate)
@@ -200,21 +202,21 @@ class Uplink:
             async with self._plan_lock:
                 await self._on_plan_version(receipt.plan_version)
 
-    async def _failed_with(self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, begun: float) -> Reaction:
+    async def _handle_error(self, batch: SealedBatch | None, error: grpc.aio.AioRpcError, started: float) -> Reaction:
         status, details = error.code().name, error.details() or ""
         reaction = react(status, details)
         if reaction is Reaction.STOP:
-            return self._stopped(f"{details} ({status})")
+            return self._stop_pushing(f"{details} ({status})")
         log.warning("push.failed", status=status, details=details, reaction=reaction.value)
         if reaction is Reaction.SPLIT and batch is not None:
             await self._split(batch, f"{status}: {details}")
             return reaction
         self._healthy = False
-        # Calls that were in flight together fail together; that is one failure.
-        if begun >= self._failed:
-            self._failed = time.monotonic()
+        # Calls that were in flight at the same time often fail together, which counts as one failure.
+        if started >= self._failed_at:
+            self._failed_at = time.monotonic()
             stated_us = stated_delay_us(error.trailing_metadata() or ())
-            self._wait(self._backoff.next_wait_us(draw()) if stated_us is None else stated_us)
+            self._delay_calls(self._backoff.next_wait_us(draw()) if stated_us is None else stated_us)
         return reaction
 
     async def _split(self, batch: SealedBatch, reason: str) -> None:
@@ -224,36 +226,36 @@ class Uplink:
         else:
             log.warning("batch.split", seq=batch.seq, samples=batch.samples, reason=reason)
 
-    def _stopped(self, reason: str) -> Reaction:
-        """Push nothing but a heartbeat now and then, until one is answered; say why, loudly but not often."""
+    def _stop_pushing(self, reason: str) -> Reaction:
+        """Push only heartbeats until one is accepted; log the reason once a minute."""
         now = time.monotonic()
-        if self.refusal is None or now >= self._said + SAY_AGAIN_SECONDS:
-            self._said = now
-            hint = "measuring goes on, and the spool keeps every sample; join again, or compare the versions"
+        if self.refusal is None or now >= self._refusal_logged + REFUSAL_LOG_SECONDS:
+            self._refusal_logged = now
+            hint = "probing continues and the spool keeps every sample; join again, or compare the versions"
             log.error("push.refused", reason=reason, hint=hint)
         self.refusal = reason
         self._healthy = False
-        self._heartbeat_due = now + REFUSED_SECONDS
+        self._heartbeat_due = now + REFUSED_HEARTBEAT_SECONDS
         return Reaction.STOP
 
-    def _wait(self, wait_us: int) -> None:
+    def _delay_calls(self, wait_us: int) -> None:
         log.info("push.waiting", wait_ms=wait_us // 1000)
         self._not_before = max(self._not_before, time.monotonic() + wait_us / SECOND_US)
 
 
-def _checked(receipt: Receipt, batch: SealedBatch | None) -> Counter[str]:
-    """How many samples were rejected, by reason. Raises `CollectorRefused` when the counts do not add up."""
+def _rejected_counts(receipt: Receipt, batch: SealedBatch | None) -> Counter[str]:
+    """The number of rejected samples by reason. Raises `CollectorRefused` when the counts are inconsistent."""
     samples = batch.samples if batch else 0
     accounted = receipt.stored + receipt.duplicate + receipt.rejected
     if accounted != samples or receipt.rejected != len(receipt.rejections):
         raise CollectorRefused(
             f"the collector accounts for {accounted} of {samples} samples and names {len(receipt.rejections)} of "
-            f"{receipt.rejected} rejected; agent and collector disagree on the wire"
+            f"{receipt.rejected} rejected; compare the versions of agent and collector"
         )
     return Counter(rejection.reason.partition(":")[0].strip() or "unnamed" for rejection in receipt.rejections)
 
 
-async def _spool_failed(error: SpoolError) -> None:
-    """What can be read and written again later is not lost, and measuring goes on meanwhile."""
+async def _pause_after(error: SpoolError) -> None:
+    """Log a spool error and wait before the next attempt; measuring continues meanwhile."""
     log.error("spool.failed", reason=str(error), hint=error.hint)
-    await asyncio.sleep(SPOOL_SECONDS)
+    await asyncio.sleep(SPOOL_RETRY_SECONDS)

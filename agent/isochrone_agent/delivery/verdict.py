@@ -1,4 +1,4 @@
-"""What to do after a push: one table from the collector's answer to the agent's reaction. Pure."""
+"""The agent's reaction to the result of a push, as one table by gRPC status. Pure."""
 
 import random
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from isochrone_wire.model import SECOND_US
 
 FIRST_WAIT_US = SECOND_US
 MAX_WAIT_US = 60 * SECOND_US
-# A collector that asks for more is not obeyed further than this.
+# The agent waits no longer than this, even if the collector asks for more.
 MAX_DELAY_US = 600 * SECOND_US
 
 _TOO_LARGE = "larger than max"
@@ -17,9 +17,11 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class Reaction(Enum):
-    """Carry on · try the same batch again, later and later · try again after the time the collector says · send the
-    batch in two halves, until the sample to blame is alone and goes into quarantine · stop pushing and say why, but go
-    on measuring, and ask now and then whether that still holds.
+    """The reaction to a push.
+
+    STORED: continue. RETRY: push the same batch again after a growing wait. SLOW_DOWN: push it again after the wait
+    that the collector asks for. SPLIT: push it in two halves, until the refused sample is alone and goes into
+    quarantine. STOP: push only heartbeats until one is accepted, log the reason, and continue to measure.
     """
 
     STORED = "stored"
@@ -29,7 +31,7 @@ class Reaction(Enum):
     STOP = "stop"
 
 
-# By name of the gRPC status. What is not listed is retried: a spool forgives waiting, not loss.
+# By name of the gRPC status. Other statuses are retried, because a late sample is better than a lost one.
 REACTIONS: dict[str, Reaction] = {
     "OK": Reaction.STORED,
     "RESOURCE_EXHAUSTED": Reaction.SLOW_DOWN,
@@ -43,8 +45,9 @@ REACTIONS: dict[str, Reaction] = {
 
 
 def react(status: str, details: str = "") -> Reaction:
-    """The reaction to a push that ended with this gRPC status. A message that is too large has the status of a
-    collector that is too busy, and only its details tell the two apart.
+    """The reaction to a push that ended with this gRPC status.
+
+    A message that is too large has the same status as a busy collector; only its details differ.
     """
     if status == "RESOURCE_EXHAUSTED" and _TOO_LARGE in details:
         return Reaction.SPLIT
@@ -52,7 +55,7 @@ def react(status: str, details: str = "") -> Reaction:
 
 
 def stated_delay_us(metadata: Iterable[tuple[str, str | bytes]]) -> int | None:
-    """How long the collector asks to wait in the trailing metadata of a refusal, in microseconds."""
+    """The wait that the collector asks for in the trailing metadata of a refusal, in microseconds; `None` if absent."""
     for key, text in metadata:
         if key == _PUSHBACK and isinstance(text, str) and text.isdecimal():
             return bounded_delay_us(int(text) * 1000)
@@ -60,27 +63,27 @@ def stated_delay_us(metadata: Iterable[tuple[str, str | bytes]]) -> int | None:
 
 
 def bounded_delay_us(delay_us: int) -> int:
-    """A delay the collector asked for, within reason."""
+    """The wait that the collector asked for, limited to `MAX_DELAY_US`."""
     return min(max(delay_us, 0), MAX_DELAY_US)
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits with full jitter: uniform from 0 to a ceiling that doubles from 1 s to 60 s; a healthy push resets it."""
+    """Waits with full jitter: uniform from 0 to a ceiling that doubles from 1 s to 60 s until a push succeeds."""
 
     ceiling_us: int = FIRST_WAIT_US
 
     def next_wait_us(self, chance: float) -> int:
-        """The wait after another failure, in microseconds; `chance` is uniform in [0, 1)."""
+        """The wait after the next failure, in microseconds; `chance` is uniform in [0, 1)."""
         wait_us = int(self.ceiling_us * chance)
         self.ceiling_us = min(self.ceiling_us * 2, MAX_WAIT_US)
         return wait_us
 
     def reset(self) -> None:
-        """A push went well."""
+        """Start again at 1 s, after a push that succeeded."""
         self.ceiling_us = FIRST_WAIT_US
 
 
 def draw() -> float:
-    """A uniform number in [0, 1) for `Backoff.next_wait_us`."""
+    """A uniform random number in [0, 1) for `Backoff.next_wait_us`."""
     return random.random()  # noqa: S311  # jitter, not a secret

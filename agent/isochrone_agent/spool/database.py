@@ -126,7 +126,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def value(db: sqlite3.Connection, query: str, parameters: Sequence[Any] = ()) -> Any:  # noqa: ANN401  # a column's value
-    """The first column of the first row; `None` if there is no row."""
+    """The first column of the first row; `None` without one."""
     row = db.execute(query, parameters).fetchone()
     return row[0] if row else None
 

@@ -80,7 +80,7 @@ def inspect_spool(path: Path) -> Inspection:
 def verify_spool(path: Path) -> list[str]:
     """Check the whole spool and return a sentence for each problem, at most `MAX_PROBLEMS`.
 
-    Raises `SpoolError` when there is no spool, or when it has another format.
+    Raises `SpoolError` when the spool is missing or has another format.
     """
     problems = list[str]()
     try:

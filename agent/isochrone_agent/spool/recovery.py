@@ -10,8 +10,8 @@ The laws:
 3. A sample with a wrong checksum is not taken over, nor is a waiting sample that the old spool had sealed already.
 4. If the disk has no room for a copy, `make_room` is called and the damaged file is read in place. If there is still
    not enough room, only its counters, plan and spend are taken over. The damaged file is kept in every case.
-5. Afterwards finished = stored + spooled + dropped holds again. Lost samples count as dropped for `spool_damaged`, as
-   far as their number is known.
+5. Afterwards finished = stored + spooled + dropped holds again. Lost samples count as dropped for `spool_damaged`. If
+   the old counters cannot be read, their number is only a lower bound.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ _Copying = Callable[[DamagedDatabase, sqlite3.Connection], _Result]
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error of the spool means that its file is damaged."""
+    """Return whether an error of the spool means that its file is damaged."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     damaged = code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or code == sqlite3.SQLITE_IOERR_SHORT_READ
     return damaged or isinstance(error, SpoolDamaged)
@@ -211,9 +211,7 @@ def _copy_counters(damaged: DamagedDatabase, db: sqlite3.Connection) -> _Result:
 def _write_counters(
     damaged: DamagedDatabase, db: sqlite3.Connection, known: Counters, *, salvaged: int, last_id: int, sealed_to: int
 ) -> int:
-    """Write the counters so that the account holds, the spend and the plan; return the number of lost samples, as far
-    as it is known.
-    """
+    """Write the counters so that the account holds, the spend and the plan; return the number of lost samples."""
     dropped = Counter(damaged.dropped())
     lost = max(known.finished - known.stored - dropped.total() - salvaged, 0)
     dropped[DAMAGED] += lost

@@ -62,7 +62,7 @@ class DiskReserve:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the disk has less room than the reserve takes."""
+        """True if the disk has less free space than the reserve takes."""
         return _free_bytes(self._path.parent) < RESERVE_BYTES
 
     def release(self) -> None:

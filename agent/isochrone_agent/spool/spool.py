@@ -124,7 +124,7 @@ class Spool:
 
     def lease(self, *, seal: bool = True) -> SealedBatch | None:
         """Lease a sealed batch that is not leased yet; `None` if there is none. With `seal`, waiting samples may be
-        sealed for it; without, only if there is no other batch.
+        sealed for it; without, only if no other batch is left.
         """
         newest, self._newest_next = self._newest_next, self._drain is Drain.NEWEST and not self._newest_next
         if seal and newest:

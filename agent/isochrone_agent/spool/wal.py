@@ -48,7 +48,7 @@ class WriteAheadLog:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether SQLite would drop more than the last transaction, which is all that a crash can have cut off."""
+        """True if SQLite would drop more than the last transaction. A crash can have cut off only that one."""
         return self.lost_commits > (1 if self.has_header else 0)
 
     @property

@@ -36,8 +36,8 @@ async def follow(version: int) -> int:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same behaviour at a twentieth of the patience."""
     monkeypatch.setattr(uplink_module, "LINGER_SECONDS", 0.02)
-    monkeypatch.setattr(uplink_module, "REFUSED_SECONDS", 0.2)
-    monkeypatch.setattr(uplink_module, "SPOOL_SECONDS", 0.05)
+    monkeypatch.setattr(uplink_module, "REFUSED_HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(uplink_module, "SPOOL_RETRY_SECONDS", 0.05)
     monkeypatch.setattr(verdict, "FIRST_WAIT_US", 50_000)
     monkeypatch.setattr(verdict, "MAX_WAIT_US", 100_000)
 
