@@ -1,4 +1,4 @@
-"""A burst: many streams at once, as batch throughput is published. Pure: the samples of one burst in, figures out."""
+"""Throughput of a burst: many concurrent streams, measured as published batch throughput figures are. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from isochrone_wire.model import SECOND_US, Outcome, Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """What a burst amounts to. `tokens_per_second` is of all streams together: the output tokens of those that
-    succeeded over the time from the first request sent to the last token. `slowest`, `median` and `fastest` are those
-    of single streams.
+    """The result of a burst. `tokens_per_second` is the total of all streams: the output tokens of the successful ones
+    divided by the time from the first request sent to the last token. `slowest`, `median` and `fastest` refer to single
+    streams.
     """
 
     streams: int
@@ -25,7 +25,7 @@ class Burst:
 
 
 def summarise(samples: Sequence[Sample]) -> Burst:
-    """The figures of one burst; `None` where no stream succeeded or none has a speed."""
+    """Summarise one burst; a figure is `None` if no stream succeeded or none has a speed."""
     succeeded_samples = [sample for sample in samples if sample.outcome is Outcome.OK]
     speeds = sorted(sample.tokens_per_second for sample in succeeded_samples if sample.tokens_per_second is not None)
     firsts = [sample.ttft_us for sample in succeeded_samples if sample.ttft_us is not None]
@@ -44,7 +44,7 @@ def summarise(samples: Sequence[Sample]) -> Burst:
 def _throughput(succeeded_samples: Sequence[Sample]) -> float | None:
     if not succeeded_samples:
         return None
-    # One machine's wall clock over one burst: the only place where wall instants are subtracted, to the millisecond.
+    # All times are from one machine's wall clock: the only place where wall times are subtracted, to the millisecond.
     sent_at = [sample.dispatched_at + (sample.connect_us or 0) for sample in succeeded_samples]
     end_at = [at + (sample.e2e_us or 0) for at, sample in zip(sent_at, succeeded_samples, strict=True)]
     span_us = max(end_at) - min(sent_at)

@@ -1,4 +1,4 @@
-"""`isochrone-agent catalogue`: the providers that can be probed by name."""
+"""`isochrone-agent catalogue`: lists the providers that can be probed by name."""
 
 import json
 from dataclasses import asdict
@@ -15,7 +15,7 @@ _HEADINGS = ("name", "dialect", "key variable", "base URL")
 @click.command("catalogue")
 @table_or_json
 def command(*, output: str) -> None:
-    """List the providers and gateways that can be probed as NAME/MODEL, with the variable their key is read from.
+    """List the providers and gateways that can be probed as NAME/MODEL, with the variable that holds their key.
 
     \b
     Example:
@@ -30,7 +30,7 @@ def command(*, output: str) -> None:
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     click.echo(
-        "\nProbe one with: isochrone-agent probe NAME/MODEL; parts of a URL in {braces} are yours: say --base-url."
+        "\nProbe one with: isochrone-agent probe NAME/MODEL. Replace {placeholders} in a base URL with --base-url."
     )
 
 

@@ -1,4 +1,4 @@
-"""`isochrone-agent check`: would `run` with these options work here, and how well can this machine measure?"""
+"""`isochrone-agent check`: checks that `run` would work with these options, and how well this machine can measure."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from isochrone_agent.cli import options
+from isochrone_agent.cli.doctor import results_table
 from isochrone_agent.cli.host_checks import (
     check_clock,
     check_collector,
@@ -17,7 +18,6 @@ from isochrone_agent.cli.host_checks import (
     check_spool,
     read_spend,
 )
-from isochrone_agent.cli.results import as_table
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.budget import budget_of
@@ -39,7 +39,7 @@ _LIMITS = ("usd", "tokens", "requests")
 @click.command("check")
 @options.running
 @table_or_json
-def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five
     rounds, and today's spend beside the budgets.
 
@@ -49,24 +49,24 @@ def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  #
     Example:
       isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
     """
-    settings = load_settings(settings_file, told)
-    results, plan = asyncio.run(_findings(settings))
+    settings = load_settings(settings_file, values)
+    results, plan = asyncio.run(_run_checks(settings))
     rounds, allowances = _next_rounds(plan, settings), _allowances(plan, settings)
     if output == "json":
         document = {
             "schema": SCHEMA,
-            "findings": [asdict(finding) for finding in results],
-            "rounds": [_plain(due) for due in rounds],
+            "findings": [asdict(result) for result in results],
+            "rounds": [_round_json(due) for due in rounds],
             "spend": allowances,
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        _show(results, rounds, allowances)
+        _print_table(results, rounds, allowances)
     if worst(results) is Verdict.FAIL:
         raise SystemExit(1)
 
 
-async def _findings(settings: Settings) -> tuple[list[CheckResult], Plan | None]:
+async def _run_checks(settings: Settings) -> tuple[list[CheckResult], Plan | None]:
     collector, plan = await check_collector(settings)
     credentials = _check_credentials(settings, plan)
     return [check_receive_timestamps(), check_clock(), check_spool(settings), credentials, collector], plan
@@ -75,18 +75,18 @@ async def _findings(settings: Settings) -> tuple[list[CheckResult], Plan | None]
 def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:
     try:
         keyring = load_keyring(settings.credentials)
-        told = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
+        found = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
         if plan:
             check_plan(plan, keyring)
         for target in plan.targets if plan else ():
             keyring.key_for(target)
-            told.update(keyring.describe(target))
+            found.update(keyring.describe(target))
     except AgentError as error:
         return fail("credentials", str(error), error.hint)
-    return ok("credentials", ", ".join(sorted(told)) or "none kept, none needed")
+    return ok("credentials", ", ".join(sorted(found)) or "none configured, none needed")
 
 
-def _plain(due: Due) -> dict[str, Any]:
+def _round_json(due: Due) -> dict[str, Any]:
     return {
         "round_at": rfc3339(due.round_at),
         "begins_at": rfc3339(due.begins_at),
@@ -96,13 +96,13 @@ def _plain(due: Due) -> dict[str, Any]:
 
 
 def _next_rounds(plan: Plan | None, settings: Settings) -> list[Due]:
-    # Of a plan that would be refused there is no telling what its rounds are.
+    # A plan that would be refused has no next rounds.
     targets = plan.targets if plan and not limit_violations(plan) else ()
     return next_rounds(targets, now_at=now_at(), vantage=settings.vantage.name, count=_ROUNDS)
 
 
 def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
-    """Per provider with a budget or with spend today: both, as the wire names them."""
+    """Return the spend and the budget of every provider that has either, with the field names of the wire format."""
     spent = {spend.provider: spend for spend in read_spend(settings, day_of(now_at()))}
     budgets, vantage = (plan.budgets if plan else ()), settings.vantage.name
     held = {b.provider: budget_of(budgets, provider=b.provider, vantage=vantage) for b in budgets}
@@ -116,15 +116,15 @@ def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def _show(results: Sequence[CheckResult], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
-    click.echo(as_table(results))
+def _print_table(results: Sequence[CheckResult], rounds: Sequence[Due], allowances: Sequence[dict[str, Any]]) -> None:
+    click.echo(results_table(results))
     if rounds:
         click.echo("\nnext rounds:")
     for due in rounds:
         name = due.target.name + (" (paused)" if due.target.paused else "")
         click.echo(f"  {rfc3339(due.begins_at)}  in {(due.begins_at - now_at()) / SECOND_US:6.1f} s  {name}")
     if allowances:
-        click.echo("\nspent today (UTC), and the day's budget:")
+        click.echo("\nspent today (UTC), and the daily budget:")
     for allowance in allowances:
         amounts = (_amount(limit, allowance["spent"][limit], allowance["per_day"][limit]) for limit in _LIMITS)
         click.echo(f"  {allowance['provider']}: {', '.join(amounts)}")

@@ -1,48 +1,222 @@
-"""`isochrone-agent doctor`: is everything well that the agent stands on?"""
+"""`isochrone-agent doctor`: health checks of everything an agent depends on.
+
+No check sends a request to a provider, prints a key or leaves a change behind.
+"""
 
 import asyncio
+import hashlib
 import json
+import os
+import shutil
+import socket
+import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
 
-from isochrone_agent.cli import options
-from isochrone_agent.cli.examination import examine
-from isochrone_agent.cli.results import as_table
-from isochrone_agent.settings import load_settings
+from isochrone_agent.cli import health_checks, host_checks, options
+from isochrone_agent.errors import AgentError
+from isochrone_agent.plan.credentials import load_keyring
+from isochrone_agent.plan.watcher import check_plan
+from isochrone_agent.settings import Settings, load_settings
+from isochrone_agent.spool.inspection import inspect_spool, verify_spool
+from isochrone_agent.url import DEFAULT_PORTS, parse_url
+from isochrone_wire import __version__
+from isochrone_wire.channel import presented_certificate
 from isochrone_wire.cli.command_line import table_or_json
-from isochrone_wire.health_check import CheckResult, Verdict, worst
+from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_wire.model import Plan, Target
 
 SCHEMA = "isochrone.doctor/1"
+_COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+_LIBRARIES = ("grpcio", "protobuf", "httpcore")
+_RESOLVE_SECONDS = 5.0
 
 
 @click.command("doctor")
 @options.running
 @table_or_json
-def command(*, settings_file: Path | None, output: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Look at folder, disk, spool, clock, timestamps, identity, certificate, collector, plan, keys and names.
+def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
+    """Check folder, disk, spool, clock, timestamps, identity, certificate, collector, plan, keys and names.
 
-    Takes the options of `run`, and can be asked while it runs. Sends no request to a provider and shows no key. Each
-    check is ok, warn or fail, with what would help; the exit code is 1 when one of them fails.
+    Takes the options of `run`, and works while `run` is running. Sends no request to a provider and prints no key. Each
+    check is ok, warn or fail, with a hint; the exit code is 1 if any check fails.
 
     \b
     Example:
       isochrone-agent doctor --data-dir /var/lib/isochrone
     """
-    results = asyncio.run(_all(settings_file, told))
-    click.echo(_document(results) if output == "json" else as_table(results))
+    results = asyncio.run(_run_checks(load_settings(settings_file, values)))
+    click.echo(_document(results) if output == "json" else results_table(results))
     if worst(results) is Verdict.FAIL:
         sys.exit(1)
 
 
-async def _all(settings_file: Path | None, told: dict[str, Any]) -> list[CheckResult]:
-    return [finding async for finding in examine(load_settings(settings_file, told))]
+def results_table(results: Sequence[CheckResult]) -> str:
+    """Format one line per result, followed by its hint if it has one."""
+    lines: list[str] = []
+    for result in results:
+        verdict = click.style(f"{result.verdict:4}", fg=_COLOUR_OF[result.verdict])
+        lines.append(f"{verdict}  {result.check:18}  {result.sentence}")
+        lines += [f"{'':4}  {'':18}  → {result.hint}"] if result.hint else []
+    return "\n".join(lines)
+
+
+async def _run_checks(settings: Settings) -> list[CheckResult]:
+    return [result async for result in _results(settings)]
 
 
 def _document(results: Sequence[CheckResult]) -> str:
-    document = {"schema": SCHEMA, "findings": [asdict(finding) for finding in results]}
+    document = {"schema": SCHEMA, "findings": [asdict(result) for result in results]}
     return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+async def _results(settings: Settings) -> AsyncIterator[CheckResult]:
+    """Yield the result of every check; each check may rely on those before it."""
+    yield _software()
+    for finding in _folder(settings):
+        yield finding
+    yield host_checks.check_receive_timestamps()
+    yield _clock()
+    yield _identity(settings)
+    yield await asyncio.to_thread(_certificate, settings)
+    collector, plan = await host_checks.check_collector(settings)
+    yield collector
+    if plan is None:
+        yield warn("plan", "not available, so keys and names were not checked", "see the check `collector`")
+        return
+    yield _plan(settings, plan)
+    yield _keys(settings, plan)
+    yield await _names(settings, plan)
+
+
+def _software() -> CheckResult:
+    libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    python = ".".join(map(str, sys.version_info[:3]))
+    return ok("software", f"isochrone {__version__}, Python {python}, {libraries}")
+
+
+def _folder(settings: Settings) -> Iterator[CheckResult]:
+    folder = settings.data_dir
+    if not folder.is_dir():
+        yield warn("data folder", f"{folder} does not exist yet", "`run` and `join` create it; or set --data-dir")
+        return
+    owner = folder.stat().st_uid
+    if not os.access(folder, os.W_OK | os.X_OK):
+        hint = "run this command as the agent's user, or change the folder's owner"
+        yield fail("data folder", f"{folder} belongs to user {owner} and is not writable", hint)
+        return
+    if owner != os.geteuid():
+        hint = "run the agent as the folder's owner: files it creates now would belong to another user"
+        yield warn("data folder", f"{folder} belongs to user {owner}, and this is user {os.geteuid()}", hint)
+    else:
+        yield ok("data folder", f"{folder} belongs to this user")
+    yield health_checks.judge_disk(shutil.disk_usage(folder).free, where=str(folder))
+    yield host_checks.check_spool(settings)
+    yield from _samples(folder / "spool.sqlite3")
+
+
+def _samples(spool: Path) -> Iterator[CheckResult]:
+    """Read the spool as the agent would; before the first start there is no spool."""
+    if not spool.exists():
+        return
+    try:
+        yield health_checks.judge_spool(verify_spool(spool), waiting=inspect_spool(spool).stats.waiting)
+    except AgentError as error:
+        yield fail("samples", str(error), error.hint)
+
+
+def _clock() -> CheckResult:
+    kernel = host_checks.kernel_clock()
+    if kernel is None:
+        return health_checks.judge_clock(None, max_error_us=0)
+    return health_checks.judge_clock(kernel.synchronised, max_error_us=kernel.max_error_us)
+
+
+def _identity(settings: Settings) -> CheckResult:
+    if settings.identity is None:
+        return ok("identity", "none, and none is needed for plain text on loopback")
+    found = health_checks.judge_identity_file(
+        settings.identity_path.stat().st_mode & 0o777, where=str(settings.identity_path)
+    )
+    if found.verdict is not Verdict.OK:
+        return found
+    return ok("identity", f"{settings.identity.name} in {settings.identity.region}; {found.sentence}")
+
+
+def _certificate(settings: Settings) -> CheckResult:
+    trust = settings.identity.trust if settings.identity else None
+    if trust is None or not trust.tls:
+        return ok("certificate", "none, as the connection is plain text on loopback")
+    try:
+        shown = presented_certificate(settings.collector)
+    except OSError as error:
+        return fail("certificate", f"cannot connect to {settings.collector}: {error}", "is the collector running?")
+    except ValueError as error:
+        return fail("certificate", str(error), "check that this address is the collector's and not a proxy's")
+    pinned = hashlib.sha256(ssl.PEM_cert_to_DER_cert(trust.roots)).digest() if trust.roots else None
+    return health_checks.judge_certificate(shown.fingerprint, pinned)
+
+
+def _plan(settings: Settings, plan: Plan) -> CheckResult:
+    try:
+        check_plan(plan, load_keyring(settings.credentials))
+    except AgentError as error:
+        return fail("plan", str(error), error.hint)
+    return ok("plan", f"{plan.version}, {len(plan.targets)} targets, all of which this agent can probe")
+
+
+def _keys(settings: Settings, plan: Plan) -> CheckResult:
+    """Look up the key of every target; report only its name and source."""
+    missing: dict[str, str] = {}
+    found: list[str] = []
+    try:
+        keyring = load_keyring(settings.credentials)
+    except AgentError as error:
+        return fail("keys", str(error), error.hint)
+    for target in plan.targets:
+        try:
+            keyring.key_for(target)
+        except AgentError as error:
+            missing[target.name] = str(error)
+        else:
+            found += keyring.describe(target)
+    return health_checks.judge_keys(missing, found)
+
+
+async def _names(settings: Settings, plan: Plan) -> CheckResult:
+    """Resolve the host of every target as a probe would, without connecting."""
+    hosts: set[tuple[str, int]] = set()
+    unresolved: dict[str, str] = {}
+    for target in plan.targets:
+        try:
+            hosts.add(_host(target, settings))
+        except ValueError as error:
+            unresolved[target.name] = str(error)
+    answers = await asyncio.gather(*(_why_unresolved(*host) for host in sorted(hosts)))
+    unresolved |= {host: why for (host, _), why in zip(sorted(hosts), answers, strict=True) if why}
+    return health_checks.judge_names(unresolved, [host for host, _ in sorted(hosts) if host not in unresolved])
+
+
+def _host(target: Target, settings: Settings) -> tuple[str, int]:
+    """Return the host and port that a probe connects to. Raises `ValueError` if the base URL is not valid."""
+    url = parse_url(target.base_url)
+    place = url.host, url.port or DEFAULT_PORTS[url.scheme]
+    return settings.dial_options.connect_to.get(place, place)
+
+
+async def _why_unresolved(host: str, port: int) -> str:
+    """Return why the host cannot be resolved, or an empty string."""
+    lookup = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        await asyncio.wait_for(lookup, _RESOLVE_SECONDS)
+    except TimeoutError:
+        return f"no answer in {_RESOLVE_SECONDS:.0f} s"
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""

@@ -1,14 +1,17 @@
-"""What this machine can do for an instrument: receive timestamps, a steady clock, a disk for the spool, a collector.
+"""Health checks of the host: receive timestamps, clocks, disk and the collector. No check raises.
 
-Every check is a sentence with a verdict; none raises.
+Source of `kernel_clock`: adjtimex(2). With `modes` 0 it changes nothing and needs no privilege.
 """
 
 import asyncio
+import ctypes
 import socket
 import sqlite3
+import sys
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,36 +29,40 @@ from isochrone_wire.model import Plan, Spend
 
 _REACH_SECONDS = 5.0
 _CLOCK_READS = 1000
-# A hundredth of the millisecond that is promised.
+# A hundredth of the promised millisecond.
 _FINE_NS = 10_000
+_TIME_ERROR = 5
+_STA_UNSYNC = 0x40
+# The C structure is 208 bytes on 64-bit Linux; the fields after the status are not used.
+_REST_BYTES = 208
 
 
 def check_receive_timestamps() -> CheckResult:
-    """Whether the kernel stamps what arrives on a TCP socket of this machine."""
+    """Check that the kernel timestamps the data received on a TCP socket."""
     try:
         kernel, waited_ns = _stamped_over_loopback()
     except OSError as error:
-        return warn("receive timestamps", f"cannot be tried here: {error}", "let this user open sockets on loopback")
+        return warn("receive timestamps", f"cannot be tested: {error}", "allow this user to open sockets on loopback")
     if not kernel:
-        sentence = "the kernel gives none; reads are stamped by the agent, and a busy machine then shows in the numbers"
-        return warn("receive timestamps", sentence, "measure on Linux, and give the agent a machine of its own")
-    sentence = f"from the kernel; a read just now was {waited_ns / 1000:.0f} µs behind its bytes"
+        sentence = "not supported by the kernel; the agent timestamps reads itself, so a busy machine adds latency"
+        return warn("receive timestamps", sentence, "run the agent on Linux, on a machine without other load")
+    sentence = f"from the kernel; a test read came {waited_ns / 1000:.0f} µs after its bytes"
     return ok("receive timestamps", sentence)
 
 
 def check_clock() -> CheckResult:
-    """How finely the monotonic clock can be read."""
+    """Check the resolution of the monotonic clock."""
     reads = [time.monotonic_ns() for _ in range(_CLOCK_READS)]
     steps = [after - before for before, after in pairwise(reads) if after > before]
     finest = min(steps, default=1_000_000_000)
-    sentence = f"can be read every {finest / 1000:.2f} µs"
+    sentence = f"resolution {finest / 1000:.2f} µs"
     if finest < _FINE_NS:
         return ok("monotonic clock", sentence)
-    return warn("monotonic clock", sentence, "look at the machine's clock source; durations are no finer than that")
+    return warn("monotonic clock", sentence, "check the clock source of this machine; durations have this resolution")
 
 
 def check_spool(settings: Settings) -> CheckResult:
-    """Whether the spool's folder takes an fsynced write, and how long one takes."""
+    """Check that a spool can be created in the data folder, and time it."""
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=settings.data_dir, prefix="check-") as scratch:
@@ -63,16 +70,16 @@ def check_spool(settings: Settings) -> CheckResult:
             Spool(Path(scratch) / "spool.sqlite3").close()
             took_ms = (time.monotonic_ns() - started_ns) / 1e6
     except (OSError, AgentError) as error:
-        hint = getattr(error, "hint", "") or "make the folder the agent user's own, with room on its disk"
+        hint = getattr(error, "hint", "") or "the agent's user must own the folder, and its disk must have space"
         return fail("spool", str(error), hint)
-    return ok("spool", f"{settings.data_dir} takes a new spool in {took_ms:.0f} ms")
+    return ok("spool", f"created a test spool in {settings.data_dir} in {took_ms:.0f} ms")
 
 
 def read_spend(settings: Settings, day_at: int) -> tuple[Spend, ...]:
-    """What the spool says was spent in the day (UTC) that began at `day_at`; nothing where it cannot be read."""
+    """Read the spend of the day (UTC) that began at `day_at` from the spool; empty if the spool cannot be read."""
     query = "select provider, day_at, usd, tokens, requests from spend where day_at = ? order by provider"
     try:
-        # An agent may be running on it.
+        # Read-only, because an agent may be using it.
         with closing(connect_read_only(settings.data_dir / "spool.sqlite3")) as db:
             rows = db.execute(query, (day_at,)).fetchall()
     except sqlite3.Error:
@@ -84,18 +91,18 @@ def read_spend(settings: Settings, day_at: int) -> tuple[Spend, ...]:
 
 
 async def check_collector(settings: Settings) -> tuple[CheckResult, Plan | None]:
-    """Whether the collector answers, and the plan it has."""
+    """Check that the collector answers, and return its plan."""
     async with open_collector_channel(settings) as channel:
         try:
             async with asyncio.timeout(_REACH_SECONDS):
                 plan = await CollectorClient(channel=lambda: channel, vantage=settings.vantage).fetch_plan(None)
         except (grpc.aio.AioRpcError, TimeoutError) as error:
             why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer in 5 s"
-            hint = "look at the address, the way there, and whether `isochrone-collector serve` runs"
+            hint = "check the address, the network, and that `isochrone-collector serve` is running"
             return fail("collector", f"{settings.collector} does not answer: {why}", hint), None
     if plan is None or not plan.version:
         hint = "isochrone-collector apply plan.yaml"
-        return warn("collector", f"{settings.collector} answers, and has no plan yet", hint), None
+        return warn("collector", f"{settings.collector} answers, but has no plan yet", hint), None
     return ok("collector", f"{settings.collector} answers with plan {plan.version}, {len(plan.targets)} targets"), plan
 
 
@@ -109,3 +116,38 @@ def _stamped_over_loopback() -> tuple[bool, int]:
             _, ancillary, _, _ = ours.recvmsg(16, ANCILLARY_BYTES)
             stamp = read_stamp(ancillary)
     return stamp.kernel, stamp.waited_ns
+
+
+class _Timex(ctypes.Structure):
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * _REST_BYTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelClock:
+    """The kernel's view of its wall clock. `max_error_us` bounds the error while it is `synchronised`."""
+
+    synchronised: bool
+    max_error_us: int
+
+
+def kernel_clock() -> KernelClock | None:
+    """Read the state of the kernel's wall clock; `None` on systems other than Linux, or on an error."""
+    if sys.platform != "linux":
+        return None
+    timex = _Timex()
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+    except (OSError, AttributeError):
+        return None
+    if state < 0:
+        return None
+    synchronised = state != _TIME_ERROR and not timex.status & _STA_UNSYNC
+    return KernelClock(synchronised=synchronised, max_error_us=timex.maxerror)

@@ -1,4 +1,4 @@
-"""`isochrone-agent probe`: measure one target now, with nothing but its address."""
+"""`isochrone-agent probe`: measures one target now, without a plan or a collector."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from isochrone_wire.model import (
 )
 
 SCHEMA = "isochrone.probe/1"
-# What a shell says of a command that Ctrl-C ended.
+# The exit code that shells use for a command ended by Ctrl-C.
 _INTERRUPTED = 130
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
@@ -46,44 +46,44 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
         return ()
     lengths = [part.strip() for part in text.split(",")]
     if len(lengths) < 2 or not all(length.isdecimal() and int(length) for length in lengths):  # noqa: PLR2004  # a line
-        raise click.BadParameter(f"{text!r} is no list of at least two lengths; write 100,1000,4000")
+        raise click.BadParameter(f"{text!r} is not a list of at least two lengths; for example 100,1000,4000")
     return tuple(int(length) for length in lengths)
 
 
 @click.command("probe")
 @click.argument("what", metavar="[PROVIDER/MODEL]", required=False)
-@click.option("--base-url", metavar="URL", help="Where the API is; mostly ends in /v1.  [default: the provider's]")
-@click.option("--model", help="The model's name, as the API wants it; instead of PROVIDER/MODEL.")
+@click.option("--base-url", metavar="URL", help="Base URL of the API; usually ends in /v1.  [default: the provider's]")
+@click.option("--model", help="Name of the model in the API; replaces PROVIDER/MODEL.")
 @click.option(
     "--dialect",
     type=click.Choice(list(DIALECTS)),
-    help="The shape the API speaks.  [default: the provider's, or openai-chat]",
+    help="Format of the API.  [default: the provider's, or openai-chat]",
 )
 @click.option("--key-env", metavar="VARIABLE", help="Environment variable with the API key.  [default: the provider's]")
-@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="How often, one by one.")
-@click.option("--burst", metavar="N", type=click.IntRange(2, 1000), help="N streams at once per run.")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="Number of runs, in sequence.")
+@click.option("--burst", metavar="N", type=click.IntRange(2, 1000), help="Number of concurrent streams per run.")
 @click.option(
     "--sweep",
     metavar="WORDS,WORDS,…",
     callback=_parse_lengths,
-    help="Prompts of these lengths instead of --prompt, --runs of each; fits TTFT against prompt tokens.",
+    help="Prompts of these lengths instead of --prompt, --runs of each; fits TTFT to prompt tokens.",
 )
-@click.option("--warm", is_flag=True, help="Keep one connection for all runs instead of one per run.")
-@click.option("--prompt", default=DEFAULT_PROMPT, show_default=True, help="What to ask.")
-@click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(1), help="Longest answer to ask for.")
+@click.option("--warm", is_flag=True, help="Reuse one connection for all runs instead of opening one per run.")
+@click.option("--prompt", default=DEFAULT_PROMPT, show_default=True, help="Prompt to send.")
+@click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(1), help="Limit of output tokens.")
 @click.option(
     "--temperature",
     type=click.FloatRange(0, 2),
-    help="Temperature to pin, such as 0; not sent when left out, as many models refuse any but their own.",
+    help="Temperature, such as 0. Not sent by default, as many models accept only their own default.",
 )
-@click.option("--effort", metavar="WORD", help="Reasoning effort to pin, such as low; not sent when left out.")
+@click.option("--effort", metavar="WORD", help="Reasoning effort, such as low. Not sent by default.")
 @click.option(
     "--timeout",
     default=60.0,
     show_default=True,
     type=click.FloatRange(0.1),
     metavar="SECONDS",
-    help="To the first token.",
+    help="Timeout of the first token.",
 )
 @options.connect_to
 @options.family
@@ -112,8 +112,8 @@ def command(
 ) -> None:
     """Measure one target now: every phase of the connection, time to first token, tokens per second.
 
-    Each run opens its own connection. A provider of the catalogue needs nothing but its key; anything else is named
-    with --base-url and --model.
+    Each run opens its own connection. A provider of the catalogue needs only its key; any other API needs --base-url
+    and --model.
 
     \b
     Examples:
@@ -144,11 +144,11 @@ def command(
     interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
-    line = fit(_points(samples)) if sweep else None
+    linear_fit = fit(_points(samples)) if sweep else None
     if show_progress:
-        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, line)))
+        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit)))
     else:
-        _print_json(samples, bursts, line)
+        _print_json(samples, bursts, linear_fit)
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
@@ -157,7 +157,7 @@ def command(
 
 
 def _interrupted(work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work; whether Ctrl-C ended it early."""
+    """Run `work`; return true if Ctrl-C interrupted it."""
     try:
         asyncio.run(work)
     except KeyboardInterrupt:
@@ -181,15 +181,15 @@ async def _probe_runs(
     await prober.aclose()
 
 
-def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], line: LinearFit | None) -> None:
+def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None) -> None:
     document = {"schema": SCHEMA, "samples": to_json_value(samples)}
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
-    document |= {"sweep": to_json_value(line)} if line else {}
+    document |= {"sweep": to_json_value(linear_fit)} if linear_fit else {}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _points(samples: Sequence[Sample]) -> list[tuple[int, int]]:
-    """(prompt tokens, TTFT in microseconds) of the samples that know both."""
+    """Return (prompt tokens, TTFT in microseconds) of the successful samples that have both."""
     fine = [sample for sample in samples if sample.outcome is Outcome.OK]
     return [(s.prompt_tokens, s.ttft_us) for s in fine if s.prompt_tokens is not None and s.ttft_us is not None]
 
@@ -226,6 +226,6 @@ def _read_key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key:
-        hint = f"export {variable}=…, or name another variable with --key-env"
+        hint = f"export {variable}=…, or choose another variable with --key-env"
         raise CredentialError(f"the environment variable {variable} is not set", hint=hint)
     return validate_key(key, f"the environment variable {variable}")

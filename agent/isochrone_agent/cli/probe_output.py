@@ -1,4 +1,4 @@
-"""Samples for a person at a terminal. Pure: samples in, lines out; times in milliseconds, a dash for the unknown."""
+"""Table output of `probe`. Times are in milliseconds; a dash stands for an unknown value. Pure."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -8,37 +8,35 @@ from isochrone_agent.cli.sweep import LinearFit
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
 from isochrone_wire.model import Outcome, Quality, Sample
 
-UNKNOWN = "–"  # noqa: RUF001  # a dash is what people expect here, a minus would be a number
+UNKNOWN = "–"  # noqa: RUF001  # a dash, because a minus would look like a number
 HEADINGS = ("run", "dns", "tcp", "tls", "ttfb", "ttft", "e2e", "tok/s", "tokens", "rtt", "outcome")
 _WIDTHS = (4, 7, 7, 7, 9, 9, 10, 7, 8, 7, 0)
 _TIMES = ("dns_us", "tcp_us", "tls_us", "ttfb_us", "ttft_us", "e2e_us")
 LEGEND = (
-    "times in ms; ttfb, ttft and e2e run from the request sent to the first byte, first token and last token,\n"
-    "so the connection (dns + tcp + tls) is not in them; rtt is the kernel's, to the provider's edge"
+    "times in ms; ttfb, ttft and e2e are from the request sent to the first byte, first token and last token,\n"
+    "without the connection (dns + tcp + tls); rtt is measured by the kernel, to the provider's edge"
 )
 
 _EXPLANATIONS = {
-    Outcome.THROTTLED: "The provider asked to be left alone for a while (429): its latency was not measured.",
-    Outcome.HTTP_ERROR: "The provider answered with an error; see its words above.",
-    Outcome.CONNECT_FAILED: "No connection came about; check the address, the name and the certificate.",
-    Outcome.TIMED_OUT: "The limit was reached first; raise it with --timeout if the model may take longer.",
-    Outcome.STALLED: "The stream went silent in the middle of the answer.",
-    Outcome.TRUNCATED: "The stream broke off before its end.",
-    Outcome.GARBLED: "What came was not the stream this dialect speaks; check --base-url (it mostly ends in /v1).",
+    Outcome.THROTTLED: "The provider throttled the request (429), so its latency was not measured.",
+    Outcome.HTTP_ERROR: "The provider returned an error; see its message above.",
+    Outcome.CONNECT_FAILED: "No connection; check the address, the host name and the certificate.",
+    Outcome.TIMED_OUT: "The timeout was reached; increase --timeout if the model needs longer.",
+    Outcome.STALLED: "The stream stalled in the middle of the answer.",
+    Outcome.TRUNCATED: "The stream ended before its terminal marker.",
+    Outcome.GARBLED: "The response is not a stream of this dialect; check --base-url (it usually ends in /v1).",
 }
-_HIDDEN_REASONING = (
-    "The model thought in silence until its limit was reached: raise --max-tokens, or pin a lower --effort."
-)
-_NOT_FOUND = "The model or the address is not known there (404); check both: --base-url mostly ends in /v1."
+_HIDDEN_REASONING = "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."
+_NOT_FOUND = "The model or the path was not found (404); check both: --base-url usually ends in /v1."
 
 
 def header_row() -> str:
-    """The line above the runs."""
+    """Return the header row of the table."""
     return _row(HEADINGS)
 
 
 def sample_row(number: int, sample: Sample) -> str:
-    """One run on one line."""
+    """Format one sample as a row."""
     times = [ms(getattr(sample, name)) for name in _TIMES]
     return _row(
         (str(number), *times, _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us), _outcome(sample))
@@ -46,7 +44,7 @@ def sample_row(number: int, sample: Sample) -> str:
 
 
 def summary(samples: Sequence[Sample]) -> list[str]:
-    """What the runs amount to: medians, the cold first token, and a sentence for every way to fail that occurred."""
+    """Summarise the runs: medians, TTFT on a new connection, and one sentence for each kind of failure."""
     succeeded = [sample for sample in samples if sample.outcome is Outcome.OK]
     lines = []
     if succeeded:
@@ -62,7 +60,7 @@ def summary(samples: Sequence[Sample]) -> list[str]:
 
 
 def _explanation(sample: Sample) -> str:
-    """What it means that a run ended as it did; empty for a success."""
+    """Explain the outcome of a run; empty for a success."""
     if sample.error == ONLY_HIDDEN_REASONING:
         return _HIDDEN_REASONING
     if sample.http_status == 404:  # noqa: PLR2004  # Not Found
@@ -70,12 +68,12 @@ def _explanation(sample: Sample) -> str:
     return _EXPLANATIONS.get(sample.outcome, "")
 
 
-def footer(samples: Sequence[Sample], bursts: Sequence[Burst], line: LinearFit | None) -> list[str]:
-    """Everything below the runs: what they amount to, what bursts and a sweep add to it, and the legend."""
+def footer(samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None) -> list[str]:
+    """Return the lines below the table: the summary, bursts, the fit of a sweep, and the legend."""
     lines = summary(samples)
     lines += [_burst_summary(number, burst) for number, burst in enumerate(bursts, 1)]
-    if line is not None:
-        lines.append(_sweep_summary(line))
+    if linear_fit is not None:
+        lines.append(_sweep_summary(linear_fit))
     return [*lines, LEGEND]
 
 
@@ -83,21 +81,21 @@ def _burst_summary(number: int, burst: Burst) -> str:
     slowest, fastest = _rate(burst.slowest_tokens_per_second), _rate(burst.fastest_tokens_per_second)
     return (
         f"burst {number}: {burst.succeeded} of {burst.streams} streams, "
-        f"{_rate(burst.tokens_per_second)} tokens/s together, {slowest} to {fastest} each, "
-        f"first tokens after {ms(burst.ttft_median_us)} ms (median) to {ms(burst.ttft_max_us)} ms"
+        f"{_rate(burst.tokens_per_second)} tokens/s in total, {slowest} to {fastest} each, "
+        f"first token after {ms(burst.ttft_median_us)} ms (median) to {ms(burst.ttft_max_us)} ms"
     )
 
 
-def _sweep_summary(line: LinearFit) -> str:
-    interval = "" if line.low is None or line.high is None else f", 95 % interval {line.low:.2f} … {line.high:.2f}"
+def _sweep_summary(fit: LinearFit) -> str:
+    interval = "" if fit.low is None or fit.high is None else f", 95 % interval {fit.low:.2f} … {fit.high:.2f}"
     return (
-        f"first token = {ms(line.fixed_us)} ms + {line.us_per_token:.2f} µs per prompt token{interval} "
-        f"({line.points} points, Theil and Sen)"
+        f"first token = {ms(fit.fixed_us)} ms + {fit.us_per_token:.2f} µs per prompt token{interval} "
+        f"({fit.points} points, Theil-Sen)"
     )
 
 
 def ms(us: float | None) -> str:
-    """Microseconds as milliseconds with sensible digits: 0.05, 12.3, 1204."""
+    """Format microseconds as milliseconds with a suitable number of digits: 0.05, 12.3, 1204."""
     if us is None:
         return UNKNOWN
     value = us / 1000

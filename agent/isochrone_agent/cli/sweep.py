@@ -1,9 +1,9 @@
-"""A sweep over prompt lengths: how much each prompt token adds to the time to first token.
+"""Fit of a sweep over prompt lengths: the time that each prompt token adds to the time to first token.
 
-The line TTFT = a + b * prompt tokens is fitted by Theil and Sen: b is the median of the slopes between all pairs of
-points with different lengths, a the median of what is left. One slow answer cannot bend it. The interval of b takes the
-order statistics of those slopes at the ranks that Kendall's S allows (Sen, 1968, JASA 63:1379-1389, eq. 2.6, with the
-variance corrected for ties).
+TTFT = a + b * prompt tokens is fitted with the Theil-Sen estimator, which a single slow answer cannot distort: b is the
+median of the slopes between all pairs of points with different lengths, a the median of the residuals. The bounds of b
+are the order statistics of those slopes at the ranks given by Kendall's S (Sen, 1968, JASA 63:1379-1389, eq. 2.6, with
+the variance corrected for ties).
 """
 
 import math
@@ -20,8 +20,8 @@ _WORDS = "recursion means that a function calls itself on a smaller part of the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFit:
-    """`ttft_us = fixed_us + us_per_token * prompt tokens`, the slope with its 95 % interval; bounds are `None` with
-    fewer than six points.
+    """`ttft_us = fixed_us + us_per_token * prompt tokens`. `low` and `high` are the bounds of the 95 % interval of the
+    slope, `None` with fewer than six points.
     """
 
     fixed_us: float
@@ -32,7 +32,7 @@ class LinearFit:
 
 
 def fit(points: Sequence[tuple[int, int]]) -> LinearFit | None:
-    """The line through points of (prompt tokens, TTFT in microseconds); `None` without two different lengths."""
+    """Fit a line to points of (prompt tokens, TTFT in microseconds); `None` without two different lengths."""
     slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x1 != x2)
     if not slopes:
         return None
@@ -43,7 +43,7 @@ def fit(points: Sequence[tuple[int, int]]) -> LinearFit | None:
 
 
 def make_prompt(words: int) -> str:
-    """A prompt of so many words; a word is about a token."""
+    """Return a prompt of `words` words; a word is about a token."""
     vocabulary = _WORDS.split()
     text = " ".join(vocabulary[number % len(vocabulary)] for number in range(max(0, words - 4)))
     return f"{text} Summarise this in brief.".strip()

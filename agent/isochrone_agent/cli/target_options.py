@@ -1,4 +1,4 @@
-"""What `probe` is to measure: a provider of the catalogue by name, or anything by its address."""
+"""The target of `probe`: a provider of the catalogue by name, or any API by its base URL."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -7,10 +7,14 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.providers import CATALOGUE, Provider
 from isochrone_wire.reasoning_effort import supported_efforts
 
+_DEFAULT_DIALECT = "openai-chat"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """Where to ask for which model, in which shape, with the key in which variable (`None`: without a key)."""
+    """The API and the model to probe. `provider` is empty outside the catalogue; `key_env` is the environment variable
+    of the key, `None` without a key.
+    """
 
     provider: str
     model: str
@@ -22,33 +26,32 @@ class TargetOptions:
 def resolve_target_options(
     what: str | None, *, base_url: str | None, model: str | None, dialect: str | None, key_env: str | None
 ) -> TargetOptions:
-    """The catalogue's entry for `what` (`provider/model`), each part overruled by what else is said.
+    """Combine the catalogue's entry for `what` (`provider/model`) with the options that override it.
 
-    Raises `SettingsError` when that does not come to a model and an address.
+    Raises `SettingsError` if they do not name one model and one address.
     """
-    if what and model:
-        raise SettingsError(
-            f"two models are named: {what} and {model}",
-            hint="say PROVIDER/MODEL (with --base-url for another address), or --model with --base-url",
+    if not what:
+        options = TargetOptions(
+            provider="",
+            model=model or "",
+            base_url=base_url or "",
+            dialect=dialect or _DEFAULT_DIALECT,
+            key_env=key_env,
         )
-    provider = _provider_of(what) if what else None
-    found_model = what.partition("/")[2] if what else model or ""
-    found_url = base_url or (provider.base_url if provider else "")
-    if not (found_model and found_url):
-        raise SettingsError(
-            "say what to probe", hint="PROVIDER/MODEL (see `isochrone-agent catalogue`), or --base-url and --model"
+    elif model:
+        hint = "use PROVIDER/MODEL (with --base-url for another address), or --model with --base-url"
+        raise SettingsError(f"two models are named: {what} and {model}", hint=hint)
+    else:
+        provider, catalogue_model = _parse_catalogue_name(what)
+        options = TargetOptions(
+            provider=provider.slug,
+            model=catalogue_model,
+            base_url=base_url or provider.base_url,
+            dialect=dialect or provider.dialect,
+            key_env=key_env or provider.key_env,
         )
-    if not found_url.startswith(("http://", "https://")):
-        raise SettingsError(f"{found_url!r} does not begin with http:// or https://", hint="see --base-url")
-    if "{" in found_url:
-        raise SettingsError(f"{found_url} has a part that only you know", hint="say the whole URL with --base-url")
-    return TargetOptions(
-        provider=provider.slug if provider else "",
-        model=found_model,
-        base_url=found_url,
-        dialect=dialect or (provider.dialect if provider else "openai-chat"),
-        key_env=key_env or (provider.key_env if provider else None),
-    )
+    _validate(options)
+    return options
 
 
 def check_effort(options: TargetOptions, effort: str | None) -> None:
@@ -56,16 +59,27 @@ def check_effort(options: TargetOptions, effort: str | None) -> None:
     known = supported_efforts(options.dialect, options.model)
     if effort is not None and known is not None and effort not in known:
         raise SettingsError(
-            f"{options.model} cannot be asked for the effort {effort!r}", hint=f"one of {', '.join(known)}"
+            f"{options.model} does not support the effort {effort!r}", hint=f"use one of {', '.join(known)}"
         )
 
 
-def _provider_of(what: str) -> Provider:
-    slug, slash, _ = what.partition("/")
+def _validate(options: TargetOptions) -> None:
+    if not (options.model and options.base_url):
+        hint = "PROVIDER/MODEL (see `isochrone-agent catalogue`), or --base-url and --model"
+        raise SettingsError("no target is given", hint=hint)
+    if not options.base_url.startswith(("http://", "https://")):
+        raise SettingsError(f"{options.base_url!r} does not begin with http:// or https://", hint="see --base-url")
+    if "{" in options.base_url:
+        hint = "set the complete URL with --base-url"
+        raise SettingsError(f"{options.base_url} has a placeholder in braces", hint=hint)
+
+
+def _parse_catalogue_name(what: str) -> tuple[Provider, str]:
+    slug, slash, model = what.partition("/")
     if not slash:
         raise SettingsError(f"{what!r} is not PROVIDER/MODEL", hint="for example groq/llama-3.3-70b-versatile")
     if slug not in CATALOGUE:
         close = get_close_matches(slug, CATALOGUE, n=1)
         nearest = f", did you mean {close[0]!r}?" if close else ""
         raise SettingsError(f"unknown provider {slug!r}{nearest}", hint="`isochrone-agent catalogue` lists them")
-    return CATALOGUE[slug]
+    return CATALOGUE[slug], model

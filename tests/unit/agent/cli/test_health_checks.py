@@ -1,4 +1,4 @@
-"""The agent's doctor: what is fine, what works less well, what is to be mended."""
+"""The verdicts of the agent's health checks."""
 
 import pytest
 
@@ -11,20 +11,20 @@ OURS, THEIRS = bytes(32), bytes([1] * 32)
 
 @pytest.mark.parametrize(("gib", "verdict"), [(9.0, "ok"), (0.4, "warn"), (0.05, "fail")])
 def test_a_spool_needs_room(gib: float, verdict: str) -> None:
-    """Below 512 MiB a disk is worth a look, below 64 MiB samples are about to be dropped."""
+    """Less than 512 MiB free is a warning, less than 64 MiB a failure."""
     assert health_checks.judge_disk(int(gib * GIB), where="/data").verdict == verdict
 
 
-def test_what_cannot_be_read_is_told() -> None:
-    """The first few of a damaged spool's problems are named; a sound one tells what waits."""
-    assert health_checks.judge_spool([], waiting=7).sentence == "7 wait, and all that is kept can be read"
+def test_the_problems_of_a_spool_are_listed() -> None:
+    """The first problems of a damaged spool are listed; an intact one reports the number of waiting samples."""
+    assert health_checks.judge_spool([], waiting=7).sentence == "7 waiting, and everything in the spool is readable"
     found = health_checks.judge_spool(["a", "b", "c", "d"], waiting=7)
     assert (found.verdict, found.sentence) == (Verdict.FAIL, "a; b; c")
 
 
 @pytest.mark.parametrize(("mode", "verdict"), [(0o600, "ok"), (0o400, "ok"), (0o640, "fail"), (0o604, "fail")])
 def test_an_identity_is_a_secret(mode: int, verdict: str) -> None:
-    """Whoever can read the identity can push in this vantage's name."""
+    """A process that can read the identity file can push as this vantage."""
     assert health_checks.judge_identity_file(mode, where="/data/identity.json").verdict == verdict
 
 
@@ -32,12 +32,12 @@ def test_an_identity_is_a_secret(mode: int, verdict: str) -> None:
     ("presented", "pinned", "verdict", "said"),
     [
         (OURS, OURS, "ok", "as when this agent joined"),
-        (OURS, None, "ok", "the system's authorities"),
-        (THEIRS, OURS, "fail", "the collector shows SHA256:01"),
+        (OURS, None, "ok", "the system's certificate authorities"),
+        (THEIRS, OURS, "fail", "the collector presents SHA256:01"),
     ],
 )
-def test_another_certificate_is_told(presented: bytes, pinned: bytes | None, verdict: str, said: str) -> None:
-    """A certificate that is not the one pinned is named beside the one that is."""
+def test_another_certificate_is_a_failure(presented: bytes, pinned: bytes | None, verdict: str, said: str) -> None:
+    """The sentence shows the certificate presented beside the one pinned."""
     found = health_checks.judge_certificate(presented, pinned)
     assert found.verdict == verdict
     assert said in found.sentence
@@ -47,13 +47,13 @@ def test_another_certificate_is_told(presented: bytes, pinned: bytes | None, ver
     ("synchronised", "error_ms", "verdict"),
     [(None, 0, "warn"), (False, 1, "warn"), (True, 12, "ok"), (True, 100, "ok"), (True, 101, "warn")],
 )
-def test_somebody_keeps_the_clock(synchronised: bool | None, error_ms: int, verdict: str) -> None:
-    """A clock that nobody keeps, or that may be a tenth of a second off, is worth a look; it never stops an agent."""
+def test_the_clock_is_synchronised(synchronised: bool | None, error_ms: int, verdict: str) -> None:
+    """A clock that is not synchronised, or may be more than 0.1 s off, is a warning; it never stops an agent."""
     assert health_checks.judge_clock(synchronised, max_error_us=error_ms * 1000).verdict == verdict
 
 
 def test_what_is_missing_is_named() -> None:
-    """Targets without their key and hosts without an address are named with the reason."""
+    """Targets without a key and hosts without an address are listed with the reason."""
     keys = health_checks.judge_keys({"b/x": "not set", "a/y": "unknown here"}, ["b"])
     assert (keys.verdict, keys.sentence) == (Verdict.FAIL, "a/y: unknown here; b/x: not set")
     names = health_checks.judge_names({"api.example": "Name or service not known"}, [])
@@ -61,9 +61,9 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_what_is_there_is_named_once() -> None:
-    """Credentials and hosts that are there are named, each once, and none is fine where none is needed."""
+    """Available credentials and hosts are listed once each; having none is fine if none is needed."""
     assert health_checks.judge_keys({}, ["b", "a", "b"]).sentence == "a, b"
-    assert health_checks.judge_keys({}, []).sentence == "no target needs one"
+    assert health_checks.judge_keys({}, []).sentence == "no target needs a key"
     assert health_checks.judge_names({}, ["b.example", "a.example"]).sentence == "a.example, b.example"
 
 
@@ -76,6 +76,6 @@ def test_what_is_there_is_named_once() -> None:
         ([fail("a", "b", "c")], "fail"),
     ],
 )
-def test_the_gravest_decides(results: list[CheckResult], verdict: str) -> None:
-    """One failure is a failure, whatever else is well."""
+def test_the_worst_verdict_decides(results: list[CheckResult], verdict: str) -> None:
+    """One failed check makes the whole result a failure."""
     assert worst(results) == verdict

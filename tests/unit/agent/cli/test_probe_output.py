@@ -1,4 +1,4 @@
-"""What a person reads below the runs: a sentence for every way to fail that occurred, and no other."""
+"""The summary below the runs: one sentence for each kind of failure that occurred, and no other."""
 
 from dataclasses import replace
 
@@ -20,23 +20,23 @@ REFUSED = replace(MISSING, http_status=400, error="HTTP 400")
 @pytest.mark.parametrize(
     ("sample", "words", "misleading"),
     [
-        (UNTOLD, "raise --max-tokens, or pin a lower --effort", "--base-url"),
+        (UNTOLD, "increase --max-tokens, or set a lower --effort", "--base-url"),
         (GARBLED, "check --base-url", "--max-tokens"),
-        (MISSING, "--base-url mostly ends in /v1", "its words above"),
-        (REFUSED, "its words above", "/v1"),
+        (MISSING, "--base-url usually ends in /v1", "its message above"),
+        (REFUSED, "its message above", "/v1"),
     ],
     ids=["all-untold", "garbled", "not-found", "refused"],
 )
-def test_a_failure_is_told_what_to_do_about_it(sample: Sample, words: str, misleading: str) -> None:
-    """The sentence is about what went wrong, and sends nobody to look elsewhere."""
+def test_a_failure_is_explained(sample: Sample, words: str, misleading: str) -> None:
+    """The sentence names the fault that occurred, and does not suggest another."""
     [sentence] = probe_output.summary([sample])
     assert words in sentence
     assert misleading not in sentence
 
 
 def test_each_sentence_comes_once() -> None:
-    """Runs that failed alike share their sentence, in the order of the outcomes; a success has none."""
+    """Runs with the same failure share one sentence, in the order of the outcomes; a success has none."""
     first, *sentences = probe_output.summary([UNTOLD, MISSING, FINE, REFUSED, MISSING, GARBLED, UNTOLD])
     assert "median of 1 of 7 runs" in first
     assert len(sentences) == len(set(sentences)) == 4
-    assert [word in text for word, text in zip(("404", "its words"), sentences[:2], strict=True)] == [True, True]
+    assert [word in text for word, text in zip(("404", "its message"), sentences[:2], strict=True)] == [True, True]

@@ -1,10 +1,10 @@
-"""What the agent's doctor looks at by itself, without a collector."""
+"""Checks of the agent's doctor that need no collector."""
 
 from dataclasses import replace
 
 import pytest
 
-from isochrone_agent.cli.examination import _names
+from isochrone_agent.cli.doctor import _names
 from isochrone_agent.settings import load_settings
 from isochrone_wire.health_check import Verdict
 from isochrone_wire.model import Plan, Target
@@ -23,8 +23,8 @@ TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="http://127.
         ("gopher://127.0.0.1/v1", "does not begin with http"),
     ],
 )
-async def test_an_address_that_leads_nowhere_is_a_finding(base_url: str, words: str) -> None:
-    """Whatever a plan says, the doctor names the target and the fault; the other targets' hosts are still looked up."""
+async def test_an_invalid_base_url_is_a_failed_check(base_url: str, words: str) -> None:
+    """The result names the target and the fault; the hosts of the other targets are still resolved."""
     nowhere = replace(TARGET, name="p/nowhere", base_url=base_url)
     found = await _names(SETTINGS, Plan(version=1, baseline="us-east-2", targets=(TARGET, nowhere)))
     assert found.verdict is Verdict.FAIL
