@@ -1,1 +1,1 @@
-"""The commands of `isochrone-collector`, one module each, and the client and checks that they use."""
+"""The commands of `isochrone-collector`, one module each, and the client and health checks that they use."""

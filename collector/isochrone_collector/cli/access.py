@@ -1,75 +1,60 @@
-"""`isochrone-collector access`: which readers and operators may come in."""
+"""`isochrone-collector access`: credentials of readers and operators."""
 
 from typing import Any
 
 import click
 
-from isochrone_collector.cli import inviting
-from isochrone_collector.cli.options import reaching
+from isochrone_collector.cli import invitations
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.operations import Role
 
 _ROLES = (Role.READER, Role.OPERATOR)
+_EXAMPLE = example("isochrone-collector access add ida --role reader --address collector.example:4600")
 
 
-@click.group()
+@click.group(epilog=_EXAMPLE)
 def access() -> None:
-    """Let readers and operators in, and shut them out.
-
-    \b
-    Example:
-      isochrone-collector access add ida --role reader --address collector.example:4600
-    """
+    """Let readers and operators in, and shut them out."""
 
 
-@access.command()
+@access.command(epilog=_EXAMPLE)
 @click.argument("name")
 @click.option(
     "--role",
     type=click.Choice([role.value for role in _ROLES]),
     required=True,
-    help="A reader may ask; an operator may also apply plans and let others in.",
+    help="A reader may query; an operator may also apply plans and let others in.",
 )
-@inviting.expires
-@inviting.address
-@inviting.output
-@reaching
-def add(name: str, role: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+@invitations.expires
+@invitations.address
+@table_or_json
+@operator_options
+def add(name: str, *, role: str, **more: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Make a join token for a person or a program.
 
-    It prints the line to run where they are. The token is good once.
-
-    \b
-    Example:
-      isochrone-collector access add ida --role reader --address collector.example:4600
+    It prints the line to run on their machine. The token is valid once.
     """
-    inviting.hand_over(name=name, role=Role(role), **told)
+    invitations.print_invitation(name=name, role=Role(role), **more)
 
 
-@access.command("list")
-@inviting.output
-@reaching
-def list_(**told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """List the readers and operators let in or invited.
+@access.command("list", epilog=example("isochrone-collector access list"))
+@table_or_json
+@operator_options
+def list_(*, client: OperatorClient, output: str) -> None:
+    """List the readers and operators that have access or are invited.
 
-    Those whose credential has ended are listed too.
-
-    \b
-    Example:
-      isochrone-collector access list
+    Ended credentials are listed too.
     """
-    inviting.show_list(roles=_ROLES, **told)
+    invitations.print_access(client, output=output, roles=_ROLES)
 
 
-@access.command()
+@access.command(epilog=example("isochrone-collector access revoke ida"))
 @click.argument("name")
-@reaching
-def revoke(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Shut a reader or an operator out, effective in seconds.
+@operator_options
+def revoke(name: str, *, client: OperatorClient) -> None:
+    """Shut a reader or an operator out, within seconds.
 
-    Every credential and open invitation of theirs ends.
-
-    \b
-    Example:
-      isochrone-collector access revoke ida
+    All credentials and open invitations of that name end.
     """
-    inviting.shut_out(name=name, roles=_ROLES, **told)
+    invitations.revoke(client, name=name, roles=_ROLES)

@@ -1,69 +1,69 @@
-"""`isochrone-collector alerts`: make the secret of alerts, see them arrive, and try whether they do."""
+"""`isochrone-collector alerts`: make the secret that signs alerts, send a test alert, and receive alerts."""
 
 import json
 import os
 import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import AF_INET6
 
 import click
 
 from isochrone_collector import webhook_signature
-from isochrone_collector.cli import alert_receiver
-from isochrone_collector.cli.options import reaching
-from isochrone_collector.cli.plan_change import output_option
-from isochrone_collector.cli.plan_client import Asking
-from isochrone_collector.errors import CollectorError, SettingsError
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_collector.clock import now_at
+from isochrone_collector.errors import CollectorError, SettingsError, StartError
 from isochrone_collector.settings import alert_secret, parse_address
+from isochrone_collector.webhook_signature import Unverified
+from isochrone_wire.address import Address
+from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.model import SECOND_US
+
+Write = Callable[[str], None]
 
 _SECRET_BYTES = 32
+_MAX_BYTES = 64 * 1024
+_TIMEOUT_S = 5.0
 _DEFAULT_LISTEN = "127.0.0.1:4670"
 
 
-@click.group()
+@click.group(epilog=example("isochrone-collector alerts test"))
 def alerts() -> None:
-    """Try how alerts reach a webhook.
-
-    \b
-    Example:
-      isochrone-collector alerts test
-    """
+    """Try out how alerts reach a webhook."""
 
 
-@alerts.command()
+@alerts.command(epilog=example("(umask 077; isochrone-collector alerts secret > alert.secret)"))
 def secret() -> None:
-    """Print a new secret for signing alerts.
-
-    \b
-    Example:
-      (umask 077; isochrone-collector alerts secret > alert.secret)
-    """
+    """Print a new secret for signing alerts."""
     click.echo(webhook_signature.written(secrets.token_bytes(_SECRET_BYTES)))
 
 
-@alerts.command()
-@output_option
-@reaching
-def test(*, output: str, collector: str | None, identity: Path | None) -> None:
-    """Send a test alert to the webhook now and say what came of it.
-
-    \b
-    Example:
-      isochrone-collector alerts test
-    """
-    alert = Asking(collector=collector, identity=identity).test_alert()
+@alerts.command(epilog=example("isochrone-collector alerts test"))
+@table_or_json
+@operator_options
+def test(*, output: str, client: OperatorClient) -> None:
+    """Send a test alert to the webhook now and print the result."""
+    alert = client.test_alert()
     if output == "json":
         click.echo(json.dumps(to_json_value(alert), indent=2, ensure_ascii=False))
     elif alert.delivered_at is not None:
-        click.echo("the webhook took a test alert")
+        click.echo("the webhook accepted a test alert")
     if alert.delivered_at is None:
         raise CollectorError(
-            f"the webhook did not take a test alert: {alert.last_error}",
+            f"the webhook did not accept a test alert: {alert.last_error}",
             hint="it must answer 2xx within 5 s; try `isochrone-collector alerts listen` in its place",
         )
 
 
-@alerts.command()
+@alerts.command(
+    epilog=example(
+        "isochrone-collector alerts listen --alert-secret-file alert.secret",
+        "isochrone-collector serve --alert-url http://127.0.0.1:4670/ --alert-secret-file alert.secret",
+    )
+)
 @click.option(
     "--listen",
     default=_DEFAULT_LISTEN,
@@ -75,21 +75,68 @@ def test(*, output: str, collector: str | None, identity: Path | None) -> None:
     "--alert-secret-file",
     envvar="ISOCHRONE_ALERT_SECRET_FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The secret that `serve` was given; or ISOCHRONE_ALERT_SECRET.",
+    help="File with the secret that `serve` uses; or set ISOCHRONE_ALERT_SECRET.",
 )
 def listen(*, listen: str, alert_secret_file: Path | None) -> None:
     """Receive alerts, verify them and print each as a line of JSON.
 
-    It stands in for a webhook, so that you see at once what one would get.
-
-    \b
-    Example:
-      isochrone-collector alerts listen --alert-secret-file alert.secret
-      isochrone-collector serve --alert-url http://127.0.0.1:4670/ --alert-secret-file alert.secret
+    It stands in for a webhook and shows what one would receive.
     """
     known = alert_secret(alert_secret_file, os.environ)
     if known is None:
         raise SettingsError(
-            "no secret to verify alerts with", hint="say --alert-secret-file FILE, or set ISOCHRONE_ALERT_SECRET"
+            "no secret to verify alerts with", hint="pass --alert-secret-file FILE, or set ISOCHRONE_ALERT_SECRET"
         )
-    alert_receiver.receive(parse_address(listen), known, say=click.echo, note=lambda line: click.echo(line, err=True))
+    _receive(parse_address(listen), known, print_alert=click.echo, note=lambda line: click.echo(line, err=True))
+
+
+def _receive(listen: Address, secret: bytes, *, print_alert: Write, note: Write) -> None:
+    """Receive until interrupted: print verified alerts, note everything else. Raises `StartError`."""
+    seen: set[str] = set()
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _TIMEOUT_S
+
+        def do_POST(self) -> None:
+            """Take an alert, or refuse it."""
+            length = self.headers.get("content-length", "")
+            if not length.isdecimal() or int(length) > _MAX_BYTES:
+                self._refuse(HTTPStatus.LENGTH_REQUIRED, f"a content-length of at most {_MAX_BYTES} is needed")
+                return
+            body = self.rfile.read(int(length))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            try:
+                message = webhook_signature.verify(secret, headers, body, now_s=now_at() // SECOND_US)
+            except Unverified as error:
+                self._refuse(HTTPStatus.UNAUTHORIZED, str(error))
+                return
+            if message not in seen:
+                seen.add(message)
+                print_alert(body.decode(errors="replace"))
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+
+        def _refuse(self, status: HTTPStatus, reason: str) -> None:
+            note(f"refused a message: {reason}")
+            self.send_error(status, reason)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the signature is http.server's
+            """Log nothing: refusals are noted above."""
+
+    with _bound(listen, Handler) as server:
+        note(f"receiving alerts at http://{Address(listen.host, server.server_port)}/")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return
+
+
+def _bound(listen: Address, handler: type[BaseHTTPRequestHandler]) -> HTTPServer:
+    class Server(HTTPServer):
+        if ":" in listen.host:
+            address_family = AF_INET6
+
+    try:
+        return Server((listen.host, listen.port), handler)
+    except OSError as error:
+        raise StartError(f"cannot listen on {listen}: {error.strerror}", hint="choose another --listen") from error

@@ -1,4 +1,4 @@
-"""`isochrone-collector apply`: a plan file into force."""
+"""`isochrone-collector apply`: put a plan file into force."""
 
 from functools import partial
 from pathlib import Path
@@ -6,32 +6,28 @@ from typing import IO
 
 import click
 
-from isochrone_collector.cli.options import reaching
-from isochrone_collector.cli.plan_change import change_plan, output_option, whoever
-from isochrone_collector.cli.plan_client import Asking
+from isochrone_collector.cli import plan_change
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_collector.cli.plan_change import change_plan, local_user
 from isochrone_collector.errors import SettingsError
+from isochrone_wire.cli.command_line import example, table_or_json
 
 
-@click.command()
+@click.command(epilog=example("isochrone-collector apply plan.yaml --collector 127.0.0.1:4600 --dry-run"))
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@output_option
-@reaching
-def apply(plan: Path, *, dry_run: bool, yes: bool, output: str, collector: str | None, identity: Path | None) -> None:
+@plan_change.dry_run_option
+@plan_change.yes_option
+@table_or_json
+@operator_options
+def apply(plan: Path, *, dry_run: bool, yes: bool, output: str, client: OperatorClient) -> None:
     """Put a plan file into force.
 
-    What changes and what it costs per day is shown before. Every problem of the file is reported with its line, and the
-    exit code is then 2. A plan may hold routes, for which tables are built; see docs/routing.md.
-
-    \b
-    Example:
-      isochrone-collector apply plan.yaml --collector 127.0.0.1:4600 --dry-run
+    The changes and the cost per day are shown first. Every problem of the file is reported with its line, and the exit
+    code is then 2. A plan may define routes, for which tables are built; see docs/routing.md.
     """
-    asking = Asking(collector=collector, identity=identity)
     with click.open_file(str(plan), encoding="utf-8") as file:
         document = _read(file)
-    change_plan(partial(asking.apply, document, applied_by=whoever()), dry_run=dry_run, yes=yes, output=output)
+    change_plan(partial(client.apply, document, applied_by=local_user()), dry_run=dry_run, yes=yes, output=output)
 
 
 def _read(file: IO[str]) -> str:

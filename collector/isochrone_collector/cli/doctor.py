@@ -1,47 +1,55 @@
-"""`isochrone-collector doctor`: is everything well that the collector stands on?"""
+"""`isochrone-collector doctor`: check everything that a collector depends on. Nothing is changed."""
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from isochrone_collector.cli.options import reaching
+from isochrone_collector.cli import health_checks
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options, translated
+from isochrone_collector.clock import now_at
+from isochrone_collector.errors import CollectorError
 from isochrone_collector.settings import data_dir_of
-from isochrone_wire.health_check import CheckResult, Verdict, worst
+from isochrone_collector.store import diagnostics
+from isochrone_collector.store.postgres import embedded
+from isochrone_wire import __version__, codec
+from isochrone_wire.address import Address
+from isochrone_wire.answers import VantageList
+from isochrone_wire.channel import presented_certificate
+from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
+from isochrone_wire.model import SECOND_US
+from isochrone_wire.v1 import observatory_pb2, observatory_pb2_grpc
 
 SCHEMA = "isochrone.doctor/1"
 _COLOUR_OF = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+_TIMEOUT_S = 5.0
+_LIBRARIES = ("grpcio", "protobuf", "numpy", "alembic")
 
 
-@click.command()
-@click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", help="PostgreSQL that `serve` uses, if not its own.")
+@click.command(epilog=example("isochrone-collector doctor"))
+@click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", help="PostgreSQL of `serve`, unless it is embedded.")
 @click.option(
     "--data-dir", envvar="ISOCHRONE_DATA_DIR", type=click.Path(path_type=Path), help="The data folder of `serve`."
 )
-@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@reaching
-def doctor(
-    database_url: str | None, data_dir: Path | None, output: str, collector: str | None, identity: Path | None
-) -> None:
-    """Look at everything a collector stands on.
+@table_or_json
+@operator_options
+def doctor(*, database_url: str | None, data_dir: Path | None, output: str, client: OperatorClient) -> None:
+    """Check everything that a collector depends on.
 
     That is software, folder, disk, database, partitions, clock, health, plan, vantages and certificate; nothing is
-    changed. Each check is ok, warn or fail, with what would help; the exit code is 1 when one of them fails.
-
-    \b
-    Example:
-      isochrone-collector doctor
+    changed. Each check is ok, warn or fail, with a hint; the exit code is 1 when one of them fails.
     """
-    from isochrone_collector.cli import examining  # noqa: PLC0415  # half a second that no other command should wait
-
     folder = (data_dir or data_dir_of(os.environ)).absolute()
-    results = list(
-        examining.examine(database_url=database_url or None, data_dir=folder, collector=collector, identity=identity)
-    )
+    results = list(_results(client, database_url=database_url or None, data_dir=folder))
     click.echo(_document(results) if output == "json" else _table(results))
     if worst(results) is Verdict.FAIL:
         sys.exit(1)
@@ -58,3 +66,112 @@ def _table(results: Sequence[CheckResult]) -> str:
         lines.append(f"{verdict}  {finding.check:12}  {finding.sentence}")
         lines += [f"{'':4}  {'':12}  → {finding.hint}"] if finding.hint else []
     return "\n".join(lines)
+
+
+def _results(client: OperatorClient, *, database_url: str | None, data_dir: Path) -> Iterator[CheckResult]:
+    """Every result, in the order in which things depend on one another."""
+    yield _software()
+    yield from _folder(data_dir, needed=database_url is None)
+    yield from _database(database_url, data_dir)
+    yield from _collector(client)
+
+
+def _software() -> CheckResult:
+    python = ".".join(map(str, sys.version_info[:3]))
+    sentence = f"isochrone {__version__}, Python {python}, {diagnostics.driver()}, {', '.join(_versions())}"
+    if "(python)" in sentence:
+        return warn("software", sentence, "pip install 'psycopg[binary]': in Python alone ingest is slow")
+    return ok("software", sentence)
+
+
+def _versions() -> Iterator[str]:
+    for name in _LIBRARIES:
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            yield f"no {name}"
+
+
+def _folder(data_dir: Path, *, needed: bool) -> Iterator[CheckResult]:
+    if not data_dir.is_dir():
+        sentence = f"{data_dir} is not there"
+        hint = "`serve` makes it when it starts; or say --data-dir, or --database-url"
+        yield warn("data folder", sentence, hint) if needed else ok("data folder", f"{sentence}, nor needed yet")
+        return
+    found = data_dir.stat()
+    if not os.access(data_dir, os.W_OK | os.X_OK):
+        hint = "run this as the collector's user, or give the folder to it"
+        yield fail("data folder", f"{data_dir} belongs to user {found.st_uid}, and we cannot write there", hint)
+    else:
+        yield health_checks.judge_mode(found.st_mode & 0o777, where=str(data_dir))
+    yield health_checks.judge_disk(shutil.disk_usage(data_dir).free, where=str(data_dir))
+
+
+def _database(database_url: str | None, data_dir: Path) -> Iterator[CheckResult]:
+    conninfo = database_url or embedded.running(data_dir)
+    if conninfo is None:
+        hint = "start `isochrone-collector serve`, which brings it, or say --database-url"
+        yield fail("database", f"no embedded PostgreSQL runs over {data_dir}", hint)
+        return
+    try:
+        facts = diagnostics.facts(conninfo)
+    except CollectorError as error:
+        yield fail("database", str(error), error.hint)
+        return
+    yield from health_checks.judge_database(facts, now_at=now_at())
+
+
+def _collector(client: OperatorClient) -> Iterator[CheckResult]:
+    try:
+        address = client.address
+        with client.channel() as channel:
+            health = _attempt("health", lambda: _health(channel, address), address)
+            yield health
+            if health.verdict is Verdict.FAIL:
+                return
+            yield _attempt("vantages", lambda: _fleet(channel), address)
+    except CollectorError as error:
+        yield fail("health", str(error), error.hint)
+        return
+    yield _certificate(address)
+
+
+def _attempt(check: str, work: Callable[[], CheckResult], address: Address) -> CheckResult:
+    try:
+        return work()
+    except grpc.RpcError as error:
+        refused = translated(error, str(address))
+        return fail(check, str(refused), refused.hint)
+
+
+def _health(channel: grpc.Channel, address: Address) -> CheckResult:
+    answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_S)
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        said = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+        return warn("health", f"{address} is {said}", "it is starting or stopping; ask again in a moment")
+    return ok("health", f"{address} is SERVING")
+
+
+def _fleet(channel: grpc.Channel) -> CheckResult:
+    stub = observatory_pb2_grpc.ObservatoryStub(channel)
+    answer = stub.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
+    return health_checks.judge_fleet(codec.decode(VantageList, answer))
+
+
+def _certificate(address: Address) -> CheckResult:
+    try:
+        shown = presented_certificate(address)
+    except OSError as error:
+        return warn("certificate", f"{address} cannot be looked at: {error}", "see health")
+    except ValueError as error:
+        if address.is_loopback:
+            return ok("certificate", "plain text on loopback, so there is none")
+        return fail("certificate", str(error), "see --certificate of `serve`")
+    return health_checks.judge_certificate(_not_after_at(shown.certificate), now_at=now_at())
+
+
+def _not_after_at(certificate: str) -> int:
+    from cryptography import x509  # noqa: PLC0415  # heavy, and only for TLS
+
+    read = x509.load_pem_x509_certificate(certificate.encode())
+    return int(read.not_valid_after_utc.timestamp()) * SECOND_US

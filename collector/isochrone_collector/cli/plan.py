@@ -1,87 +1,75 @@
-"""`isochrone-collector plan`: the plans there were, and the way back to one."""
+"""`isochrone-collector plan`: the plans that were applied, and the way back to one."""
 
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import click
 
-from isochrone_collector.cli import plan_client
-from isochrone_collector.cli.options import reaching
-from isochrone_collector.cli.plan_change import change_plan, output_option, whoever
-from isochrone_collector.cli.plan_client import Asking
+from isochrone_collector.cli import plan_change
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_collector.cli.plan_change import change_plan, local_user
+from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_wire.json_format import rfc3339
+from isochrone_wire.operations import PlanHistory, PlanVersion
 
 _MAX_SHOWN = 1_000
 
 
-@click.group()
+@click.group(epilog=example("isochrone-collector plan history"))
 def plan() -> None:
-    """Look at the plans that were applied, or go back to one.
-
-    \b
-    Example:
-      isochrone-collector plan history
-    """
+    """Show the plans that were applied, or go back to one."""
 
 
-@plan.command()
+@plan.command(epilog=example("isochrone-collector plan history --limit 5"))
 @click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=20, show_default=True, help="Most plans to list.")
-@output_option
-@reaching
-def history(*, limit: int, output: str, collector: str | None, identity: Path | None) -> None:
+@table_or_json
+@operator_options
+def history(*, limit: int, output: str, client: OperatorClient) -> None:
     """List the plans that were applied, newest first.
 
     The newest is the one in force.
-
-    \b
-    Example:
-      isochrone-collector plan history --limit 5
     """
-    found = Asking(collector=collector, identity=identity).history(limit)
+    found = client.history(limit)
     if not found.plans and output == "table":
         click.echo("no plan has been applied yet: isochrone-collector apply plan.yaml", err=True)
         return
-    click.echo(plan_client.as_json(found) if output == "json" else plan_client.history_as_text(found))
+    click.echo(plan_change.as_json(found) if output == "json" else history_as_text(found))
 
 
-@plan.command()
+@plan.command(epilog=example("isochrone-collector plan show 3 > plan.yaml"))
 @click.argument("version", type=click.IntRange(1), required=False)
-@output_option
-@reaching
-def show(*, version: int | None, output: str, collector: str | None, identity: Path | None) -> None:
+@table_or_json
+@operator_options
+def show(*, version: int | None, output: str, client: OperatorClient) -> None:
     """Print a plan as it was written.
 
-    Without VERSION that is the plan in force. It comes word for word, so that it can be edited and applied again; what
-    going back to it would change and cost, `plan rollback VERSION --dry-run` tells.
-
-    \b
-    Example:
-      isochrone-collector plan show 3 > plan.yaml
+    Without VERSION that is the plan in force. The text is unchanged, so that it can be edited and applied again.
+    `plan rollback VERSION --dry-run` shows what going back to it would change and cost.
     """
-    found = Asking(collector=collector, identity=identity).document(version)
-    click.echo(plan_client.as_json(found)) if output == "json" else click.echo(found.document, nl=False)
+    found = client.document(version)
+    click.echo(plan_change.as_json(found)) if output == "json" else click.echo(found.document, nl=False)
 
 
-@plan.command()
+@plan.command(epilog=example("isochrone-collector plan rollback 3 --dry-run"))
 @click.argument("version", type=click.IntRange(1))
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@output_option
-@reaching
-def rollback(*, version: int, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Put an earlier plan into force again.
+@plan_change.dry_run_option
+@plan_change.yes_option
+@table_or_json
+@operator_options
+def rollback(*, version: int, dry_run: bool, yes: bool, output: str, client: OperatorClient) -> None:
+    """Put an earlier plan into force again, as a new version.
 
-    It becomes a new version, after what changes was shown.
-
-    \b
-    Example:
-      isochrone-collector plan rollback 3 --dry-run
+    The changes are shown first.
     """
-    _roll_back(version, **told)
+    change_plan(partial(client.roll_back, version, applied_by=local_user()), dry_run=dry_run, yes=yes, output=output)
 
 
-def _roll_back(
-    version: int, *, dry_run: bool, yes: bool, output: str, collector: str | None, identity: Path | None
-) -> None:
-    asking = Asking(collector=collector, identity=identity)
-    change_plan(partial(asking.roll_back, version, applied_by=whoever()), dry_run=dry_run, yes=yes, output=output)
+def history_as_text(history: PlanHistory) -> str:
+    """The plans as a table for a person."""
+    rows = [("VERSION", "APPLIED", "TARGETS", "BY"), *(_row(plan) for plan in history.plans)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join("  ".join((*map(str.ljust, row[:3], widths), row[3])) for row in rows)
+
+
+def _row(plan: PlanVersion) -> tuple[str, str, str, str]:
+    who = plan.applied_by if plan.restores is None else f"{plan.applied_by}, restoring {plan.restores}"
+    return str(plan.version), rfc3339(plan.applied_at), str(plan.targets), who

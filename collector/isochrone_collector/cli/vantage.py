@@ -1,89 +1,70 @@
-"""`isochrone-collector vantage`: which agents may come in."""
+"""`isochrone-collector vantage`: credentials of agents."""
 
 from typing import Any
 
 import click
 
-from isochrone_collector.cli import inviting
-from isochrone_collector.cli.options import reaching
+from isochrone_collector.cli import invitations
+from isochrone_collector.cli.operator_client import OperatorClient, operator_options
+from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.operations import Role
 
 _ROLES = (Role.VANTAGE,)
+_EXAMPLE = example("isochrone-collector vantage add sg-1 --region ap-southeast-1 --address collector.example:4600")
 
 
-@click.group()
+@click.group(epilog=_EXAMPLE)
 def vantage() -> None:
-    """Let agents in, one name each, and shut them out.
-
-    \b
-    Example:
-      isochrone-collector vantage add sg-1 --region ap-southeast-1 --address collector.example:4600
-    """
+    """Let agents in, one name each, and shut them out."""
 
 
-@vantage.command()
+@vantage.command(epilog=_EXAMPLE)
 @click.argument("name")
-@click.option("--region", required=True, metavar="NAME", help="Region it stands in, like ap-southeast-1.")
-@inviting.expires
-@inviting.address
-@inviting.output
-@reaching
-def add(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+@click.option("--region", required=True, metavar="NAME", help="Region of the vantage, like ap-southeast-1.")
+@invitations.expires
+@invitations.address
+@table_or_json
+@operator_options
+def add(name: str, **more: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Make a join token for a new vantage.
 
-    It prints the line to run where the agent is. The token is good once.
-
-    \b
-    Example:
-      isochrone-collector vantage add sg-1 --region ap-southeast-1 --address collector.example:4600
+    It prints the line to run on the agent's machine. The token is valid once.
     """
-    inviting.hand_over(name=name, role=Role.VANTAGE, **told)
+    invitations.print_invitation(name=name, role=Role.VANTAGE, **more)
 
 
-@vantage.command("list")
-@inviting.output
-@reaching
-def list_(**told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """List the vantages that were let in or are invited.
+@vantage.command("list", epilog=example("isochrone-collector vantage list"))
+@table_or_json
+@operator_options
+def list_(*, client: OperatorClient, output: str) -> None:
+    """List the vantages that have access or are invited.
 
-    Those whose credential has ended are listed too.
-
-    \b
-    Example:
-      isochrone-collector vantage list
+    Ended credentials are listed too.
     """
-    inviting.show_list(roles=_ROLES, **told)
+    invitations.print_access(client, output=output, roles=_ROLES)
 
 
-@vantage.command()
+@vantage.command(epilog=example("isochrone-collector vantage rotate sg-1 --overlap 1h"))
 @click.argument("name")
-@inviting.overlap
-@inviting.expires
-@inviting.address
-@inviting.output
-@reaching
-def rotate(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+@invitations.overlap
+@invitations.expires
+@invitations.address
+@table_or_json
+@operator_options
+def rotate(name: str, **more: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Make a join token for a new credential of a vantage.
 
-    The old credential goes on for the overlap.
-
-    \b
-    Example:
-      isochrone-collector vantage rotate sg-1 --overlap 1h
+    The old credential stays valid for the overlap.
     """
-    inviting.hand_over(name=name, role=Role.VANTAGE, rotation=True, **told)
+    invitations.print_invitation(name=name, role=Role.VANTAGE, rotation=True, **more)
 
 
-@vantage.command()
+@vantage.command(epilog=example("isochrone-collector vantage revoke sg-1"))
 @click.argument("name")
-@reaching
-def revoke(name: str, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Shut a vantage out, effective in seconds.
+@operator_options
+def revoke(name: str, *, client: OperatorClient) -> None:
+    """Shut a vantage out, within seconds.
 
-    Every credential and open invitation of it ends; what it delivered stays.
-
-    \b
-    Example:
-      isochrone-collector vantage revoke sg-1
+    All its credentials and open invitations end; its samples stay.
     """
-    inviting.shut_out(name=name, roles=_ROLES, **told)
+    invitations.revoke(client, name=name, roles=_ROLES)

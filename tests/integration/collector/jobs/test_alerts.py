@@ -229,7 +229,7 @@ def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver
     file.write_text(webhook_signature.written(SECRET))
     collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file)])
     done = run_command("alerts", "test", "--collector", collector.address)
-    assert (done.returncode, done.stdout) == (0, "the webhook took a test alert\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "the webhook accepted a test alert\n"), done.stderr
     receiver.answers[:] = [500]
     failed = run_command("alerts", "test", "--collector", collector.address)
     assert failed.returncode == 1

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from isochrone_collector import errors
 from isochrone_collector.cli import main as program
-from isochrone_collector.cli import plan_client
+from isochrone_collector.cli import plan, plan_change
 from isochrone_collector.plans.diff import PER_DAY, compare
 from isochrone_wire.cli.command_line import CommandGroup
 from isochrone_wire.model import Plan, Route
@@ -30,7 +30,7 @@ CHANGE = PlanChange(
 
 def test_changes_for_a_person() -> None:
     """Each line says what happens to which target, and the last what a day costs."""
-    assert plan_client.as_text(CHANGE).splitlines() == [
+    assert plan_change.as_text(CHANGE).splitlines() == [
         "plan 4",
         "  + p/new",
         "  - p/old",
@@ -43,7 +43,7 @@ def test_routes_have_the_signs_of_targets() -> None:
     """A route that is new, gone or different is marked as a target would be."""
     old = Plan(version=1, baseline="us", routes=tuple(Route(name=name, members=("p/a", "p/b")) for name in "rs"))
     new = Plan(version=2, baseline="us", routes=(Route(name="s", members=("p/a",)), Route(name="t", members=("p/a",))))
-    assert plan_client.as_text(compare(old, new)).splitlines()[1:-1] == [
+    assert plan_change.as_text(compare(old, new)).splitlines()[1:-1] == [
         "  - route r",
         "  ~ route s: without p/b",
         "  + route t: p/a",
@@ -52,14 +52,14 @@ def test_routes_have_the_signs_of_targets() -> None:
 
 def test_no_change_for_a_person() -> None:
     """Nothing changed is said, and an unknown price is not a price of zero."""
-    text = plan_client.as_text(PlanChange(version=4, requests_per_day=5))
+    text = plan_change.as_text(PlanChange(version=4, requests_per_day=5))
     assert text.startswith("unchanged: plan 4")
     assert "spend unknown" in text
 
 
 def test_changes_for_a_machine() -> None:
     """The JSON has the fields of the answer under their own names."""
-    assert json.loads(plan_client.as_json(CHANGE)) == {
+    assert json.loads(plan_change.as_json(CHANGE)) == {
         "version": 4,
         "changed": True,
         "added": ["p/new"],
@@ -74,18 +74,18 @@ def test_changes_for_a_machine() -> None:
 def test_forecasts_stand_apart_and_lines_fit() -> None:
     """What a day costs is told below what changes, and no line is wider than 100 columns."""
     binds = f"{PER_DAY}openai: " + "at most 12.40 USD planned, budget 5.00 USD, and so on " * 3
-    lines = plan_client.as_text(replace(CHANGE, altered=(*CHANGE.altered, binds))).splitlines()
+    lines = plan_change.as_text(replace(CHANGE, altered=(*CHANGE.altered, binds))).splitlines()
     assert lines[3] == "  ~ p/other: every"
     assert lines[5].startswith("  per day: openai")
     assert len(lines) > 6
-    assert max(map(len, lines)) <= plan_client.WIDTH
+    assert max(map(len, lines)) <= plan_change.WIDTH
 
 
 def test_the_history_is_a_table() -> None:
     """Each plan has a line that tells who applied it, when, and what it restored."""
     first = PlanVersion(version=9, applied_at=0, applied_by="a@b", targets=12)
     newest = PlanVersion(version=10, applied_at=1_000_000, applied_by="c@d", targets=3, restores=8)
-    assert plan_client.history_as_text(PlanHistory(plans=(newest, first))).splitlines() == [
+    assert plan.history_as_text(PlanHistory(plans=(newest, first))).splitlines() == [
         "VERSION  APPLIED                      TARGETS  BY",
         "10       1970-01-01T00:00:01.000000Z  3        c@d, restoring 8",
         "9        1970-01-01T00:00:00.000000Z  12       a@b",
