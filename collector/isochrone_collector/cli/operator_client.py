@@ -185,6 +185,6 @@ def _read(path: Path) -> Identity:
     try:
         return identity_file.read(path)
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}", hint="see --identity") from error
+        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="see --identity") from error
     except ValueError as error:
         raise SettingsError(str(error), hint="`isochrone join` writes such a file") from error
