@@ -1,7 +1,7 @@
-"""How the collector's process keeps house: memory, garbage, and turns between its two threads.
+"""Tuning of a collector process: memory allocation, garbage collection, and thread switching.
 
-By default glibc gives an array of more than 128 KiB back to the kernel when it is dropped and asks for fresh pages for
-the next one. Touching those pages again took a third of the time of a push.
+By default glibc returns an array of more than 128 KiB to the kernel when it is freed, and requests new pages for the
+next one. Touching those new pages took a third of the time of a push.
 """
 
 import ctypes
@@ -12,15 +12,15 @@ import sys
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 64 << 20
 _LARGE_BYTES = 8 << 20
-# A push makes thousands of objects and no cycles, and drops them all.
+# A push creates thousands of objects without cycles, and frees them all.
 _NEW_OBJECTS = 20_000
-# Python's own 5 ms, after which the thread that packs lets the event loop in, would be felt in every answer.
+# With Python's default of 5 ms the thread that packs would delay every answer of the event loop.
 _TURN_S = 0.001
 
 
 def tune_process() -> None:
-    """Keep up to 64 MiB of what is dropped where the C library is glibc, look for garbage less often and never again
-    among what is there now, and let threads take turns every millisecond.
+    """Keep up to 64 MiB of freed memory (glibc only), collect garbage less often and never among the objects of the
+    start, and switch threads every millisecond.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

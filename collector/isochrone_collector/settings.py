@@ -156,7 +156,7 @@ def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | N
     """The secret of alerts: of the file, else of ISOCHRONE_ALERT_SECRET, else `None`. Raises `SettingsError`."""
     try:
         text = file.read_text(encoding="utf-8") if file else environment.get("ISOCHRONE_ALERT_SECRET", "")
-        return webhook_signature.read(text) if text else None
+        return webhook_signature.parse_secret(text) if text else None
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}", hint="see --alert-secret-file") from error
     except ValueError as error:

@@ -1,10 +1,10 @@
-"""Who asks, and whether they may: every call that is not open to all passes here.
+"""Authentication and authorisation of calls, by credential and role.
 
-Credentials are looked up in a copy. Every second their counts are looked at, and the copy is read again when those
-have changed, so that what another collector revoked ends here within seconds and what this one revoked ends at once;
-and once a minute whatever the counts say, for whoever changed a row by hand. An id that the copy does not hold is
-looked up in the database before anybody is turned away, for it may have joined a moment ago elsewhere. Secrets are
-compared by hash, in a time that does not depend on them.
+Credentials are looked up in a copy in memory. Their counts in the database are read every second, and the copy is
+reloaded when they have changed: a revocation is effective at once at the collector that made it, and within seconds at
+the others. The copy is also reloaded every minute, for rows that were changed by hand. An id that the copy lacks is
+looked up in the database, because it may have joined at another collector a moment ago. Secrets are compared by hash,
+in constant time.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from isochrone_collector.auth.rate_limit import Bucket
+from isochrone_collector.auth.rate_limit import LeakyBucket
 from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
@@ -21,9 +21,9 @@ from isochrone_wire.credentials import Credential, hash_secret, parse_credential
 from isochrone_wire.model import SECOND_US, Vantage
 from isochrone_wire.operations import Role
 
-_NOTE_USE_EVERY_US = 60 * SECOND_US
-_READ_ANYWAY_EVERY_US = 60 * SECOND_US
-_STRANGERS_PER_SECOND = 50.0
+_RECORD_USE_EVERY_US = 60 * SECOND_US
+_FULL_READ_EVERY_US = 60 * SECOND_US
+_UNKNOWN_PER_SECOND = 50.0
 _BEARER = "bearer "
 
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -31,7 +31,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody known. `region` is a vantage's."""
+    """An authenticated caller. Only a vantage has a `region`."""
 
     role: Role
     name: str
@@ -39,11 +39,11 @@ class Principal:
 
 
 LOCAL = Principal(role=Role.OPERATOR, name="local")
-"""Any process of this machine, where plain text is spoken."""
+"""The caller of a collector without TLS: any process of this machine."""
 
 
 class Authenticator:
-    """Knows the credentials. Where none are `required` everybody is `LOCAL`, and nothing is looked at."""
+    """The collector's copy of the credentials. Unless credentials are `required`, every caller is `LOCAL`."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int], required: bool) -> None:
         self._database = database
@@ -54,58 +54,58 @@ class Authenticator:
         self._read_at = 0
         self._reading = asyncio.Lock()
         self._used: dict[int, int] = {}
-        # When the use of a credential was last written down, as far as this collector knows.
-        self._noted: dict[int, int] = {}
-        self._strangers = Bucket(per_second=_STRANGERS_PER_SECOND, burst=2 * _STRANGERS_PER_SECOND)
+        # When this collector last recorded the use of a credential.
+        self._recorded_at: dict[int, int] = {}
+        self._unknown_lookups = LeakyBucket(per_second=_UNKNOWN_PER_SECOND, burst=2 * _UNKNOWN_PER_SECOND)
 
     async def refresh(self) -> None:
-        """Learn what has changed about credentials, and record which were used. Raises `DatabaseUnavailable`."""
+        """Reload credentials if they have changed, and record which were used. Raises `DatabaseUnavailable`."""
         if not self._required:
             return
-        # One at a time: an older copy must not take the place of a newer one.
+        # One at a time: an older copy must not replace a newer one.
         async with self._reading, self._database.connection() as connection:
             counts = await access.counts(connection)
-            if counts != self._counts or not 0 <= self._clock() - self._read_at < _READ_ANYWAY_EVERY_US:
-                # What changes between the two looks is seen by the next one.
+            if counts != self._counts or not 0 <= self._clock() - self._read_at < _FULL_READ_EVERY_US:
+                # The next refresh sees what changes between these two queries.
                 rows = await access.credentials(connection)
                 self._known = {row.id: row for row in rows}
                 self._counts, self._read_at = counts, self._clock()
-            await self._note_use(connection)
+            await self._record_use(connection)
 
-    async def admit(self, metadata: Metadata | None, roles: Iterable[Role]) -> Principal:
-        """Who calls with this metadata. Raises `NotAdmitted` when that is nobody, `Forbidden` when they have another
-        role, `TooMany` and `DatabaseUnavailable` when it cannot be found out now.
+    async def authenticate(self, metadata: Metadata | None, roles: Iterable[Role]) -> Principal:
+        """Return the caller with this metadata. Raises `NotAdmitted` for an invalid credential, `Forbidden` for another
+        role, and `TooMany` or `DatabaseUnavailable` when the credential cannot be checked now.
         """
         if not self._required:
             return LOCAL
         row = await self._bearer(metadata)
         if row.role not in set(roles):
-            raise Forbidden(f"{row.name!r} is a {row.role} here, and this takes {_either(roles)}")
+            raise Forbidden(f"{row.name!r} has the role {row.role} here, and this call requires {_either(roles)}")
         self._used[row.id] = self._clock()
         return Principal(role=Role(row.role), name=row.name, region=row.region)
 
-    async def bind(self, metadata: Metadata | None, vantage: Vantage) -> None:
-        """Whether whoever calls is that vantage, in that region. Raises as `admit`."""
-        who = await self.admit(metadata, (Role.VANTAGE,))
-        if who is not LOCAL and (who.name, who.region) != (vantage.name, vantage.region):
+    async def require_vantage(self, metadata: Metadata | None, vantage: Vantage) -> None:
+        """Check that the caller is that vantage, in that region. Raises like `authenticate`, and `Forbidden`."""
+        caller = await self.authenticate(metadata, (Role.VANTAGE,))
+        if caller is not LOCAL and (caller.name, caller.region) != (vantage.name, vantage.region):
             raise Forbidden(
-                f"this credential is of vantage {who.name!r} in {who.region!r}; "
+                f"this credential belongs to vantage {caller.name!r} in {caller.region!r}; "
                 f"it cannot speak for {vantage.name!r} in {vantage.region!r}"
             )
 
     async def _bearer(self, metadata: Metadata | None) -> CredentialRow:
-        said = _parsed(metadata)
-        row = self._known.get(said.id) or await self._stranger(said.id)
-        if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(said.secret)):
+        credential = _parse(metadata)
+        row = self._known.get(credential.id) or await self._look_up_unknown(credential.id)
+        if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(credential.secret)):
             raise NotAdmitted("this collector does not know the credential")
         if row.revoked_at is not None:
             raise NotAdmitted(f"the credential of {row.name!r} has been revoked")
         if not row.is_valid(self._clock()):
-            raise NotAdmitted(f"the credential of {row.name!r} has expired, because a newer one was taken")
+            raise NotAdmitted(f"the credential of {row.name!r} has expired, because a newer one is in use")
         return row
 
-    async def _stranger(self, credential_id: int) -> CredentialRow | None:
-        if not self._strangers.take(self._clock()):
+    async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
+        if not self._unknown_lookups.take(self._clock()):
             raise TooMany("too many unknown credentials at once; try again in a moment")
         async with self._database.connection() as connection:
             row = await access.credential(connection, credential_id)
@@ -113,25 +113,25 @@ class Authenticator:
             self._known[row.id] = row
         return row
 
-    async def _note_use(self, connection: Connection) -> None:
+    async def _record_use(self, connection: Connection) -> None:
         used, self._used = self._used, {}
-        fresh = [key for key, at in used.items() if at - self._noted_at(key) > _NOTE_USE_EVERY_US]
+        fresh = [key for key, at in used.items() if at - self._last_recorded_at(key) > _RECORD_USE_EVERY_US]
         if fresh:
             now_at = self._clock()
             await access.record_use(connection, fresh, used_at=now_at)
-            self._noted |= dict.fromkeys(fresh, now_at)
+            self._recorded_at |= dict.fromkeys(fresh, now_at)
 
-    def _noted_at(self, credential_id: int) -> int:
+    def _last_recorded_at(self, credential_id: int) -> int:
         row = self._known.get(credential_id)
-        return max(self._noted.get(credential_id, 0), (row and row.last_used_at) or 0)
+        return max(self._recorded_at.get(credential_id, 0), (row and row.last_used_at) or 0)
 
 
-def _parsed(metadata: Metadata | None) -> Credential:
-    """The credential in a call's metadata. Raises `NotAdmitted`, in a sentence that does not repeat it."""
-    said = next((value for key, value in metadata or () if key == "authorization"), None)
-    if said is None:
+def _parse(metadata: Metadata | None) -> Credential:
+    """Return the credential in a call's metadata. Raises `NotAdmitted`, without repeating the credential."""
+    value = next((value for key, value in metadata or () if key == "authorization"), None)
+    if value is None:
         raise NotAdmitted("no credential was sent; join this collector first")
-    text = said if isinstance(said, str) else said.decode("ascii", "replace")
+    text = value if isinstance(value, str) else value.decode("ascii", "replace")
     if not text.lower().startswith(_BEARER):
         raise NotAdmitted("the authorization is not of the form `Bearer isochrone-key-…`")
     try:

@@ -1,6 +1,7 @@
-"""The collector's certificate: the operator's files, or one made on the spot; both are read again when they change.
+"""The collector's certificate: files of the operator, or a self-signed pair; both are reloaded when the files change.
 
-New connections see a new certificate at once; those that stand keep the old one until they end, which `habits` sees to.
+New connections get a new certificate at once. Existing ones keep the old one until they end, and
+`isochrone_wire.grpc_options` limits their age.
 """
 
 import fcntl
@@ -33,7 +34,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class KeyPair:
     """A certificate with its chain and its key, in PEM, and the SHA-256 of the certificate (DER)."""
 
     chain: bytes
@@ -48,7 +49,7 @@ class Pair:
 
     @property
     def name(self) -> str | None:
-        """A name that the certificate holds, if any."""
+        """The first name of the certificate, if it has one."""
         try:
             held = self._first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
@@ -62,57 +63,59 @@ class Pair:
 
 
 class Certificates:
-    """The certificate in use. Raises `StartError` when the files of the beginning cannot be used; later ones that
-    cannot are told in the log, and the one in use stays.
+    """The certificate in use.
+
+    Raises `StartError` when the files cannot be used at the start. Later, an unusable pair is logged and the one in use
+    stays.
     """
 
-    def __init__(self, told: Tls, *, data_dir: Path, host: str) -> None:
-        self._told = told if told.certificate else _made(told, data_dir / "tls", host)
+    def __init__(self, files: Tls, *, data_dir: Path, host: str) -> None:
+        self._files = files if files.certificate else _own_files(files, data_dir / "tls", host)
         self._lock = threading.Lock()
-        self._seen = self._changed()
-        self.current = _load(self._told)
+        self._stamps_seen = self._file_stamps()
+        self.current = _load(self._files)
         self._handed_out = self.current
         self._context: ssl.SSLContext | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """What a gRPC server needs; it asks again with every handshake."""
+        """Return the credentials of a gRPC server, which fetches the certificate again at every handshake."""
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self.current),
             self._fetch,  # type: ignore[arg-type]  # gRPC takes None for "as before", and its stubs don't know
-            require_client_authentication=self._told.client_ca is not None,
+            require_client_authentication=self._files.client_ca is not None,
         )
 
     def context(self) -> ssl.SSLContext:
-        """What any other TLS server needs; it follows the files for as long as it is used."""
+        """Return the context of any other TLS server; `refresh` keeps it up to date."""
         if self._context is None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             if self.current.client_ca is not None:
                 context.load_verify_locations(cadata=self.current.client_ca.decode())
                 context.verify_mode = ssl.CERT_REQUIRED
-            self._present(context)
+            self._load_into(context)
             self._context = context
         return self._context
 
     def refresh(self) -> None:
-        """Read the files again if they have changed."""
+        """Reload the files if they have changed."""
         with self._lock:
-            changed = self._changed()
-            if changed == self._seen:
+            changed = self._file_stamps()
+            if changed == self._stamps_seen:
                 return
-            self._seen = changed
+            self._stamps_seen = changed
             try:
-                self.current = _load(self._told)
+                self.current = _load(self._files)
                 if self._context is not None:
-                    self._present(self._context)
+                    self._load_into(self._context)
             except (StartError, ssl.SSLError) as error:
-                # Half of a new pair, perhaps: the other half changes the files again.
+                # Perhaps only half of a new pair is written; the other half changes the files again.
                 _log.warning("certificate.unusable", reason=str(error))
             else:
                 _log.info("certificate.replaced", fingerprint=format_fingerprint(self.current.fingerprint))
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """What gRPC asks at every handshake. `None` is "as before", and must be said: with a configuration at each of
-        a thousand handshakes at once C-core swaps its own while it is in use, and aborts.
+        """Return the configuration for a handshake, or `None` for "as before". `None` is required: given a
+        configuration at each of a thousand concurrent handshakes, C-core replaces one that is in use, and aborts.
         """
         self.refresh()
         if self.current is self._handed_out:
@@ -120,15 +123,15 @@ class Certificates:
         self._handed_out = self.current
         return _configuration(self.current)
 
-    def _present(self, context: ssl.SSLContext) -> None:
-        assert self._told.certificate is not None
-        context.load_cert_chain(self._told.certificate, self._told.key)
+    def _load_into(self, context: ssl.SSLContext) -> None:
+        assert self._files.certificate is not None
+        context.load_cert_chain(self._files.certificate, self._files.key)
 
-    def _changed(self) -> list[tuple[int, int] | None]:
-        return [_stamp(path) for path in (self._told.certificate, self._told.key, self._told.client_ca) if path]
+    def _file_stamps(self) -> list[tuple[int, int] | None]:
+        return [_stamp(path) for path in (self._files.certificate, self._files.key, self._files.client_ca) if path]
 
 
-def _configuration(pair: Pair) -> grpc.ServerCertificateConfiguration:
+def _configuration(pair: KeyPair) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], root_certificates=pair.client_ca)
 
 
@@ -140,23 +143,25 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_ino
 
 
-def _load(told: Tls) -> Pair:
-    assert told.certificate is not None
-    assert told.key is not None
-    chain, key = _bytes(told.certificate), _bytes(told.key)
+def _load(files: Tls) -> KeyPair:
+    assert files.certificate is not None
+    assert files.key is not None
+    chain, key = _bytes(files.certificate), _bytes(files.key)
     try:
         [first, *_] = x509.load_pem_x509_certificates(chain)
         private = serialization.load_pem_private_key(key, password=None)
         fits = private.public_key() == first.public_key()
     except (ValueError, TypeError) as error:
         raise StartError(
-            f"{told.certificate} and {told.key} cannot be used: {error}",
-            hint="--certificate and --key name PEM files, the key without a passphrase",
+            f"{files.certificate} and {files.key} cannot be used: {error}",
+            hint="--certificate and --key take PEM files, the key without a passphrase",
         ) from error
     if not fits:
-        raise StartError(f"{told.key} is not the key of {told.certificate}", hint="--certificate and --key must match")
-    client_ca = _authorities(told.client_ca) if told.client_ca else None
-    return Pair(chain=chain, key=key, fingerprint=first.fingerprint(hashes.SHA256()), client_ca=client_ca)
+        raise StartError(
+            f"{files.key} is not the key of {files.certificate}", hint="--certificate and --key must match"
+        )
+    client_ca = _authorities(files.client_ca) if files.client_ca else None
+    return KeyPair(chain=chain, key=key, fingerprint=first.fingerprint(hashes.SHA256()), client_ca=client_ca)
 
 
 def _authorities(path: Path) -> bytes:
@@ -164,7 +169,7 @@ def _authorities(path: Path) -> bytes:
     try:
         x509.load_pem_x509_certificates(content)
     except ValueError as error:
-        raise StartError(f"{path} holds no certificate: {error}", hint="--client-ca names a PEM file") from error
+        raise StartError(f"{path} contains no certificate: {error}", hint="--client-ca takes a PEM file") from error
     return content
 
 
@@ -173,32 +178,32 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise StartError(
-            f"{path} cannot be read: {error.strerror}", hint="can the collector's user read it?"
+            f"{path} cannot be read: {error.strerror}", hint="make it readable for the collector's user"
         ) from error
 
 
-def _made(told: Tls, folder: Path, host: str) -> Tls:
-    """The collector's own pair, made when it is not there yet."""
-    made = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=told.client_ca)
-    assert made.certificate is not None
-    assert made.key is not None
+def _own_files(files: Tls, folder: Path, host: str) -> Tls:
+    """Return the files of the collector's own pair, created on first use."""
+    own = Tls(certificate=folder / "certificate.pem", key=folder / "key.pem", client_ca=files.client_ca)
+    assert own.certificate is not None
+    assert own.key is not None
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone(folder / "lock"):
-            if not made.certificate.exists():
+        with _exclusive(folder / "lock"):
+            if not own.certificate.exists():
                 chain, key = _self_signed(host)
-                _write(made.key, key, 0o600)
-                _write(made.certificate, chain, 0o644)
-                _log.info("certificate.made", file=str(made.certificate))
+                _write(own.key, key, 0o600)
+                _write(own.certificate, chain, 0o644)
+                _log.info("certificate.created", file=str(own.certificate))
     except OSError as error:
         raise StartError(
-            f"no certificate can be kept in {folder}: {error.strerror}", hint="choose another --data-dir"
+            f"cannot write a certificate to {folder}: {error.strerror}", hint="choose another --data-dir"
         ) from error
-    return made
+    return own
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _exclusive(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -223,7 +228,7 @@ def _self_signed(host: str) -> tuple[bytes, bytes]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # The clocks of the agents may be behind.
+        # The clocks of agents may be behind.
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=365 * _YEARS))
         .add_extension(x509.SubjectAlternativeName(list(_names(host))), critical=False)
@@ -242,6 +247,6 @@ def _names(host: str) -> Iterator[x509.GeneralName]:
         try:
             yield x509.IPAddress(ipaddress.ip_address(name))
         except ValueError:
-            # A host name may hold what a certificate cannot; then it goes without.
+            # A certificate cannot hold a name that is not ASCII.
             if name.isascii():
                 yield x509.DNSName(name)

@@ -1,6 +1,6 @@
-"""Joining and leaving: invitations are traded for credentials, once, and a name can be shut out.
+"""Enrolment: invitations, the exchange of a join token for a credential, and revocation.
 
-A secret is made here, handed over once, and kept as a hash only.
+A secret is created here, returned once, and stored as a hash only.
 """
 
 import hmac
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from isochrone_collector.auth.rate_limit import Bucket
+from isochrone_collector.auth.rate_limit import LeakyBucket
 from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
 from isochrone_collector.store import access, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
@@ -30,8 +30,10 @@ _log = structlog.get_logger()
 
 
 class Enrolment:
-    """Who may come in. `fingerprint` tells the certificate that tokens are to carry, empty where plain text is spoken;
-    `changed` is called when a credential must not wait for being noticed: it has ended, or it is our own.
+    """Invitations and credentials of the collectors on one database.
+
+    `fingerprint` returns the fingerprint of the certificate that tokens carry, empty without TLS. `on_change` is called
+    after changes that must be effective at once: a revocation, or a new credential for this collector's own operator.
     """
 
     def __init__(
@@ -40,27 +42,27 @@ class Enrolment:
         database: Database,
         clock: Callable[[], int],
         fingerprint: Callable[[], bytes],
-        changed: Callable[[], Awaitable[None]],
+        on_change: Callable[[], Awaitable[None]],
     ) -> None:
         self._database = database
         self._clock = clock
         self._fingerprint = fingerprint
-        self._changed = changed
-        self._joins = Bucket(per_second=_JOINS_PER_SECOND, burst=4 * _JOINS_PER_SECOND)
+        self._on_change = on_change
+        self._joins = LeakyBucket(per_second=_JOINS_PER_SECOND, burst=4 * _JOINS_PER_SECOND)
 
     async def invite(
         self, *, name: str, role: str, region: str | None, expires_us: int, overlap_us: int, rotation: bool
     ) -> Invitation:
-        """A join token for a new name, or, as a `rotation`, for one that has credentials already.
+        """Create a join token for a new name, or, for a `rotation`, for a name that has credentials already.
 
-        Raises `BadRequest`, `Conflict`, and `UnknownName` for the rotation of nobody.
+        Raises `BadRequest`, `Conflict`, and `UnknownName` for the rotation of an unknown name.
         """
         _check_times(expires_us, overlap_us)
         now_at = self._clock()
         async with self._database.transaction() as connection:
             await access.lock(connection)
             if rotation:
-                role, region = await self._known(connection, name, role)
+                role, region = await self._known_access(connection, name, role)
                 await access.revoke_invitations(connection, name, revoked_at=now_at)
             else:
                 _check_names(name, role, region)
@@ -83,7 +85,7 @@ class Enrolment:
         return Invitation(token=str(token), expires_at=row.expires_at)
 
     async def join(self, token_text: str, *, version: str) -> Joined:
-        """The credential that a join token is good for, once. Raises `NotAdmitted` and `TooMany`."""
+        """Exchange a join token, once, for a credential. Raises `NotAdmitted` and `TooMany`."""
         now_at = self._clock()
         if not self._joins.take(now_at):
             raise TooMany("too many join at once; try again in a moment")
@@ -93,11 +95,11 @@ class Enrolment:
             raise NotAdmitted(str(error)) from None
         credential = Credential(id=_new_id(), secret=_new_secret())
         async with self._database.transaction() as connection:
-            # A revocation that runs beside this one must see the credential or the open invitation.
+            # A concurrent revocation must see either the credential or the open invitation.
             await access.lock(connection)
             row = _checked(await access.invitation(connection, token.id), token, now_at)
             if not await access.use(connection, row.id, used_at=now_at):
-                raise NotAdmitted("the join token was used by somebody else a moment ago; ask for another")
+                raise NotAdmitted("the join token was used a moment ago; ask for another")
             await access.admit(
                 connection,
                 row,
@@ -105,12 +107,12 @@ class Enrolment:
                 secret_hash=hash_secret(credential.secret),
                 created_at=now_at,
             )
-        # Nobody has to be told: the gate looks up whom it has never seen.
+        # `on_change` is not needed: the authenticator looks up unknown credentials.
         _log.info("access.joined", name=row.name, role=row.role, region=row.region, version=version[:40])
         return Joined(credential=str(credential), role=Role(row.role), name=row.name, region=row.region)
 
-    async def listed(self) -> AccessList:
-        """Every credential, and every invitation that is open."""
+    async def list_access(self) -> AccessList:
+        """Return every credential and every open invitation."""
         now_at = self._clock()
         async with self._database.connection() as connection:
             rows = await access.credentials(connection)
@@ -128,17 +130,17 @@ class Enrolment:
             if name not in names:
                 raise UnknownName.among("name", name, names)
             revoked = await access.revoke(connection, name, revoked_at=self._clock())
-        await self._changed()
+        await self._on_change()
         _log.info("access.revoked", name=name, revoked=revoked)
         return revoked
 
-    async def operator(self, name: str, kept: Credential | None) -> Credential:
-        """An operator's credential: the one `kept` if it is still good, else a new one."""
+    async def operator_credential(self, name: str, current: Credential | None) -> Credential:
+        """Return an operator's credential: the `current` one if it is still valid, else a new one."""
         now_at = self._clock()
         async with self._database.transaction() as connection:
-            found = await access.credential(connection, kept.id) if kept else None
-            if kept and found and _is_operators(found, kept, now_at):
-                return kept
+            found = await access.credential(connection, current.id) if current else None
+            if current and found and _is_operators(found, current, now_at):
+                return current
             made = Credential(id=_new_id(), secret=_new_secret())
             await access.grant(
                 connection,
@@ -148,17 +150,17 @@ class Enrolment:
                 secret_hash=hash_secret(made.secret),
                 created_at=now_at,
             )
-        await self._changed()
+        await self._on_change()
         _log.info("access.granted", name=name, role=Role.OPERATOR.value)
         return made
 
-    async def forget(self, credential: Credential) -> None:
-        """End one credential, whose file is about to go."""
+    async def end_credential(self, credential: Credential) -> None:
+        """Revoke one credential."""
         async with self._database.connection() as connection:
             await access.revoke_credential(connection, credential.id, revoked_at=self._clock())
 
-    async def _known(self, connection: Connection, name: str, role: str) -> tuple[str, str | None]:
-        """Role and region of a name that may be rotated."""
+    async def _known_access(self, connection: Connection, name: str, role: str) -> tuple[str, str | None]:
+        """Return role and region of a name that has a valid credential or an open invitation."""
         now_at = self._clock()
         good = [row for row in await access.credentials(connection) if row.is_valid(now_at)]
         invited = [row for row in await access.invitations(connection) if row.is_open(now_at)]
@@ -167,7 +169,7 @@ class Enrolment:
         if not found:
             raise UnknownName.among("name", name, {row.name for row in known})
         if role and found[-1][0] != role:
-            raise Conflict(f"{name!r} is a {found[-1][0]} here, not a {role}")
+            raise Conflict(f"{name!r} has the role {found[-1][0]} here, not {role}")
         return found[-1]
 
     async def _check_new(self, connection: Connection, name: str, region: str | None) -> None:
@@ -175,7 +177,7 @@ class Enrolment:
         if any(row.name == name and row.is_valid(now_at) for row in await access.credentials(connection)):
             raise Conflict(f"{name!r} has joined already; rotate its credential, or revoke it first")
         if any(row.name == name and row.is_open(now_at) for row in await access.invitations(connection)):
-            raise Conflict(f"{name!r} is invited already; rotate for another token, or revoke the one there is")
+            raise Conflict(f"{name!r} is invited already; rotate for another token, or revoke the open one")
         seen = {row.name: row.region for row in await vantages.vantages(connection)} if region else {}
         if seen.get(name, region) != region:
             raise Conflict(
@@ -185,27 +187,27 @@ class Enrolment:
 
 def _check_times(expires_us: int, overlap_us: int) -> None:
     if not 0 < expires_us <= MAX_EXPIRES_US:
-        raise BadRequest("a join token is good for more than nothing and at most 30 days")
+        raise BadRequest("a join token must be valid for more than 0 and at most 30 days")
     if not 0 <= overlap_us <= MAX_OVERLAP_US:
         raise BadRequest("credentials may overlap for at most 30 days")
 
 
 def _check_names(name: str, role: str, region: str | None) -> None:
     if role not in set(Role):
-        raise BadRequest(f"unknown role {role!r}; there are vantage, reader and operator")
+        raise BadRequest(f"unknown role {role!r}; choose vantage, reader or operator")
     if not _NAME.fullmatch(name):
         raise BadRequest("a name is 1 to 63 letters, digits, dots, dashes, underscores and @, a letter or digit first")
     if (role == Role.VANTAGE) != (region is not None):
-        raise BadRequest("a vantage has a region, and nobody else has")
+        raise BadRequest("a vantage requires a region, and other roles have none")
     if region is not None and not _NAME.fullmatch(region):
-        raise BadRequest("a region is named like a vantage, for example ap-southeast-1")
+        raise BadRequest("the name of a region follows the rules of vantage names, for example ap-southeast-1")
 
 
 def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> InvitationRow:
     if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
         raise NotAdmitted("this collector did not make the join token")
     if row.used_at is not None:
-        raise NotAdmitted(f"the join token of {row.name!r} has been used already; a token is good once")
+        raise NotAdmitted(f"the join token of {row.name!r} has been used already; a token is valid once")
     if row.revoked_at is not None:
         raise NotAdmitted(f"the join token of {row.name!r} has been revoked")
     if not row.is_open(now_at):
@@ -213,8 +215,8 @@ def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> Invita
     return row
 
 
-def _is_operators(row: CredentialRow, kept: Credential, now_at: int) -> bool:
-    known = hmac.compare_digest(row.secret_hash, hash_secret(kept.secret))
+def _is_operators(row: CredentialRow, current: Credential, now_at: int) -> bool:
+    known = hmac.compare_digest(row.secret_hash, hash_secret(current.secret))
     return known and row.role == Role.OPERATOR and row.is_valid(now_at)
 
 

@@ -1,4 +1,4 @@
-"""How much of a thing is taken per second, and how much at once. Pure."""
+"""Rate limiting with a leaky bucket. Pure."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,10 @@ _SECOND_US = 1_000_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Bucket:
-    """Lets `burst` things through at once and `per_second` in the long run. Instants may go back; nothing is given
-    back then.
+class LeakyBucket:
+    """A rate limit: `burst` events at once, and `per_second` in the long run.
+
+    Time may go backwards; that drains nothing.
     """
 
     per_second: float
@@ -17,7 +18,7 @@ class Bucket:
     seen_at: int = 0
 
     def take(self, now_at: int) -> bool:
-        """Whether one more may pass at that instant (microseconds)."""
+        """Return whether one more event is allowed at that instant (microseconds), and count it if so."""
         self.level = max(0.0, self.level - max(0, now_at - self.seen_at) * self.per_second / _SECOND_US)
         self.seen_at = now_at
         if self.level + 1 > self.burst:

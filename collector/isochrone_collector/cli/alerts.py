@@ -38,7 +38,7 @@ def alerts() -> None:
 @alerts.command(epilog=example("(umask 077; isochrone-collector alerts secret > alert.secret)"))
 def secret() -> None:
     """Print a new secret for signing alerts."""
-    click.echo(webhook_signature.written(secrets.token_bytes(_SECRET_BYTES)))
+    click.echo(webhook_signature.format_secret(secrets.token_bytes(_SECRET_BYTES)))
 
 
 @alerts.command(epilog=example("isochrone-collector alerts test"))

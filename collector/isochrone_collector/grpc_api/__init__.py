@@ -1,1 +1,1 @@
-"""The gRPC services: messages become values, errors become statuses."""
+"""The gRPC services: they decode requests, encode answers, and map errors to statuses."""

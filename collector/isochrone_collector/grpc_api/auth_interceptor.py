@@ -1,4 +1,4 @@
-"""Who may call what: one table, looked at before any service is. What is not in it is refused."""
+"""Interceptor that authenticates calls, by one table of roles. Methods that the table lacks are refused."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,12 +12,12 @@ from isochrone_collector.errors import CollectorError, Forbidden
 from isochrone_collector.grpc_api.responses import STATUS_OF, Context
 from isochrone_wire.operations import Role
 
-# Only a type checker knows that a handler has parameters.
+# The stubs declare a generic handler class; at run time it is not generic.
 Handler = Any
 
 _OURS = "isochrone."
 
-# Service or single method → who may call it; `None` is everybody.
+# Service or method → the roles that may call it; `None` for every caller.
 ROLES_OF: dict[str, tuple[Role, ...] | None] = {
     "/isochrone.v1.Fleet/Join": None,
     "/isochrone.v1.Fleet": (Role.VANTAGE,),
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Asks the gate before every call of ours; health and reflection are open to all."""
+    """Authenticates every call of an Isochrone service; health and reflection need no credential."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
@@ -40,16 +40,16 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """The handler that was asked for, or one that refuses."""
+        """Return the handler of the call, or one that refuses it."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None:
-            # gRPC itself answers UNIMPLEMENTED, which tells a newer client what is the matter.
+            # gRPC itself answers UNIMPLEMENTED, which is right for a newer client.
             return handler
         try:
             roles = roles_of(method)
             if roles is not None:
-                await self._authenticator.admit(handler_call_details.invocation_metadata, roles)
+                await self._authenticator.authenticate(handler_call_details.invocation_metadata, roles)
         except CollectorError as error:
             status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
             _log.warning("request.refused", method=method, status=status.name, reason=str(error))
@@ -58,13 +58,16 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 
 def roles_of(method: str) -> tuple[Role, ...] | None:
-    """Who may call `/package.Service/Method`; `None` is everybody. Raises `Forbidden` for what the table misses."""
+    """Return the roles that may call `/package.Service/Method`; `None` for every caller.
+
+    Raises `Forbidden` for a method that the table lacks.
+    """
     if not method.startswith(f"/{_OURS}"):
         return None
     for key in (method, method.rpartition("/")[0]):
         if key in ROLES_OF:
             return ROLES_OF[key]
-    raise Forbidden(f"nobody may call {method}")
+    raise Forbidden(f"{method} has no roles that may call it")
 
 
 def _refusing(status: grpc.StatusCode, reason: str) -> Handler:

@@ -1,4 +1,4 @@
-"""What agents ask, at the gRPC border."""
+"""The gRPC service for agents."""
 
 import grpc
 from google.protobuf import message_factory
@@ -16,27 +16,28 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
-    """What agents ask."""
+    """Joining, plans and pushes."""
 
-    def __init__(self, *, ingest: Ingest, plans: Plans, identities: Enrolment, authenticator: Authenticator) -> None:
+    def __init__(self, *, ingest: Ingest, plans: Plans, enrolment: Enrolment, authenticator: Authenticator) -> None:
         self._ingest = ingest
         self._plans = plans
-        self._identities = identities
+        self._enrolment = enrolment
         self._authenticator = authenticator
 
     async def Join(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.JoinRequest, context: Context
     ) -> fleet_pb2.JoinResponse:
-        """A one-time token for a credential."""
-        joined = await answer(context, self._identities.join(request.token, version=request.version))
+        """Exchange a one-time token for a credential."""
+        joined = await answer(context, self._enrolment.join(request.token, version=request.version))
         return codec.encode(joined)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.FetchPlanRequest, context: Context
     ) -> fleet_pb2.FetchPlanResponse:
-        """The plan in force, absent when the agent runs it already."""
+        """Return the plan in force, absent when the agent runs it already."""
         await answer(
-            context, self._authenticator.bind(context.invocation_metadata(), codec.decode(Vantage, request.vantage))
+            context,
+            self._authenticator.require_vantage(context.invocation_metadata(), codec.decode(Vantage, request.vantage)),
         )
         plan = self._plans.fetch(request.if_version if request.HasField("if_version") else None)
         return fleet_pb2.FetchPlanResponse(plan=codec.encode(plan) if plan else None)
@@ -44,18 +45,18 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def Push(  # type: ignore[override]  # noqa: N802  # see `add_to_server`; the name in the .proto
         self, request: RawPush, context: Context
     ) -> fleet_pb2.PushResponse:
-        """One batch, as it came; the reply means that it is committed."""
+        """Store one batch; the reply means that it is committed."""
         receipt = await answer(context, self._pushed(request, context.invocation_metadata(), now_at()))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
-        # What cannot be read is the asker's fault, and has to be raised where that is answered.
-        await self._authenticator.bind(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
+        # Decoding errors are the caller's fault: raised here, `answer` maps them to INVALID_ARGUMENT.
+        await self._authenticator.require_vantage(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
         return await self._ingest.push(raw_push.batch(received_at))
 
 
 def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:
-    """Serve it. Pushes are handed over as letters, because their samples are read elsewhere."""
+    """Add the service to a server. Pushes are passed on as `RawPush`, because their samples are decoded later."""
     service = fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]
     message = message_factory.GetMessageClass
     handlers = {

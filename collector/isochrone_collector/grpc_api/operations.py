@@ -1,4 +1,4 @@
-"""What operators ask, at the gRPC border."""
+"""The gRPC service for operators."""
 
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.grpc_api.responses import Context, answer
@@ -9,12 +9,12 @@ from isochrone_wire.v1 import observatory_pb2, operations_pb2, operations_pb2_gr
 
 
 class OperationsService(operations_pb2_grpc.OperationsServicer):
-    """What operators ask."""
+    """Plans, access and test alerts."""
 
-    def __init__(self, *, plans: Plans, identities: Enrolment, alerting: AlertDelivery) -> None:
+    def __init__(self, *, plans: Plans, enrolment: Enrolment, alert_delivery: AlertDelivery) -> None:
         self._plans = plans
-        self._identities = identities
-        self._alerting = alerting
+        self._enrolment = enrolment
+        self._alert_delivery = alert_delivery
 
     async def ApplyPlan(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.ApplyPlanRequest, context: Context
@@ -26,14 +26,14 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
     async def ListPlans(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.ListPlansRequest, context: Context
     ) -> operations_pb2.ListPlansResponse:
-        """The newest plans, and what each one restored."""
+        """Return the newest plans, and the version that each one restored."""
         work = self._plans.history(max(request.limit, 0))
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
     async def GetPlan(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.GetPlanRequest, context: Context
     ) -> operations_pb2.PlanDocument:
-        """The document of one version, or of the one in force."""
+        """Return the document of a version, or of the plan in force."""
         work = self._plans.document(request.version if request.HasField("version") else None)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
@@ -47,8 +47,8 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
     async def Invite(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.InviteRequest, context: Context
     ) -> operations_pb2.InviteResponse:
-        """A one-time token for a vantage, a reader or an operator."""
-        work = self._identities.invite(
+        """Create a one-time join token for a vantage, a reader or an operator."""
+        work = self._enrolment.invite(
             name=request.name,
             role=request.role,
             region=request.region if request.HasField("region") else None,
@@ -63,14 +63,14 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         request: operations_pb2.ListAccessRequest,  # noqa: ARG002  # the signature is gRPC's
         context: Context,
     ) -> operations_pb2.ListAccessResponse:
-        """Every credential and every open invitation, without their secrets."""
-        return codec.encode(await answer(context, self._identities.listed()))  # type: ignore[no-any-return]  # as above
+        """Return every credential and every open invitation, without secrets."""
+        return codec.encode(await answer(context, self._enrolment.list_access()))  # type: ignore[no-any-return]  # as above
 
     async def Revoke(  # noqa: N802  # the name in the .proto
         self, request: operations_pb2.RevokeRequest, context: Context
     ) -> operations_pb2.RevokeResponse:
-        """End everything of a name."""
-        revoked = await answer(context, self._identities.revoke(request.name))
+        """Revoke all credentials and open invitations of a name."""
+        revoked = await answer(context, self._enrolment.revoke(request.name))
         return operations_pb2.RevokeResponse(revoked=revoked)
 
     async def TestAlert(  # noqa: N802  # the name in the .proto
@@ -78,5 +78,5 @@ class OperationsService(operations_pb2_grpc.OperationsServicer):
         request: operations_pb2.TestAlertRequest,  # noqa: ARG002  # the signature is gRPC's
         context: Context,
     ) -> observatory_pb2.Alert:
-        """Tell the webhook something now, and say what became of it."""
-        return codec.encode(await answer(context, self._alerting.test()))  # type: ignore[no-any-return]  # as above
+        """Send a test alert to the webhook, and return it with its delivery."""
+        return codec.encode(await answer(context, self._alert_delivery.test()))  # type: ignore[no-any-return]  # as above

@@ -1,4 +1,4 @@
-"""How a service answers: with what the work gives, or with the status that its error stands for."""
+"""Answers of the gRPC services: the result of the work, or the status of its error."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import Any, TypeVar
@@ -21,12 +21,12 @@ from isochrone_collector.errors import (
 from isochrone_wire.codec import CodecError
 
 Answer = TypeVar("Answer")
-# The generated servicers speak of sync and async contexts at once; ours is always the asyncio one.
+# The generated servicers declare sync and async contexts at once; ours is always the asyncio one.
 Context = Any
 
 _log = structlog.get_logger()
 
-# gRPC's own word for how long a client should wait.
+# The metadata key of gRPC for the time that a client should wait.
 _PUSHBACK = "grpc-retry-pushback-ms"
 
 STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
@@ -44,7 +44,7 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
 
 
 async def answer(context: Context, work: Awaitable[Answer]) -> Answer:
-    """The answer of `work`, or its error as a status."""
+    """Return the result of `work`, or abort the call with the status of its error."""
     try:
         return await work
     except Exception as error:  # every error has a status
@@ -53,7 +53,7 @@ async def answer(context: Context, work: Awaitable[Answer]) -> Answer:
 
 
 async def answers(context: Context, work: AsyncIterator[Answer]) -> AsyncGenerator[Answer, None]:
-    """The answers of `work` as they come, or its error as a status."""
+    """Yield the results of `work`, or abort the call with the status of its error."""
     try:
         async for one in work:
             yield one
@@ -69,7 +69,7 @@ async def _refuse(context: Context, error: Exception) -> None:
             pushback = ((_PUSHBACK, str(error.delay_us // 1000)),)
         _log.warning("request.refused", status=status.name, reason=message)
     else:
-        # A bug of ours: the asker learns that, and the log learns everything.
-        status, message = grpc.StatusCode.INTERNAL, "the collector failed to answer; its log says why"
+        # A bug in the collector: the caller gets a general message, and the log has the traceback.
+        status, message = grpc.StatusCode.INTERNAL, "the collector failed to answer; see its log"
         _log.error("request.failed", exc_info=error)
     await context.abort(status, message, pushback)

@@ -1,4 +1,4 @@
-"""What consumers of route tables ask, at the gRPC border."""
+"""The gRPC service for consumers of route tables."""
 
 import asyncio
 from collections import OrderedDict
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 class RoutesService(routes_pb2_grpc.RoutesServicer):
-    """What consumers of route tables ask."""
+    """Route tables, their explanations and their history."""
 
     def __init__(self, *, query_context: QueryContext, publisher: Publisher, authenticator: Authenticator) -> None:
         self._query_context = query_context
@@ -41,27 +41,27 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
     async def GetTables(  # noqa: N802  # the name in the .proto
         self, request: routes_pb2.GetTablesRequest, context: Context
     ) -> routes_pb2.RegionTables:
-        """The tables in force in a region."""
+        """Return the tables in force in a region."""
         found = await answer(context, self._tables(request.client_region, request.route))
         return codec.encode(found)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def WatchTables(  # type: ignore[override]  # noqa: N802  # what writes by itself returns nothing; the .proto's name
         self, request: routes_pb2.WatchTablesRequest, context: Context
     ) -> None:
-        """Tables as they change."""
+        """Stream tables as they change."""
         why = "this collector stops"
         async with aclosing(answers(context, self._watched(request, context))) as messages:
             async for message in messages:
                 if not await _sent(context, message):
                     why = "this stream was not read"
                     break
-        # Whoever watches knows what to do about this word: the same again.
+        # A watcher reconnects on this status.
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{why}; watch again from the last generation")
 
     async def ExplainRoute(  # noqa: N802  # the name in the .proto
         self, request: routes_pb2.ExplainRouteRequest, context: Context
     ) -> routes_pb2.Explanation:
-        """Why a table is as it is."""
+        """Return the reasons for a table."""
         work = routes.explanation(
             self._query_context, request.client_region, request.route, generation=max(request.generation, 0)
         )
@@ -70,7 +70,7 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
     async def ListRouteEvents(  # noqa: N802  # the name in the .proto
         self, request: routes_pb2.ListRouteEventsRequest, context: Context
     ) -> routes_pb2.ListRouteEventsResponse:
-        """What happened to routes."""
+        """Return the history of routes."""
         work = routes.events(self._query_context, codec.decode(Selection, request.selection), route=request.route)
         return codec.encode(await answer(context, work))  # type: ignore[no-any-return]  # as above
 
@@ -83,12 +83,12 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
         watch = self._publisher.watch(request.client_region, request.route, after=request.after_generation)
         async with aclosing(watch) as tables:
             async for table in tables:
-                # A stream lasts long, and whoever was let in may have been shut out since.
-                await self._authenticator.admit(context.invocation_metadata(), READERS)
+                # A stream is long-lived, and its credential may have been revoked since.
+                await self._authenticator.authenticate(context.invocation_metadata(), READERS)
                 yield _HEARTBEAT if table is None else self._message(table)
 
     def _message(self, table: RouteTable) -> routes_pb2.WatchTablesResponse:
-        """The message of a table, made once for all who watch."""
+        """Return the message of a table, encoded once for all watchers."""
         message = self._messages.get(table.generation)
         if message is None:
             message = routes_pb2.WatchTablesResponse(table=codec.encode(table))
@@ -99,11 +99,11 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
 
 
 async def _sent(context: Context, message: routes_pb2.WatchTablesResponse) -> bool:
-    """Whether a message could be sent before patience ran out; what waits to be read is bounded by the connection."""
+    """Send a message, and return whether it was sent within the timeout. gRPC bounds the data that waits to be read."""
     try:
         async with asyncio.timeout(_SEND_US / SECOND_US):
             await context.write(message)
     except TimeoutError:
-        _log.info("watcher.dropped", reason="it does not read", client=context.peer())
+        _log.info("watcher.dropped", reason="the stream is not read", client=context.peer())
         return False
     return True

@@ -36,8 +36,8 @@ class BearerAuth:
 
 
 async def admit(authenticator: Authenticator, request: Request) -> Principal:
-    """Who asks. Raises as `Authenticator.admit`."""
+    """Who asks. Raises as `Authenticator.authenticate`."""
     said = request.headers.getlist("authorization")
     if len(said) > 1:
         raise NotAdmitted("there is more than one authorization")
-    return await authenticator.admit([("authorization", value) for value in said], ROLES)
+    return await authenticator.authenticate([("authorization", value) for value in said], ROLES)

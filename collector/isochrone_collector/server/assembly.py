@@ -1,4 +1,4 @@
-"""The parts of a collector, put together, with what each one needs."""
+"""Assembly of the parts of a collector."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that services and jobs work with; `certificates` only under TLS."""
+    """The parts that services and jobs work with; `certificates` only under TLS."""
 
     database: Database
     plans: Plans
     ingest: Ingest
     query_context: QueryContext
     authenticator: Authenticator
-    identities: Enrolment
+    enrolment: Enrolment
     alerts: AlertDelivery
     jobs: Jobs
     publishing: Publishing
@@ -43,9 +43,9 @@ class Parts:
 
 
 async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> Parts:
-    """The parts on a migrated database; what must be closed again is on the stack. Raises `CollectorError`."""
+    """Create the parts on a migrated database, and register their cleanup on the stack. Raises `CollectorError`."""
     database = await _opened(Database(conninfo), stack)
-    # Of their own, so that no number of questions keeps agents waiting for a connection.
+    # A pool for queries, so that they never keep pushes waiting for a connection.
     questions = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
     window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.retention.samples_us)
     plans = Plans(database=database, clock=now_at)
@@ -71,11 +71,11 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         ingest=ingest,
         query_context=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.webhook is not None),
         authenticator=authenticator,
-        identities=Enrolment(
+        enrolment=Enrolment(
             database=database,
             clock=now_at,
             fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
-            changed=authenticator.refresh,
+            on_change=authenticator.refresh,
         ),
         alerts=alerts,
         jobs=jobs,
@@ -92,7 +92,7 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
 
 
 async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Ingest) -> Publishing:
-    """The route tables, with what is in force read, and woken by every commit."""
+    """Create the publishing of route tables, with the tables in force loaded; every commit of samples wakes it."""
     publishing = Publishing(database=database, plans=plans, is_leader=lambda: jobs.is_leader, clock=now_at)
     await publishing.publisher.refresh()
     ingest.stored = publishing.stored

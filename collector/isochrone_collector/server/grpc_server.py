@@ -26,7 +26,7 @@ from isochrone_wire.v1 import (
 
 
 def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
-    """The server with every service on it, and the service that says how it is."""
+    """Create the server with every service, and its health service."""
     server = grpc.aio.server(
         interceptors=[parts.push_metrics, AuthInterceptor(parts.authenticator)],
         options=SERVER_OPTIONS,
@@ -34,10 +34,10 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
     health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
     fleet = FleetService(
-        ingest=parts.ingest, plans=parts.plans, identities=parts.identities, authenticator=parts.authenticator
+        ingest=parts.ingest, plans=parts.plans, enrolment=parts.enrolment, authenticator=parts.authenticator
     )
     add_to_server(fleet, server)
-    operations = OperationsService(plans=parts.plans, identities=parts.identities, alerting=parts.alerts)
+    operations = OperationsService(plans=parts.plans, enrolment=parts.enrolment, alert_delivery=parts.alerts)
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     readers = ObservatoryService(parts.query_context)
     observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
@@ -59,7 +59,7 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
 
 
 def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | None) -> Address:
-    """Listen; the address with its real port. Raises `StartError`."""
+    """Bind the server, and return the address with its real port. Raises `StartError`."""
     try:
         if certificates is None:
             port = server.add_insecure_port(str(listen))

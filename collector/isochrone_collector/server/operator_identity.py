@@ -1,4 +1,4 @@
-"""The collector's own operator: a file in the data folder with which its host's commands need no configuration."""
+"""The identity file of the collector's own operator, which commands on the same host use without configuration."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,37 +16,39 @@ from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Role
 
 FILE_NAME = "operator.json"
-_EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what such an address is reached at from here
+_EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address to reach it from this host
 
 _log = structlog.get_logger()
 
 
 class OperatorFile:
-    """Keeps `operator.json` true: this collector's address, its certificate of now, and a credential that is good."""
+    """The file `operator.json`, with this collector's address, its current certificate and a valid credential."""
 
-    def __init__(self, *, data_dir: Path, listen: Address, identities: Enrolment) -> None:
+    def __init__(self, *, data_dir: Path, listen: Address, enrolment: Enrolment) -> None:
         self.path = data_dir / FILE_NAME
         self._address = Address(_EVERY_ADDRESS.get(listen.host, listen.host), listen.port)
-        self._identities = identities
+        self._enrolment = enrolment
         self._fingerprint = b""
 
-    async def follow(self, certificates: Certificates) -> None:
-        """As `keep`, when the certificate is another than the last time."""
+    async def write_if_changed(self, certificates: Certificates) -> None:
+        """Call `write` if the certificate has changed since the last call."""
         if certificates.current.fingerprint != self._fingerprint:
-            await self.keep(certificates)
+            await self.write(certificates)
 
-    async def keep(self, certificates: Certificates) -> None:
-        """Write the file, or write it again when something in it is not true any more.
+    async def write(self, certificates: Certificates) -> None:
+        """Write the file unless it is up to date.
 
-        Raises `DatabaseUnavailable`. A folder that cannot be written is told in the log: operators may join instead.
+        Raises `DatabaseUnavailable`. A folder that cannot be written is logged: operators can join instead.
         """
-        kept, pair = self._read(), certificates.current
+        current, pair = self._read_current(), certificates.current
         self._fingerprint = pair.fingerprint
-        name = kept.name if kept else f"operator@{gethostname()}"
-        credential = await self._identities.operator(name, parse_credential(kept.credential) if kept else None)
-        trust = Trust(roots=pair.certificate, server_name=pair.name, client=kept.trust.client if kept else None)
+        name = current.name if current else f"operator@{gethostname()}"
+        credential = await self._enrolment.operator_credential(
+            name, parse_credential(current.credential) if current else None
+        )
+        trust = Trust(roots=pair.certificate, server_name=pair.name, client=current.trust.client if current else None)
         wanted = Identity(address=self._address, name=name, role=Role.OPERATOR, trust=trust, credential=str(credential))
-        if wanted == kept:
+        if wanted == current:
             return
         try:
             identity_file.write(self.path, wanted)
@@ -55,14 +57,14 @@ class OperatorFile:
         else:
             _log.info("operator.written", file=str(self.path))
 
-    async def drop(self) -> None:
-        """Plain text is spoken now: nobody needs the file, and its credential ends. Raises `DatabaseUnavailable`."""
-        kept = self._read()
-        if kept is not None and kept.address == self._address:
-            await self._identities.forget(parse_credential(kept.credential))
+    async def remove(self) -> None:
+        """Delete the file and revoke its credential, for a collector without TLS. Raises `DatabaseUnavailable`."""
+        current = self._read_current()
+        if current is not None and current.address == self._address:
+            await self._enrolment.end_credential(parse_credential(current.credential))
             self.path.unlink(missing_ok=True)
 
-    def _read(self) -> Identity | None:
+    def _read_current(self) -> Identity | None:
         try:
             found = identity_file.read(self.path)
         except (OSError, ValueError):

@@ -60,7 +60,7 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
     async def reload_certificate() -> None:
         if parts.certificates is not None:
             await asyncio.to_thread(parts.certificates.refresh)
-            await operator.follow(parts.certificates)
+            await operator.write_if_changed(parts.certificates)
 
     works = (
         ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),

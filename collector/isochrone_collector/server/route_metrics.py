@@ -1,6 +1,7 @@
-"""What Prometheus reads of the route tables that a collector serves: the same generations as everybody gets.
+"""Prometheus metrics of the route tables in force, of the generations that consumers get.
 
-Names begin with `isochrone_route_`; a member's carry the labels of its route and its own. See docs/routing.md.
+Names begin with `isochrone_route_`; metrics of a member have the labels of the route and of the member. See
+docs/routing.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +20,9 @@ def _success(entry: RouteEntry) -> float | None:
     return None if entry.success is None else entry.success.value
 
 
-# The name of a member's gauge, what it says, and where it is from; `None` has no line.
+# Name, help and value of each gauge of a member; a value of `None` is not exposed.
 _GAUGES: tuple[tuple[str, str, Callable[[RouteEntry], float | None]], ...] = (
-    ("rank", "Place in the ranking; equals share one.", lambda entry: entry.rank),
+    ("rank", "Place in the ranking; equal members share one.", lambda entry: entry.rank),
     ("weight", "Share of the requests, from 0 to 1.", lambda entry: entry.weight),
     ("success_ratio", "Share of probes that succeeded.", _success),
     ("samples", "Samples behind the ranking.", lambda entry: entry.n),
@@ -31,21 +32,21 @@ _GAUGES: tuple[tuple[str, str, Callable[[RouteEntry], float | None]], ...] = (
 def families(
     tables: Sequence[RouteTable], *, switches: Mapping[tuple[str, str, str], int], watchers: int, now_at: int
 ) -> Iterator[Metric]:
-    """Every metric of tables as of an instant; `switches` counts by client region, route and kind of change."""
+    """Yield every metric of tables as of an instant; `switches` counts by client region, route and kind of change."""
     for name, documentation, value_of in _GAUGES:
         yield _of_members(f"isochrone_route_{name}", documentation, tables, value_of)
     yield _quantiles(tables)
-    yield _of_tables("generation", "The number of the table.", tables, lambda table: table.generation)
-    yield _of_tables("age_seconds", "Since the newest evidence.", tables, lambda table: _age_s(table, now_at))
+    yield _of_tables("generation", "Number of the table.", tables, lambda table: table.generation)
+    yield _of_tables("age_seconds", "Time since the newest evidence.", tables, lambda table: _age_s(table, now_at))
     yield _of_tables(
         "stale_timestamp_seconds",
-        "Until when the table may be used.",
+        "End of the validity of the table.",
         tables,
         lambda table: table.stale_until_at / SECOND_US,
     )
     yield _states(tables)
     yield _switches(switches)
-    yield GaugeMetricFamily("isochrone_route_watchers", "Who waits for tables at this collector.", value=watchers)
+    yield GaugeMetricFamily("isochrone_route_watchers", "Watchers of tables at this collector.", value=watchers)
 
 
 def _of_members(
@@ -86,7 +87,7 @@ def _of_tables(
 
 def _states(tables: Sequence[RouteTable]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "isochrone_route_state", "1 for the state that the table is in.", labels=[*_ROUTE, "state"]
+        "isochrone_route_state", "1 for the state of the table, 0 for the others.", labels=[*_ROUTE, "state"]
     )
     for table in tables:
         for state in RouteState:

@@ -1,4 +1,4 @@
-"""The collector, put together. Read `serve` from top to bottom: that is the order in which things happen."""
+"""The collector process. `serve` reads from top to bottom in the order of events."""
 
 import asyncio
 import signal
@@ -35,8 +35,9 @@ _GRACE_S = 5.0
 async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises `StartError` when that is not possible here.
 
-    Once it serves, `announce` is told the address to `listen` on, with its real port, the URL of `http` if that is
-    served, whose `database` it uses and, under TLS, the `fingerprint` of its certificate and the `operator` file.
+    Once it serves, it calls `announce` with the address it listens on (`listen`, with the real port), the URL of `http`
+    if that is served, the kind of `database` and, under TLS, the `fingerprint` of its certificate and the path of the
+    `operator` file.
     """
     stopped = _on_signals()
     async with AsyncExitStack() as stack:
@@ -48,8 +49,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
 
         server, health_of = grpc_server(parts)
         address = bind(server, settings.listen, certificates)
-        operator = OperatorFile(data_dir=settings.data_dir, listen=address, identities=parts.identities)
-        await (operator.keep(certificates) if certificates else operator.drop())
+        operator = OperatorFile(data_dir=settings.data_dir, listen=address, enrolment=parts.enrolment)
+        await (operator.write(certificates) if certificates else operator.remove())
         http = await stack.enter_async_context(
             serving(
                 Sources(
@@ -63,16 +64,16 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                 tls=certificates.context() if certificates else None,
             )
         )
-        stack.enter_context(_scraped(settings, partial(_families, parts)))
+        stack.enter_context(_metrics_endpoint(settings, partial(_families, parts)))
         async with asyncio.TaskGroup() as group:
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
             tasks = [group.create_task(work) for work in (parts.jobs.run(), parts.publishing.run())]
             process_tuning.tune_process()
             await server.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
-            known_by = _known_by(certificates, operator)
-            _log.info("collector.started", listen=str(address), **known_by)
-            announce({"listen": str(address), "database": "embedded" if postgres else "external", **http, **known_by})
+            identity = _identity(certificates, operator)
+            _log.info("collector.started", listen=str(address), **identity)
+            announce({"listen": str(address), "database": "embedded" if postgres else "external", **http, **identity})
 
             await stopped.wait()
             _log.info("collector.stopping")
@@ -98,7 +99,7 @@ def _on_signals() -> asyncio.Event:
 
 @asynccontextmanager
 async def _postgres(settings: Settings) -> AsyncIterator[EmbeddedPostgres | None]:
-    """The embedded server while it is needed; `None` when the operator brought a database."""
+    """Run the embedded server for the length of the block; yield `None` when the operator configured a database."""
     if settings.database_url is not None:
         yield None
         return
@@ -112,8 +113,8 @@ async def _postgres(settings: Settings) -> AsyncIterator[EmbeddedPostgres | None
 
 
 @contextmanager
-def _scraped(settings: Settings, families: Callable[[], Iterable[Metric]]) -> Iterator[None]:
-    """Metrics as long as they are wanted; that nobody can read them is no reason not to collect samples."""
+def _metrics_endpoint(settings: Settings, families: Callable[[], Iterable[Metric]]) -> Iterator[None]:
+    """Serve metrics if they are configured. A port in use is logged: the collector runs without metrics."""
     if settings.metrics is None:
         yield
         return
@@ -136,7 +137,7 @@ def _families(parts: Parts) -> Iterator[Metric]:
     )
 
 
-def _known_by(certificates: Certificates | None, operator: OperatorFile) -> dict[str, str]:
+def _identity(certificates: Certificates | None, operator: OperatorFile) -> dict[str, str]:
     if certificates is None:
         return {}
     return {"fingerprint": format_fingerprint(certificates.current.fingerprint), "operator": str(operator.path)}

@@ -130,7 +130,7 @@ def test_a_limit_that_is_none(told: str) -> None:
         check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
 
 
-SECRET = webhook_signature.written(b"a secret of thirty-two bytes 123")
+SECRET = webhook_signature.format_secret(b"a secret of thirty-two bytes 123")
 
 
 def hooked(*, environment: dict[str, str], **told: Any) -> Settings:
@@ -149,7 +149,7 @@ def test_a_webhook_has_an_address_and_a_secret(tmp_path: Path) -> None:
     for how, environment in ways:
         checked = hooked(alert_url=url, environment=environment, **how)
         assert checked.webhook is not None
-        assert checked.webhook.secret == webhook_signature.read(SECRET)
+        assert checked.webhook.secret == webhook_signature.parse_secret(SECRET)
         assert checked.webhook.shown == "https://hooks.example:8443"
         assert not any(part in repr(checked) for part in (SECRET, "token", "pass", "thirty"))
 

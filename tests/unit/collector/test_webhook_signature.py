@@ -18,7 +18,7 @@ GOOD = webhook_signature.headers(SECRET, message="alert_1", sent_s=SENT_S, body=
 
 def test_the_example_of_the_reference_library() -> None:
     """The known pair of the specification's own test suite comes out, to the letter."""
-    secret = webhook_signature.read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    secret = webhook_signature.parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     headers = webhook_signature.headers(
         secret, message="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_s=1_614_265_330, body=b'{"test": 2432232314}'
     )
@@ -66,16 +66,16 @@ def test_body_secret_and_age_are_verified() -> None:
 
 def test_a_secret_is_read_as_it_is_written() -> None:
     """People keep it as `whsec_` and base64; the newline of a file does not matter."""
-    assert webhook_signature.read(webhook_signature.written(SECRET) + "\n") == SECRET
+    assert webhook_signature.parse_secret(webhook_signature.format_secret(SECRET) + "\n") == SECRET
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hunter2", "whsec_", "whsec_c2hvcnQ=", "whsec_not base64!", webhook_signature.written(b"x" * 65)]
+    "text", ["", "hunter2", "whsec_", "whsec_c2hvcnQ=", "whsec_not base64!", webhook_signature.format_secret(b"x" * 65)]
 )
 def test_a_bad_secret_is_refused_and_not_repeated(text: str) -> None:
     """What is no secret is an error, whose sentence does not quote it."""
     with pytest.raises(ValueError, match="secret") as refused:
-        webhook_signature.read(text)
+        webhook_signature.parse_secret(text)
     quoted = text.removeprefix("whsec_")
     assert not quoted or quoted not in str(refused.value)
 
@@ -86,5 +86,5 @@ def test_the_documented_lines_verify() -> None:
     lines: dict[str, Any] = {}
     exec(text.partition("```python\n")[2].partition("```")[0], lines)
     told = webhook_signature.headers(SECRET, message="alert_1", sent_s=int(time.time()), body=BODY)
-    assert lines["verify"](webhook_signature.written(SECRET), told, BODY)
-    assert not lines["verify"](webhook_signature.written(SECRET), told, BODY + b" ")
+    assert lines["verify"](webhook_signature.format_secret(SECRET), told, BODY)
+    assert not lines["verify"](webhook_signature.format_secret(SECRET), told, BODY + b" ")

@@ -1,4 +1,4 @@
-"""The gate's copy of the credentials: what a look costs, and that nothing of what it misses is missed for long."""
+"""The authenticator's copy of the credentials: the cost of a refresh, and how soon it sees changes."""
 
 import time
 from collections.abc import AsyncIterator
@@ -56,9 +56,9 @@ async def granted(database: Database) -> None:
         )
 
 
-async def admitted(authenticator: Authenticator) -> bool:
+async def authenticated(authenticator: Authenticator) -> bool:
     try:
-        await authenticator.admit(METADATA, [Role.OPERATOR])
+        await authenticator.authenticate(METADATA, [Role.OPERATOR])
     except NotAdmitted:
         return False
     return True
@@ -70,8 +70,8 @@ async def cpu_of_refresh(authenticator: Authenticator) -> float:
     return time.process_time() - began
 
 
-async def test_a_look_that_finds_nothing_new_is_cheap(database: Database, database_url: str) -> None:
-    """With ten thousand credentials the look of every second costs a small part of reading them all."""
+async def test_a_refresh_without_changes_is_cheap(database: Database, database_url: str) -> None:
+    """With ten thousand credentials, the refresh of every second costs a small part of reading them all."""
     with psycopg.connect(database_url) as connection:
         connection.execute(FILL, [MANY])
     authenticator = Authenticator(database=database, clock=Clock(), required=True)
@@ -80,20 +80,20 @@ async def test_a_look_that_finds_nothing_new_is_cheap(database: Database, databa
     assert idle < reading / 5, (idle, reading)
 
 
-async def test_a_revocation_is_seen_at_the_next_look(database: Database) -> None:
-    """Whoever revoked it: nothing but the database tells the gate."""
+async def test_a_revocation_is_seen_at_the_next_refresh(database: Database) -> None:
+    """A revocation by another collector is found in the database."""
     await granted(database)
     authenticator = Authenticator(database=database, clock=Clock(), required=True)
     await authenticator.refresh()
-    assert await admitted(authenticator)
+    assert await authenticated(authenticator)
     async with database.connection() as connection:
         await access.revoke_credential(connection, OURS.id, revoked_at=NOW_AT + 1)
     await authenticator.refresh()
-    assert not await admitted(authenticator)
+    assert not await authenticated(authenticator)
 
 
 async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database, database_url: str) -> None:
-    """What leaves the counts as they were is found by the reading that comes anyway, on a clock set back too."""
+    """The full read of every minute finds a change that leaves the counts as they were, also on a clock set back."""
     for later in (61 * SECOND_US, -SECOND_US):
         with psycopg.connect(database_url) as connection:
             connection.execute("DELETE FROM credential")
@@ -104,21 +104,21 @@ async def test_a_row_changed_by_hand_is_seen_within_a_minute(database: Database,
         with psycopg.connect(database_url) as connection:
             connection.execute("UPDATE credential SET secret_hash = sha256('another')")
         await authenticator.refresh()
-        assert await admitted(authenticator)
+        assert await authenticated(authenticator)
         clock.at += later
         await authenticator.refresh()
-        assert not await admitted(authenticator)
+        assert not await authenticated(authenticator)
 
 
-async def test_use_is_written_down_once_a_minute(database: Database, database_url: str) -> None:
-    """However often somebody comes, the database is told of it once a minute, without reading everything again."""
+async def test_use_is_recorded_once_a_minute(database: Database, database_url: str) -> None:
+    """The use of a credential is recorded once a minute, however often it is used, without a full read."""
     await granted(database)
     clock = Clock()
     authenticator = Authenticator(database=database, clock=clock, required=True)
     written: list[int] = []
     for seconds in range(0, 125, 5):
         clock.at = NOW_AT + seconds * SECOND_US
-        assert await admitted(authenticator)
+        assert await authenticated(authenticator)
         await authenticator.refresh()
         with psycopg.connect(database_url) as connection:
             row = connection.execute("SELECT extract(epoch FROM last_used_at)::bigint FROM credential").fetchone()

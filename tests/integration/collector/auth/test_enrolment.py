@@ -276,7 +276,7 @@ def test_a_rotation_is_felt_everywhere_within_seconds(start_collector: StartColl
         caller.push(Batch(vantage=US_1, epoch=1, seq=0))
         new = joined(one, "us-1", region=None, role="", rotation=True)
         eventually(10, lambda: refused(lambda: caller.fetch_plan(vantage=US_1)) is UNAUTHENTICATED, "the old one ends")
-        assert "a newer one was taken" in told(lambda: caller.fetch_plan(vantage=US_1))
+        assert "a newer one is in use" in told(lambda: caller.fetch_plan(vantage=US_1))
     with calling(one, new) as caller:
         assert refused(lambda: caller.fetch_plan(vantage=US_1)) is None
 

@@ -20,7 +20,7 @@ BODY = b'{"type":"isochrone.test"}'
 def listening(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The real command, and the address it tells."""
     file = tmp_path / "alert.secret"
-    file.write_text(webhook_signature.written(SECRET))
+    file.write_text(webhook_signature.format_secret(SECRET))
     command = [sys.executable, "-m", "isochrone_collector", "alerts", "listen", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command, "--alert-secret-file", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

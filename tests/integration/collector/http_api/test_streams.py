@@ -151,8 +151,8 @@ async def test_who_is_shut_out_stops_reading(start_web: StartWeb, monkeypatch: p
 
     async with web.watch(f"{WATCH}?after=48") as events:
         assert await anext(events) is None
-        monkeypatch.setattr(Authenticator, "admit", nobody_knows)
+        monkeypatch.setattr(Authenticator, "authenticate", nobody_knows)
         assert [await anext(events), await anext(events)] == [None, None]
-        monkeypatch.setattr(Authenticator, "admit", refused)
+        monkeypatch.setattr(Authenticator, "authenticate", refused)
         assert [event async for event in events if event is not None] == []
     assert (await web.get("/v1/routes")).status_code == 401

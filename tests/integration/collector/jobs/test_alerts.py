@@ -226,7 +226,7 @@ async def test_a_second_absence_is_another(bench: Bench) -> None:
 def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver: Receiver, tmp_path: Path) -> None:
     """A real collector: the test command says what came of it, and neither secret nor address is in its log or list."""
     file = tmp_path / "alert.secret"
-    file.write_text(webhook_signature.written(SECRET))
+    file.write_text(webhook_signature.format_secret(SECRET))
     collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file)])
     done = run_command("alerts", "test", "--collector", collector.address)
     assert (done.returncode, done.stdout) == (0, "the webhook accepted a test alert\n"), done.stderr
@@ -239,7 +239,9 @@ def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver
     assert listed.webhook
     assert sorted(alert.delivered_at is not None for alert in listed.alerts) == [False, True]
     seen = collector.log() + repr(listed) + done.stdout + failed.stdout + failed.stderr
-    assert not {part for part in (webhook_signature.written(SECRET), SECRET.decode(), "url-token-7f3a") if part in seen}
+    assert not {
+        part for part in (webhook_signature.format_secret(SECRET), SECRET.decode(), "url-token-7f3a") if part in seen
+    }
     assert "webhook.set" in collector.log()
 
 

@@ -121,7 +121,7 @@ def test_a_rise_in_what_is_pushed_becomes_an_alert(
     start_collector: StartCollector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real collector: samples of past rounds shift by 30 %; one event, one alert, told to the webhook."""
-    monkeypatch.setenv("ISOCHRONE_ALERT_SECRET", webhook_signature.written(SECRET))
+    monkeypatch.setenv("ISOCHRONE_ALERT_SECRET", webhook_signature.format_secret(SECRET))
     monkeypatch.setenv("ISOCHRONE_ALERT_URL", receiver.address)
     first = start_collector()
     past = a_past(first)

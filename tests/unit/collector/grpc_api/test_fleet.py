@@ -1,4 +1,4 @@
-"""The service that agents ask: what cannot be decoded is the asker's fault, and is told so."""
+"""The service for agents: a request that cannot be decoded is INVALID_ARGUMENT."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,44 +14,44 @@ from isochrone_wire.model import Batch, Receipt, Vantage, Vitals
 
 
 class Aborted(Exception):  # noqa: N818  # reads as what happened
-    """What gRPC raises when a call is aborted."""
+    """Raised by gRPC when a call is aborted."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A call that is under way, as far as the service sees it."""
+    """A call in progress, with the parts of a context that the service uses."""
 
     status: grpc.StatusCode | None = None
     details: str = ""
 
     def invocation_metadata(self) -> tuple[()]:
-        """Nobody says who asks."""
+        """No credential."""
         return ()
 
     async def abort(self, status: grpc.StatusCode, details: str, _trailing: Any) -> None:
-        """As gRPC's."""
+        """Record the status, as gRPC does."""
         self.status, self.details = status, details
         raise Aborted
 
 
-class OpenGate:
-    """A gate that lets everybody in."""
+class OpenAuthenticator:
+    """An authenticator that accepts every caller."""
 
-    async def bind(self, _metadata: Any, _vantage: Vantage) -> None:
-        """Whoever comes is who they say."""
+    async def require_vantage(self, _metadata: Any, _vantage: Vantage) -> None:
+        """Accept."""
 
 
 class Ingest:
-    """Takes everything."""
+    """An ingest that accepts every push."""
 
-    async def push(self, _parcel: Any) -> Receipt:
-        """It is committed."""
+    async def push(self, _batch: Any) -> Receipt:
+        """Return an empty receipt."""
         return Receipt()
 
 
-async def test_vitals_that_cannot_be_decoded_are_the_askers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """INVALID_ARGUMENT with the sentence, and not UNKNOWN, which an agent would try again for ever. No field of today's
-    vitals can be wrong on the wire, so one of tomorrow's stands in.
+async def test_vitals_that_cannot_be_decoded_are_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INVALID_ARGUMENT with the reason, and not UNKNOWN, which an agent would retry for ever. No field of the current
+    vitals can be invalid on the wire, so the test invents one.
     """
     honest = codec.decode
 
@@ -62,10 +62,10 @@ async def test_vitals_that_cannot_be_decoded_are_the_askers_fault(monkeypatch: p
 
     request = codec.encode(Batch(vantage=Vantage(name="us-1", region="us-east-2"), epoch=7, seq=0))
     monkeypatch.setattr(codec, "decode", decode)
-    nobody: Any = None
-    authenticator: Any = OpenGate()
+    unused: Any = None
+    authenticator: Any = OpenAuthenticator()
     ingest: Any = Ingest()
-    service, call = FleetService(ingest=ingest, plans=nobody, identities=nobody, authenticator=authenticator), Call()
+    service, call = FleetService(ingest=ingest, plans=unused, enrolment=unused, authenticator=authenticator), Call()
     with pytest.raises(Aborted):
         await service.Push(RawPush(request.SerializeToString()), call)
     assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Vitals.mood: 7")
