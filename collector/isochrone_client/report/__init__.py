@@ -1,1 +1,1 @@
-"""A report: what a window of rounds says, as one page for a browser or as Markdown."""
+"""Reports: all results of a window as one HTML page or as Markdown."""

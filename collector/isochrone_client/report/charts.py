@@ -1,7 +1,7 @@
-"""What is drawn beside the numbers: an interval per differential, and what its phases add.
+"""Charts beside the numbers: the interval of each differential, and the contribution of its phases.
 
-Places are in per cent of the width, so that a drawing may be as wide as the screen has room for. Drawings repeat what
-the cells beside them say, so a screen reader passes over them.
+Positions are in per cent of the width, so that a chart scales with the screen. Charts repeat the numbers beside them,
+so they are hidden from screen readers.
 """
 
 import math
@@ -17,20 +17,20 @@ _HEIGHT = 22
 _MIDDLE = _HEIGHT // 2
 _BAR = 12
 _TICKS = 5
-_CLASS_OF = {Decision.FASTER: "dot good", Decision.SLOWER: "dot bad", Decision.UNDECIDED: "dot dim"}
+_CLASSES = {Decision.FASTER: "dot good", Decision.SLOWER: "dot bad", Decision.UNDECIDED: "dot dim"}
 _WHOLE = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Values from `low` to `high` along the width of a drawing; `unit` of them make one of what the axis says."""
+    """A linear scale from `low` to `high` across a chart; the axis shows values divided by `unit`."""
 
     low: float
     high: float
     unit: float
 
     def place(self, value: float) -> float:
-        """Where a value stands, in per cent; what is off the scale stands at its end."""
+        """The position of a value, in per cent; a value off the scale is placed at its end."""
         return round(_WHOLE * min(max((value - self.low) / (self.high - self.low), 0.0), 1.0), 3)
 
     @property
@@ -42,36 +42,38 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """A column of drawings on one scale: the axis at its head, and one drawing per row."""
+class ChartColumn:
+    """A column of charts on one scale: the axis in its heading, and one chart per row."""
 
     heading: str
     axis: Markup
     cell: Callable[[Differential], Markup]
 
 
-def intervals(rows: Sequence[Differential]) -> Chart | None:
-    """Dot and whisker for each differential, over the band within which nothing matters; `None` without intervals."""
+def intervals(rows: Sequence[Differential]) -> ChartColumn | None:
+    """A dot and a whisker per differential over the band of the margin; `None` without intervals."""
     known = [row for row in rows if _is_known(row)]
     if not known:
         return None
-    reach = [bound for row in known for bound in (row.shift_low, row.shift_high, row.margin, -(row.margin or 0.0))]
-    scale = _scale([bound for bound in reach if bound is not None], unit=1000.0 if known[0].unit == "us" else 1.0)
+    extents = [bound for row in known for bound in (row.shift_low, row.shift_high, row.margin, -(row.margin or 0.0))]
+    scale = _scale([bound for bound in extents if bound is not None], unit=1000.0 if known[0].unit == "us" else 1.0)
     unit = "ms" if known[0].unit == "us" else known[0].unit
-    return Chart(heading=f"shift and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale))
+    return ChartColumn(heading=f"shift and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale))
 
 
-def bars(rows: Sequence[Differential]) -> Chart | None:
-    """What each phase adds, to the right of zero, or takes away, to the left; `None` without phases."""
-    reach = [bound for row in rows for bound in _extent(row)]
-    if not any(reach):
+def bars(rows: Sequence[Differential]) -> ChartColumn | None:
+    """The contribution of each phase: increases right of zero, decreases left; `None` without phases."""
+    extents = [bound for row in rows for bound in _extent(row)]
+    if not any(extents):
         return None
-    scale = _scale(reach, unit=1000.0)
-    return Chart(heading="what the phases add, ms", axis=_axis(scale), cell=lambda row: _stack(row, scale))
+    scale = _scale(extents, unit=1000.0)
+    return ChartColumn(
+        heading="contribution of the phases, ms", axis=_axis(scale), cell=lambda row: _stacked_bars(row, scale)
+    )
 
 
 def legend() -> Markup:
-    """Which colour is which phase, in the order in which they are stacked."""
+    """The colours of the phases, in stacking order."""
     return element("ul", *(element("li", _key(name), name) for name in ADDENDS), class_="legend")
 
 
@@ -98,7 +100,7 @@ def _round_step(width: float) -> float:
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= width * (1 - 1e-9))
 
 
-def _drawn(*parts: Markup, height: int = _HEIGHT) -> Markup:
+def _svg(*parts: Markup, height: int = _HEIGHT) -> Markup:
     return element("svg", *parts, height=height, aria_hidden="true", focusable="false")
 
 
@@ -118,22 +120,22 @@ def _axis(scale: Scale) -> Markup:
         )
         for tick in scale.ticks
     )
-    return _drawn(*marks, height=16)
+    return _svg(*marks, height=16)
 
 
-def _ground(scale: Scale) -> list[Markup]:
+def _gridlines(scale: Scale) -> list[Markup]:
     return [_line(scale.place(tick), class_="tick") for tick in scale.ticks]
 
 
 def _whisker(row: Differential, scale: Scale) -> Markup:
     zero = _line(scale.place(0.0), class_="zero")
     if row.shift is None or row.shift_low is None or row.shift_high is None or not _is_known(row):
-        return _drawn(*_ground(scale), zero)
+        return _svg(*_gridlines(scale), zero)
     low, high = scale.place(row.shift_low), scale.place(row.shift_high)
-    dot = element("circle", cx=f"{scale.place(row.shift)}%", cy=_MIDDLE, r=5, class_=_CLASS_OF.get(row.decision, "dot"))
+    dot = element("circle", cx=f"{scale.place(row.shift)}%", cy=_MIDDLE, r=5, class_=_CLASSES.get(row.decision, "dot"))
     whisker = element("line", x1=f"{low}%", x2=f"{high}%", y1=_MIDDLE, y2=_MIDDLE, class_="whisker")
     ends = (_line(end, class_="whisker", top=_MIDDLE - 4, bottom=_MIDDLE + 4) for end in (low, high))
-    return _drawn(*_margin(row, scale), *_ground(scale), zero, whisker, *ends, dot)
+    return _svg(*_margin(row, scale), *_gridlines(scale), zero, whisker, *ends, dot)
 
 
 def _margin(row: Differential, scale: Scale) -> list[Markup]:
@@ -152,11 +154,11 @@ def _extent(row: Differential) -> tuple[float, float]:
     return sum(shift for shift in shifts if shift < 0), sum(shift for shift in shifts if shift > 0)
 
 
-def _stack(row: Differential, scale: Scale) -> Markup:
+def _stacked_bars(row: Differential, scale: Scale) -> Markup:
     parts, left, right = [], 0.0, 0.0
     for part in sorted((part for part in row.parts if part.name in ADDENDS), key=lambda part: ADDENDS.index(part.name)):
         begin, end = (right, right + part.shift) if part.shift >= 0 else (left + part.shift, left)
         left, right = min(left, begin), max(right, end)
         top = (_HEIGHT - _BAR) // 2
         parts.append(_rect(scale.place(begin), scale.place(end), top=top, height=_BAR, class_=f"part {part.name}"))
-    return _drawn(*_ground(scale), *parts, _line(scale.place(0.0), class_="zero"))
+    return _svg(*_gridlines(scale), *parts, _line(scale.place(0.0), class_="zero"))

@@ -1,4 +1,4 @@
-"""Asks a collector all that a report tells. What it cannot answer is left out, and the report says why."""
+"""The content of a report: one section per answer of the collector. A section that fails has the reason instead."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ from isochrone_client.report.tables import ChartBuilder
 from isochrone_wire.answers import DifferentialList, Metric, Selection
 
 Answer = TypeVar("Answer")
-# Errors of one answer. Whoever is not there, lets nobody in or does not know a name answers nothing at all.
-_OF_ONE_ANSWER = (CollectorError, InsufficientError, SlowError)
+# Errors of a single answer. An unreachable collector, a missing permission or an unknown name fail the whole report.
+_ERRORS_OF_ONE_ANSWER = (CollectorError, InsufficientError, SlowError)
 _NOTHING = "Nothing in this window."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """What a report is to be of: a selection, what to compare by, with which region (the plan's when empty), and the
-    instant now in microseconds since the epoch.
+    """The parameters of a report: selection, metric, baseline region (empty: the plan's), and the current instant in
+    microseconds since the epoch.
     """
 
     selection: Selection
@@ -44,7 +44,7 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SectionSpec:
-    """A section with a question of its own; `empty` is what is said of an answer without rows."""
+    """A section with its call; `empty` returns the text for an answer without rows."""
 
     key: str
     title: str
@@ -56,54 +56,56 @@ class _SectionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnswerOrReason(Generic[Answer]):
-    """An answer, or why there is none."""
+    """An answer, or the reason for its absence."""
 
     answer: Answer | None = None
-    why: str = ""
+    reason: str = ""
 
 
 def build_report(
     client: ObservatoryClient, request: ReportRequest, *, collector: str, progress: Callable[[str], None]
 ) -> Report:
-    """The report of a collector that goes by the name `collector`; `progress` hears what is asked for, as it is.
+    """The report of a collector, shown under the name `collector`; `progress` receives the title of each section.
 
-    Raises `ClientError` when it answers nothing or does not know a name that was wished for.
+    Raises `ClientError` if the collector cannot be used or does not know a name in the request.
     """
     plan = client.list_targets()
     baseline = request.baseline or require_baseline(plan)
     progress("differentials")
-    compared = _try(
+    difference_outcome = _try(
         lambda: client.get_differentials(request.selection, baseline=baseline, metric=request.metric, explain=True)
     )
     progress("coverage")
-    covered = _try(lambda: client.get_coverage(request.selection))
+    coverage_outcome = _try(lambda: client.get_coverage(request.selection))
     return Report(
         window=request.selection.window,
         generated_at=request.now_at,
         collector=collector,
         facts=facts(
-            baseline=_baseline(compared.answer, baseline),
+            baseline=_full_baseline_name(difference_outcome.answer, baseline),
             metric=request.metric,
             plan_version=plan.plan_version,
             targets=len(plan.targets),
-            coverage=covered.answer,
+            coverage=coverage_outcome.answer,
         ),
-        summary=summary(compared.answer) if compared.answer else (),
+        summary=summary(difference_outcome.answer) if difference_outcome.answer else (),
         sections=(
-            *_comparison(compared, request),
-            *(_asked(spec, client, request, progress) for spec in _SECTIONS),
+            *_differential_sections(difference_outcome, request),
+            *(_section_of(spec, client, request, progress) for spec in _SECTIONS),
             _section(
                 "coverage",
                 "Coverage",
-                "Of the rounds that were planned, how many left a sample, and with which outcomes.",
-                covered,
+                "Planned rounds, rounds with a sample, and the outcomes of the samples.",
+                coverage_outcome,
                 lambda answer: coverage.page(answer, now_at=request.now_at),
             ),
         ),
     )
 
 
-def _comparison(compared: _AnswerOrReason[DifferentialList], request: ReportRequest) -> tuple[Section, ...]:
+def _differential_sections(
+    difference_outcome: _AnswerOrReason[DifferentialList], request: ReportRequest
+) -> tuple[Section, ...]:
     def by_region(answer: DifferentialList) -> Page[Any]:
         rows = differentials.select_rows(answer, sort="shift", only=None)
         return differentials.page(answer, rows, metric=request.metric, now_at=request.now_at)
@@ -112,25 +114,25 @@ def _comparison(compared: _AnswerOrReason[DifferentialList], request: ReportRequ
         _section(
             "differentials",
             "Differentials",
-            "Each region minus the baseline, target by target. The dot is the shift, the line its 95 % interval, the "
-            "shaded band the margin below which a difference does not matter; a hollow dot is undecided.",
-            compared,
+            "Each region minus the baseline, per target. The dot is the shift, the line its 95 % interval, the shaded "
+            "band the margin below which a difference does not matter; a hollow dot is undecided.",
+            difference_outcome,
             by_region,
-            draw=charts.intervals,
+            chart=charts.intervals,
         ),
         _section(
             "origins",
-            "Where the differences come from",
-            "A first token over a fresh connection takes name lookup, TCP and TLS handshakes, the request's way there "
-            "and back, and the server. What each adds is stacked to the right of zero, what it saves to the left.",
-            compared,
+            "Origin of the differences",
+            "The time to a first token over a fresh connection is the sum of name lookup, TCP and TLS handshakes, the "
+            "request's round trip, and the server. Increases are stacked to the right of zero, decreases to the left.",
+            difference_outcome,
             difference_phases.page,
-            draw=charts.bars,
+            chart=charts.bars,
         ),
     )
 
 
-def _asked(
+def _section_of(
     spec: _SectionSpec, client: ObservatoryClient, request: ReportRequest, progress: Callable[[str], None]
 ) -> Section:
     progress(spec.title.lower())
@@ -149,28 +151,28 @@ def _section(
     title: str,
     lead: str,
     outcome: _AnswerOrReason[Answer],
-    paged: Callable[[Answer], Page[Any]],
+    page_of: Callable[[Answer], Page[Any]],
     *,
-    draw: ChartBuilder | None = None,
+    chart: ChartBuilder | None = None,
     empty: Callable[[Answer], str] = lambda _answer: _NOTHING,
 ) -> Section:
     if outcome.answer is None:
-        return Section(key=key, title=title, missing=f"Left out: {outcome.why}")
-    page = paged(outcome.answer)
+        return Section(key=key, title=title, missing=f"Left out: {outcome.reason}")
+    page = page_of(outcome.answer)
     if not page.rows:
         return Section(key=key, title=title, lead=lead, missing=empty(outcome.answer))
-    return Section(key=key, title=title, lead=lead, pages=(page,), draw=draw)
+    return Section(key=key, title=title, lead=lead, pages=(page,), chart=chart)
 
 
 def _try(ask: Callable[[], Answer]) -> _AnswerOrReason[Answer]:
     try:
         return _AnswerOrReason(answer=ask())
-    except _OF_ONE_ANSWER as error:
-        return _AnswerOrReason(why=str(error))
+    except _ERRORS_OF_ONE_ANSWER as error:
+        return _AnswerOrReason(reason=str(error))
 
 
-def _baseline(answer: DifferentialList | None, named: str) -> str:
-    """Its full name, where the answer has it."""
+def _full_baseline_name(answer: DifferentialList | None, named: str) -> str:
+    """The full name of the baseline if the answer has it, otherwise `named`."""
     return answer.differentials[0].baseline if answer is not None and answer.differentials else named
 
 
@@ -178,14 +180,14 @@ _SECTIONS = (
     _SectionSpec(
         key="leaderboards",
         title="Leaderboards",
-        lead="Targets by median time to first token, as each region sees them.",
+        lead="Targets by median time to first token, per region.",
         ask=lambda client, request: client.get_leaderboard(request.selection),
         page=lambda answer, _wish: leaderboard.page(answer),
     ),
     _SectionSpec(
         key="best",
         title="Best regions",
-        lead="Where each provider is nearest, and what the other regions pay.",
+        lead="The nearest region of each provider, and the latency that the other regions add.",
         ask=lambda client, request: client.get_region_costs(request.selection, metric=request.metric),
         page=lambda answer, request: region_costs.page(answer, metric=request.metric),
     ),
@@ -199,14 +201,14 @@ _SECTIONS = (
     _SectionSpec(
         key="tiers",
         title="Price tiers",
-        lead="Targets beside those that cost as much.",
+        lead="Targets compared with others of a similar price.",
         ask=lambda client, request: client.get_tiers(request.selection),
         page=lambda answer, _wish: tiers.page(answer),
     ),
     _SectionSpec(
         key="drift",
         title="Drift",
-        lead="Lasting changes: new levels that slow answers, short bursts and the hour of the day do not explain.",
+        lead="Lasting changes of level that outliers, short bursts and the time of day do not explain.",
         ask=lambda client, request: client.list_drift(request.selection),
         page=lambda answer, _wish: drift.page(answer),
         empty=lambda answer: f"No lasting change in this window; {drift.watched_summary(answer)}.",
@@ -214,7 +216,7 @@ _SECTIONS = (
     _SectionSpec(
         key="vantages",
         title="Vantages",
-        lead="Who measures, from where, and how they are doing.",
+        lead="The vantages by region, with their status.",
         ask=lambda client, _wish: client.list_vantages(),
         page=lambda answer, _wish: regions.page(answer),
     ),

@@ -1,17 +1,17 @@
-"""A report as one page of HTML: no script, nothing fetched, and nothing in it but what this builds."""
+"""A report as one HTML page without scripts or external resources."""
 
 from isochrone_client.report.charts import legend
 from isochrone_client.report.html_elements import Markup, element, joined
-from isochrone_client.report.sections import METHOD, Report, Section, made
+from isochrone_client.report.sections import METHOD, Report, Section, provenance
 from isochrone_client.report.stylesheet import POLICY, SHEET
 from isochrone_client.report.tables import tables
 
-# The sheet is ours and holds no `<`; escaping its quotes would break it.
+# The style sheet is a constant without `<`; escaping its quotes would break it.
 _SHEET = Markup(SHEET)
 
 
 def render_html(report: Report) -> str:
-    """The whole page as text."""
+    """The HTML page of a report."""
     page = element("html", _head(report), element("body", _header(report), _main(report), _footer(report)), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
@@ -30,11 +30,11 @@ def _head(report: Report) -> Markup:
 
 
 def _header(report: Report) -> Markup:
-    told = (("window", report.span), *report.facts)
-    terms = [part for name, text in told for part in (element("dt", name), element("dd", text))]
+    entries = (("window", report.span), *report.facts)
+    terms = [part for name, text in entries for part in (element("dt", name), element("dd", text))]
     links = [
         element("li", element("a", section.title, href=f"#{section.key}"))
-        for section in (*report.sections, Section(key="method", title="How sure this is"))
+        for section in (*report.sections, Section(key="method", title="Method and confidence"))
     ]
     return element(
         "header",
@@ -59,13 +59,13 @@ def _section(section: Section) -> Markup:
         content.append(element("p", section.missing, class_="missing"))
     if section.key == "origins" and not section.is_empty:
         content.append(legend())
-    content += [tables(page, draw=None if place else section.draw) for place, page in enumerate(section.pages)]
+    content += [tables(page, chart=None if place else section.chart) for place, page in enumerate(section.pages)]
     return _with_heading(section.key, section.title, *content)
 
 
 def _method() -> Markup:
     content = [element("p", element("strong", name), ". ", text) for name, text in METHOD.items()]
-    return _with_heading("method", "How sure this is", *content)
+    return _with_heading("method", "Method and confidence", *content)
 
 
 def _with_heading(key: str, title: str, *content: Markup) -> Markup:
@@ -74,4 +74,4 @@ def _with_heading(key: str, title: str, *content: Markup) -> Markup:
 
 
 def _footer(report: Report) -> Markup:
-    return element("footer", element("p", made(report)))
+    return element("footer", element("p", provenance(report)))

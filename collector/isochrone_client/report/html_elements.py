@@ -1,42 +1,42 @@
-"""HTML that cannot be broken out of: every text is escaped where it is put in, and elements close where they opened."""
+"""Construction of HTML that is safe by design: all text is escaped when it is inserted, and all elements are closed."""
 
 import html
 
 from isochrone_wire.text import printable
 
-# Elements of HTML and of SVG that hold nothing.
+# Void elements of HTML, and empty elements of SVG.
 _VOID = frozenset({"meta", "link", "wbr"})
 _EMPTY = frozenset({"rect", "line", "circle"})
 Attribute = str | int | float | None
 
 
 class Markup(str):
-    """Text that is HTML already, made by `element` and `joined` only."""
+    """Text that is already HTML; only `element` and `joined` create it."""
 
     __slots__ = ()
 
 
 def element(name: str, *children: str, **attributes: Attribute) -> Markup:
-    """One element. Children that are not `Markup` are escaped; so are attributes, of which `None` are left out.
+    """One element. Attributes and children that are not `Markup` are escaped; attributes that are `None` are omitted.
 
-    A trailing underscore of an attribute's name goes, the others become hyphens: `class_`, `aria_label`. `name` and the
-    names of attributes are ours and never come from outside.
+    In names of attributes, a trailing underscore is removed and the others become hyphens: `class_`, `aria_label`.
+    Names are not escaped: they have to be constants.
     """
-    spoken = "".join(
+    rendered = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in _VOID | _EMPTY:
-        return Markup(f"<{name}{spoken}/>" if name in _EMPTY else f"<{name}{spoken}>")
-    return Markup(f"<{name}{spoken}>{joined(*children)}</{name}>")
+        return Markup(f"<{name}{rendered}/>" if name in _EMPTY else f"<{name}{rendered}>")
+    return Markup(f"<{name}{rendered}>{joined(*children)}</{name}>")
 
 
 def joined(*children: str) -> Markup:
-    """The children one after another, escaped where they are no `Markup`."""
+    """The children concatenated; those that are not `Markup` are escaped."""
     return Markup("".join(child if isinstance(child, Markup) else escaped(child) for child in children))
 
 
 def escaped(text: str) -> Markup:
-    """The text as HTML shows it, without control characters."""
+    """The text escaped for HTML, without control characters."""
     return Markup(html.escape(printable(text), quote=True))

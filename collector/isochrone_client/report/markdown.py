@@ -1,14 +1,14 @@
-"""A report as Markdown: the same sections and tables as the page, without the drawings."""
+"""A report as Markdown: the sections and tables of the HTML page, without the charts."""
 
 from collections.abc import Iterator
 
 from isochrone_client.render import markdown
 from isochrone_client.render.page import RenderOptions
-from isochrone_client.report.sections import METHOD, Report, Section, made
+from isochrone_client.report.sections import METHOD, Report, Section, provenance
 
 
 def render_markdown(report: Report) -> str:
-    """The whole report as text."""
+    """The Markdown text of a report."""
     return "\n\n".join(_blocks(report)) + "\n"
 
 
@@ -18,9 +18,9 @@ def _blocks(report: Report) -> Iterator[str]:
     yield from (markdown.escaped(sentence) for sentence in report.summary)
     for section in report.sections:
         yield from _section(section)
-    yield "## How sure this is"
+    yield "## Method and confidence"
     yield from (f"**{name}.** {markdown.escaped(text)}" for name, text in METHOD.items())
-    yield f"*{markdown.escaped(made(report))}*"
+    yield f"*{markdown.escaped(provenance(report))}*"
 
 
 def _section(section: Section) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a report is made of before it is HTML or Markdown: sections, each an answer with a sentence that leads to it."""
+"""The structure of a report, independent of its format: sections with a lead and tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One question of a report with its answer: `key` is its anchor, `lead` a sentence or two, `pages` the tables.
+    """One section of a report: `key` is its anchor, `lead` a sentence or two, `pages` its tables.
 
-    `missing` says why there is no answer, where there is none. `draw` adds drawings to the first page.
+    `missing` is the reason if there is no answer. `chart` adds charts to the first page.
     """
 
     key: str
     title: str
     lead: str = ""
     pages: tuple[Page[Any], ...] = ()
-    draw: ChartBuilder | None = None
+    chart: ChartBuilder | None = None
     missing: str = ""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it to read."""
+        """Whether its tables have no rows."""
         return not any(page.rows for page in self.pages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report: its window, when and of which collector it was made (microseconds since the epoch), and its sections.
+    """A report: its window, the instant it was generated (microseconds since the epoch), its collector and sections.
 
-    `facts` are told at its head, by name.
+    `facts` are names and values for its head.
     """
 
     window: Window
@@ -50,41 +50,41 @@ class Report:
 
     @property
     def title(self) -> str:
-        """What it is a report of."""
+        """The title with the window."""
         return f"LLM latency by region, {self.span}"
 
     @property
     def span(self) -> str:
-        """Its window, for people."""
+        """The window for people."""
         return f"{minute(self.window.from_at)} to {minute(self.window.until_at)} UTC"
 
 
-# How sure all this is, in words that hold for every report.
+# The method, the same for every report.
 METHOD = {
     "Shifts": (
         "A shift is region minus baseline: the Hodges-Lehmann estimate over the rounds in which both have a value, so "
-        "that what slows a provider down everywhere at once cancels out. Its 95 % interval comes from the signed-rank "
-        "distribution, and is widened where neighbouring rounds resemble each other: n rounds are then worth fewer."
+        "that a slowdown of a provider in all regions at once cancels out. Its 95 % interval comes from the "
+        "signed-rank distribution and is widened if neighbouring rounds are correlated: n rounds then count as fewer."
     ),
     "Decisions": (
-        "Faster and slower need an interval off zero and a shift that reaches the margin (20 ms or 5 % of the "
-        "baseline, whichever is larger). Equivalent means that the whole interval lies within the margin. Everything "
-        "else is undecided, and the reason is given. Over many pairs, false discoveries are held at 5 % "
+        "Faster and slower require an interval that excludes zero and a shift that reaches the margin (20 ms or 5 % of "
+        "the baseline, whichever is larger). Equivalent means that the whole interval lies within the margin. "
+        "Everything else is undecided, with a reason. Across all pairs, the false-discovery rate is limited to 5 % "
         "(Benjamini-Hochberg)."
     ),
     "Percentiles": (
-        "Nearest rank, with the interval of their order statistics; where there are too few samples for one, none is "
-        "shown. A timeout counts as longer than anything measured; throttled and skipped rounds are counted apart."
+        "Nearest rank, with intervals from order statistics; with too few samples for an interval, no percentile is "
+        "shown. A timeout counts as longer than any measured value; throttled and skipped rounds are counted apart."
     ),
-    "Unknown": "A dash means not known. It is never zero.",
+    "Unknown": "A dash means unknown, never zero.",
 }
 
 
 def facts(
     *, baseline: str, metric: Metric, plan_version: int, targets: int, coverage: CoverageList | None
 ) -> tuple[tuple[str, str], ...]:
-    """What stands at the head of a report besides its window."""
-    told = [
+    """The names and values at the head of a report, besides its window."""
+    entries = [
         ("baseline", baseline),
         ("compared by", str(metric)),
         ("plan", f"version {plan_version}, {targets} targets" if plan_version else "none applied"),
@@ -94,12 +94,12 @@ def facts(
         recorded = sum(row.recorded for row in coverage.coverage)
         vantages = len({row.vantage for row in coverage.coverage})
         part = f"{recorded} of {planned} planned rounds ({share(recorded, planned)} %)"
-        told.append(("recorded", f"{part} by {_counted(vantages, 'vantage')}"))
-    return tuple(told)
+        entries.append(("recorded", f"{part} by {_counted(vantages, 'vantage')}"))
+    return tuple(entries)
 
 
 def summary(answer: DifferentialList) -> tuple[str, ...]:
-    """A sentence or two per region: how many targets are decided which way, and where it matters most."""
+    """One or two sentences per region: the number of targets per decision, and the largest shifts."""
     regions = dict.fromkeys(row.region for row in answer.differentials)
     return tuple(_of_region([row for row in answer.differentials if row.region == region]) for region in regions)
 
@@ -112,7 +112,7 @@ def _of_region(rows: Sequence[Differential]) -> str:
     decided = sorted((row for row in rows if row.decision in (Decision.FASTER, Decision.SLOWER)), key=_size)
     if not decided:
         return text
-    return f"{text} Furthest apart: {'; '.join(_shift(row) for row in decided[-_MOST:][::-1])}."
+    return f"{text} Largest shifts: {'; '.join(_shift(row) for row in decided[-_MOST:][::-1])}."
 
 
 def _counted(count: int, noun: str) -> str:
@@ -129,6 +129,6 @@ def _shift(row: Differential) -> str:
     return f"{row.target} {number(of(row.shift), signed=True)} {unit} ({bounds})"
 
 
-def made(report: Report) -> str:
-    """When, and of what, a report was made."""
-    return f"made {minute(report.generated_at)} UTC by isochrone of the collector {report.collector}"
+def provenance(report: Report) -> str:
+    """The instant and the collector of a report, as a sentence."""
+    return f"generated at {minute(report.generated_at)} UTC by isochrone from the collector {report.collector}"

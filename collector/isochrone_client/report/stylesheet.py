@@ -1,4 +1,4 @@
-"""The look of the page: one style sheet, light and dark, on a screen and on paper. No file is fetched for it."""
+"""The style sheet of the report: light and dark, for screens and for print, without external files."""
 
 import base64
 import hashlib
@@ -67,5 +67,5 @@ footer { color: var(--faint); font-size: 0.875rem; margin-top: 2.5rem; padding-b
 }
 """
 _DIGEST = base64.b64encode(hashlib.sha256(SHEET.encode()).digest()).decode()
-# Nothing is fetched, nothing runs, and no other style than this sheet applies: whatever a name or a reason holds.
+# Nothing is fetched, no script runs, and no other style applies, whatever the texts of a report contain.
 POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -1,41 +1,41 @@
-"""Pages as tables of HTML: the same columns that a terminal shows, with drawings where there are any."""
+"""Pages as HTML tables: the columns of the terminal's table, with charts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from isochrone_client.render.page import Column, Page
-from isochrone_client.report.charts import Chart
+from isochrone_client.report.charts import ChartColumn
 from isochrone_client.report.html_elements import Markup, element, joined
 
-ChartBuilder = Callable[[Sequence[Any]], Chart | None]
+ChartBuilder = Callable[[Sequence[Any]], ChartColumn | None]
 _CLASS_OF = {"green": "good", "red": "bad", "yellow": "warn", "dim": "dim"}
 
 
-def tables(page: Page[Any], *, draw: ChartBuilder | None = None) -> Markup:
-    """A table for each group of the page, under a caption, and the notes below; `draw` adds a column of drawings."""
+def tables(page: Page[Any], *, chart: ChartBuilder | None = None) -> Markup:
+    """A table with a caption per group of the page, then the notes; `chart` adds a column of charts."""
     blocks = [
-        _table(page, caption=heading or page.title, rows=rows, drawing=draw(rows) if draw else None)
+        _table(page, caption=heading or page.title, rows=rows, chart=chart(rows) if chart else None)
         for heading, rows in page.groups()
     ]
     notes = element("ul", *(element("li", note) for note in page.notes), class_="notes") if page.notes else Markup()
     return joined(*blocks, notes)
 
 
-def _table(page: Page[Any], *, caption: str, rows: Sequence[Any], drawing: Chart | None) -> Markup:
+def _table(page: Page[Any], *, caption: str, rows: Sequence[Any], chart: ChartColumn | None) -> Markup:
     named = next((place for place, column in enumerate(page.columns) if column.wide), 0)
     head = [_heading(column) for column in page.columns]
     body = [[_cell(column, row, named=place == named) for place, column in enumerate(page.columns)] for row in rows]
-    if drawing is not None:
-        head.insert(named + 1, element("th", drawing.heading, drawing.axis, scope="col", class_="drawn"))
+    if chart is not None:
+        head.insert(named + 1, element("th", chart.heading, chart.axis, scope="col", class_="drawn"))
         for cells, row in zip(body, rows, strict=True):
-            cells.insert(named + 1, element("td", drawing.cell(row), class_="drawn"))
+            cells.insert(named + 1, element("td", chart.cell(row), class_="drawn"))
     table = element(
         "table",
         element("caption", caption),
         element("thead", element("tr", *head)),
         element("tbody", *(element("tr", *cells) for cells in body)),
     )
-    # What scrolls must be reachable by the keyboard, and say what it is.
+    # A scrollable element must be reachable by keyboard and have a label.
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
@@ -53,6 +53,6 @@ def _cell(column: Column[Any], row: object, *, named: bool) -> Markup:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may go on in the next line after a slash."""
+    """A name that may be broken after a slash."""
     first, *others = name.split("/")
     return joined(first, *(piece for other in others for piece in ("/", element("wbr"), other)))

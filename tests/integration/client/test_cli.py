@@ -132,7 +132,7 @@ def test_explain_tells_the_story(observatory: FakeObservatory) -> None:
 def test_explain_in_every_format(observatory: FakeObservatory) -> None:
     """Markdown tells the story too; JSON and CSV carry every field of the differential and the story."""
     asked = ("diff", "--explain", "openai/*")
-    assert "| where from | A first token" in run(observatory, *asked, "-o", "markdown").stdout
+    assert "| origin | A first token" in run(observatory, *asked, "-o", "markdown").stdout
     (row,) = json.loads(run(observatory, *asked, "-o", "json").stdout)["rows"]
     assert [part["name"] for part in row["parts"]] == ["dns", "tcp", "tls", "rtt", "server", "provider"]
     assert row["story"][1].startswith("decision: ap-southeast-1 is slower")
@@ -153,7 +153,7 @@ def test_the_undecided_says_what_helps(observatory: FakeObservatory) -> None:
     observatory.differentials = (replace(DIFFERENTIALS[2], target="openai/gpt-5-mini"),)
     result = run(observatory, "diff", "--explain", "gpt-5-mini")
     assert result.exit_code == 4
-    assert "3 more rounds with a value from both sides" in result.stdout
+    assert "3 more rounds with a value on both sides" in result.stdout
 
 
 def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:

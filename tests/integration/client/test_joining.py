@@ -59,7 +59,7 @@ def test_without_an_identity_an_operators_command_says_what_to_do(collector: Col
         (("--collector", collector.address), 3, "no collector answers"),
         (("--collector", collector.address, "--identity", str(stale)), 1, "has been revoked"),
         (("--collector", "192.0.2.1:4600"), 2, "another machine"),
-        (("--identity", str(tmp_path / "none")), 2, "cannot read"),
+        (("--identity", str(tmp_path / "none")), 2, "cannot be read"),
         (("--identity", "/dev/null"), 2, "cannot be used"),
     ]
     for words, exit_code, sentence in cases:

@@ -63,9 +63,9 @@ def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "")
                 title="Differentials",
                 lead="Each region.",
                 pages=(differentials.page(answer, rows, metric=Metric.TTFT, now_at=NOW_AT),),
-                draw=charts.intervals,
+                chart=charts.intervals,
             ),
-            Section(key="origins", title="Origins", pages=(difference_phases.page(answer),), draw=charts.bars),
+            Section(key="origins", title="Origins", pages=(difference_phases.page(answer),), chart=charts.bars),
             Section(key="tiers", title="Price tiers", missing=f"Left out: it failed{hostile}"),
         ),
     )
@@ -135,7 +135,7 @@ def test_a_section_without_an_answer_says_why() -> None:
     for text in (render_html(report()), render_markdown(report())):
         assert "Left out: it failed" in text
         assert "Price tiers" in text
-        assert "How sure this is" in text
+        assert "Method and confidence" in text
 
 
 def test_markdown_has_the_same_tables() -> None:
@@ -156,9 +156,9 @@ def places(markup: str, name: str) -> list[float]:
 def test_the_interval_is_drawn_where_it_is() -> None:
     """Zero, dot and both ends of the whisker stand in the order and the proportions of their values."""
     row = replace(DIFFERENTIALS[0], shift=100.0, shift_low=50.0, shift_high=200.0, margin=20.0)
-    drawing = charts.intervals([row])
-    assert drawing is not None
-    cell = drawing.cell(row)
+    column = charts.intervals([row])
+    assert column is not None
+    cell = column.cell(row)
     (zero,), (dot,), (low, left, high) = places(cell, "zero"), places(cell, "dot"), places(cell, "whisker")
     assert (low, left) == (left, low)
     assert (dot - zero) / (low - zero) == pytest.approx(2.0, rel=1e-3)
@@ -169,11 +169,11 @@ def test_bars_add_up() -> None:
     """Phases that add are stacked right of zero and those that save left of it, each as wide as its shift."""
     parts = [replace(DIFFERENTIALS[0].parts[place], shift=shift) for place, shift in ((0, 10.0), (1, -30.0), (4, 20.0))]
     row = replace(DIFFERENTIALS[0], parts=tuple(parts))
-    drawing = charts.bars([row])
-    assert drawing is not None
-    rects = [a for _, a in Reading(drawing.cell(row)).elements if str(a.get("class")).startswith("part")]
+    column = charts.bars([row])
+    assert column is not None
+    rects = [a for _, a in Reading(column.cell(row)).elements if str(a.get("class")).startswith("part")]
     dns, tcp, server = ([float(str(a[side]).rstrip("%")) for side in ("x", "width")] for a in rects)
-    (zero,) = places(drawing.cell(row), "zero")
+    (zero,) = places(column.cell(row), "zero")
     assert dns[0] == zero == pytest.approx(tcp[0] + tcp[1], abs=0.01)
     assert server[0] == pytest.approx(dns[0] + dns[1], abs=0.01)
     assert tcp[1] == pytest.approx(dns[1] + server[1], abs=0.01)
@@ -189,21 +189,21 @@ def test_every_drawing_stays_on_its_paper(values: list[tuple[float, ...]], margi
         replace(DIFFERENTIALS[0], shift=shift, shift_low=low, shift_high=high, margin=margin, parts=())
         for low, shift, high in map(sorted, values)
     ]
-    drawing = charts.intervals(rows)
-    assert drawing is not None
+    column = charts.intervals(rows)
+    assert column is not None
     for row in rows:
         found = [
-            place for name in ("zero", "dot", "whisker", "tick", "margin") for place in places(drawing.cell(row), name)
+            place for name in ("zero", "dot", "whisker", "tick", "margin") for place in places(column.cell(row), name)
         ]
         assert all(0 <= place <= 100 for place in found)
 
 
-@pytest.mark.parametrize("draw", [charts.intervals, charts.bars])
-def test_nothing_known_is_not_drawn(draw: object) -> None:
+@pytest.mark.parametrize("chart", [charts.intervals, charts.bars])
+def test_nothing_known_is_not_drawn(chart: object) -> None:
     """Without intervals there is no plot, and without phases no bars."""
-    assert callable(draw)
-    assert draw([DIFFERENTIALS[2]]) is None
-    assert draw([]) is None
+    assert callable(chart)
+    assert chart([DIFFERENTIALS[2]]) is None
+    assert chart([]) is None
 
 
 def test_the_head_says_what_it_is_of() -> None:
