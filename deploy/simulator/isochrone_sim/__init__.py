@@ -1,6 +1,7 @@
-"""A world of LLM providers with known timing: for the demo, the tests, and the calibration of a vantage.
+"""Simulated LLM providers with known timing, for the demo, the tests, and the calibration of a vantage.
 
-From the request to the bytes: `connection` stamps what arrives, `service` finds model and dialect, `pace` and `speech`
-decide what is said when, `faults` spoils it, `timeline` turns it into frames with absolute instants, `player` writes
-them, `truth` keeps what really happened.
+From the request to the bytes: `server.connection` timestamps what arrives, `server.service` selects model and dialect,
+`world.token_timing` and `response.answer_script` decide the tokens and their instants, `faults` alters the script,
+`response.timeline` turns it into frames with absolute instants, `server.player` writes them, and `server.ground_truth`
+records what was sent.
 """

@@ -1,4 +1,4 @@
-"""`python -m isochrone_sim` is `isochrone-sim`."""
+"""Entry point of `python -m isochrone_sim`, the same as `isochrone-sim`."""
 
 from isochrone_sim.cli import main
 

@@ -1,4 +1,4 @@
-"""The command `isochrone-sim`: a world of LLM providers whose timing is known."""
+"""The command `isochrone-sim`: simulated LLM providers with known timing."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ _EPILOG = f"{exit_codes(usage='usage, settings or world file')}\n\n{example('iso
 @click.group(cls=CommandGroup, context_settings=CONTEXT, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="isochrone-sim", message="%(prog)s %(version)s")
 def cli() -> None:
-    """A world of LLM providers with known timing, for demos, tests and calibration."""
+    """Simulated LLM providers with known timing, for demos, tests and calibration."""
 
 
 cli.add_command(
@@ -61,13 +61,13 @@ _world_option = click.option(
     "world_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="A world of your own, JSON or TOML; `isochrone-sim world --example` shows one.",
+    help="A world file, JSON or TOML; `isochrone-sim world --example` prints an example.",
 )
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
 
 
-@cli.command(short_help="Be the providers.")
+@cli.command(short_help="Run the simulated providers.")
 @click.option(
     "--listen",
     "listens",
@@ -75,7 +75,7 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
     default=[DEFAULT_LISTEN],
     show_default=True,
     metavar="[REGION=]HOST:PORT",
-    help="A socket, and the region of the clients that connect to it; port 0 is any free one. Repeatable.",
+    help="An address to listen on, and the region of its clients; port 0 selects a free port. Repeatable.",
 )
 @_world_option
 @_faults_option
@@ -83,16 +83,17 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
     "--api-key",
     envvar="ISOCHRONE_SIM_API_KEY",
     metavar="KEY",
-    help="Refuse requests without this key.  [env: ISOCHRONE_SIM_API_KEY]",
+    help="Require this API key.  [env: ISOCHRONE_SIM_API_KEY]",
 )
-@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Speak TLS with this certificate (PEM, with its chain).")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert (PEM).")
-@click.option("--self-signed", is_flag=True, help="Speak TLS with a certificate made now for 127.0.0.1 and localhost.")
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Use TLS with this certificate (PEM, with its chain).")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="The private key of --tls-cert (PEM).")
+@click.option("--self-signed", is_flag=True, help="Use TLS with a self-signed certificate for 127.0.0.1 and localhost.")
 @click.option(
     "--truth",
+    "truth_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Append what really happened, one JSON line per request.",
+    help="Append the ground truth to this file, one JSON line per request.",
 )
 @click.option(
     "--episode",
@@ -100,11 +101,11 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
     type=(str, str, click.FloatRange(0, 600_000), click.FloatRange(0), click.FloatRange(0)),
     multiple=True,
     metavar="PROVIDER REGION MS AFTER FOR",
-    help="Let first tokens of a provider take so many ms longer from a region, so many seconds from now, for so many "
+    help="Delay the first tokens of PROVIDER in REGION by MS milliseconds, starting AFTER seconds from now, for FOR "
     "seconds. Repeatable.",
 )
-@click.option("--allow-remote", is_flag=True, help="Let sockets be reached from other machines.")
-@click.option("--log-requests", is_flag=True, help="Log a line per request; costs some precision under load.")
+@click.option("--allow-remote", is_flag=True, help="Allow addresses that other machines can reach.")
+@click.option("--log-requests", is_flag=True, help="Log one line per request; reduces precision under load.")
 def serve(
     *,
     listens: tuple[str, ...],
@@ -114,19 +115,19 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     self_signed: bool,
-    truth: Path | None,
+    truth_file: Path | None,
     episodes: tuple[tuple[str, str, float, float, float], ...],
     allow_remote: bool,
     log_requests: bool,
 ) -> None:
-    """Be the providers: APIs of five dialects whose every token comes at a planned instant.
+    """Run the simulated providers: APIs in five dialects that send every token at a planned instant.
 
-    When it can be reached it says where, on a terminal as a table and else as one line of JSON:
-    {"ready": true, "endpoints": {REGION: BASE_URL}}, with "ca" under --self-signed: the file to trust. What really
-    happened is at GET /truth, as JSON lines. SIGTERM and Ctrl-C end it.
+    When ready, it prints its endpoints: a table on a terminal, otherwise one line of JSON:
+    {"ready": true, "endpoints": {REGION: BASE_URL}}, plus "ca", the file to trust, with --self-signed. GET /truth
+    returns the ground truth as JSON lines. Stop it with SIGTERM or Ctrl-C.
 
     \b
-    Any model answers at each of these, whatever its own dialect:
+    Every model answers at all of these paths, independent of its own dialect:
       POST /v1/chat/completions    openai-chat
       POST /v1/responses           openai-responses
       POST /v1/messages            anthropic
@@ -140,7 +141,7 @@ def serve(
       isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082
       isochrone-sim serve --episode tencent us-east-2 400 75 180
     """
-    from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # kept out of `--help`
+    from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # not loaded for `--help`
     from isochrone_wire.cli import logs  # noqa: PLC0415  # as above
 
     logs.set_up()
@@ -150,23 +151,26 @@ def serve(
         listens=parse_listens(listens, world, allow_remote=allow_remote),
         api_key=api_key or None,
         certificate=parse_certificate(tls_cert, tls_key, self_signed=self_signed),
-        truth=truth,
+        truth_file=truth_file,
         log_requests=log_requests,
     )
-    with _certified(settings, wanted=self_signed) as certified, asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve_until_signalled(certified, ca_told=self_signed))
+    with (
+        _with_certificate(settings, wanted=self_signed) as certified,
+        asyncio.Runner(loop_factory=new_event_loop) as runner,
+    ):
+        runner.run(_serve_until_signalled(certified, show_ca=self_signed))
 
 
-@cli.command(short_help="What is true in the world.")
+@cli.command(short_help="Show the timing of the simulated models.")
 @_world_option
 @_faults_option
 @click.option(
     "--truth-differential",
     nargs=2,
     metavar="BASELINE REGION",
-    help="The true difference of two regions for every model: REGION minus BASELINE.",
+    help="Show the true difference of two regions for every model: REGION minus BASELINE.",
 )
-@click.option("--example", is_flag=True, help="Show a world file to begin with.")
+@click.option("--example", is_flag=True, help="Print an example world file.")
 @table_or_json
 def world(
     *,
@@ -176,7 +180,7 @@ def world(
     example: bool,
     output: str,
 ) -> None:
-    """What is true in the world: times to first token by region, tokens per second, prices, and where they come from.
+    """Show the simulated models: time to first token by region, tokens per second, prices, and their sources.
 
     \b
     Examples:
@@ -193,24 +197,24 @@ def world(
         _show(
             output,
             partial(tables.differential_table, shown, baseline, region),
-            partial(tables.plain_differentials, shown, baseline, region),
+            partial(tables.differentials_json, shown, baseline, region),
         )
     else:
-        _show(output, partial(tables.world_table, shown), partial(tables.plain_world, shown))
+        _show(output, partial(tables.world_table, shown), partial(tables.world_json, shown))
 
 
-@cli.command(short_help="What can go wrong.")
+@cli.command(short_help="List the faults.")
 @table_or_json
 def faults(*, output: str) -> None:
-    """What can go wrong, or be odd within its rights.
+    """List the faults: failures, and unusual but valid behaviour.
 
-    Each is a model `fault-NAME` under `serve --faults`, and a value of `fault` in a world file.
+    Each fault is a model `fault-NAME` with `serve --faults`, and a value of `fault` in a world file.
 
     \b
     Example:
       isochrone-sim faults
     """
-    _show(output, tables.faults_table, tables.plain_faults)
+    _show(output, tables.faults_table, tables.faults_json)
 
 
 def main() -> None:
@@ -218,16 +222,16 @@ def main() -> None:
     cli(prog_name="isochrone-sim")
 
 
-def _show(output: str, table: Callable[[], str], plain: Callable[[], dict[str, Any]]) -> None:
+def _show(output: str, table: Callable[[], str], to_json: Callable[[], dict[str, Any]]) -> None:
     if output == "json":
-        click.echo(json.dumps(plain(), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(to_json(), indent=2, ensure_ascii=False))
     else:
         click.echo(table())
 
 
 @contextmanager
-def _certified(settings: Settings, *, wanted: bool) -> Iterator[Settings]:
-    """The settings, with a certificate of their own if one is wanted; its files are gone afterwards."""
+def _with_certificate(settings: Settings, *, wanted: bool) -> Iterator[Settings]:
+    """Yield the settings, with a self-signed certificate if wanted; its files are deleted afterwards."""
     if not wanted:
         yield settings
         return
@@ -235,18 +239,18 @@ def _certified(settings: Settings, *, wanted: bool) -> Iterator[Settings]:
         yield replace(settings, certificate=make_certificate(Path(folder)))
 
 
-async def _serve_until_signalled(settings: Settings, *, ca_told: bool) -> None:
-    from isochrone_sim.server.serve import serve as serve_world  # noqa: PLC0415  # kept out of `--help`
+async def _serve_until_signalled(settings: Settings, *, show_ca: bool) -> None:
+    from isochrone_sim.server.serve import serve as serve_world  # noqa: PLC0415  # not loaded for `--help`
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    ca = str(settings.certificate.chain) if ca_told and settings.certificate else None
-    ready = partial(_say_ready, model=next(iter(settings.world.models)), ca=ca)
+    ca = str(settings.certificate.chain) if show_ca and settings.certificate else None
+    ready = partial(_print_ready, model=next(iter(settings.world.models)), ca=ca)
     await serve_world(settings, ready=ready, stop=stop)
 
 
-def _say_ready(endpoints: dict[str, str], *, model: str, ca: str | None) -> None:
+def _print_ready(endpoints: dict[str, str], *, model: str, ca: str | None) -> None:
     if sys.stdout.isatty():
         click.echo(tables.endpoints_table(endpoints, model, ca=ca))
     else:

@@ -1,29 +1,29 @@
-"""What can go wrong in the simulator.
+"""Errors of the simulator.
 
 SimError
-├── SettingsError     the person who wrote the flag must correct it
-├── WorldError        the author of the world file must correct it; names every problem at once
-└── ListenError       the operator must free the port or name another
+├── SettingsError     act: the user corrects the option
+├── WorldError        act: the author corrects the world file; the message lists every problem
+└── ListenError       act: the operator frees the port or chooses another one
 
-RequestRefused        not ours: the client asked for something that the provider answers with an error
+RequestRefused        not a failure: the provider answers this request with an error response
 """
 
-from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.error_response import ErrorResponse
 from isochrone_wire.errors import IsochroneError
 
 
 class SimError(IsochroneError):
-    """Root of the tree."""
+    """Base class of the simulator's errors."""
 
 
 class SettingsError(SimError):
-    """A flag or an environment variable is wrong."""
+    """An option or an environment variable is invalid."""
 
     exit_code = 2
 
 
 class WorldError(SimError):
-    """A world file cannot be read or describes no possible world."""
+    """A world file cannot be read or is invalid."""
 
     exit_code = 2
 
@@ -32,9 +32,9 @@ class ListenError(SimError):
     """An address cannot be listened on."""
 
 
-class RequestRefused(Exception):  # noqa: N818  # reads as what happened
-    """A request that is answered with the error `refusal`."""
+class RequestRefused(Exception):  # noqa: N818  # named after the event
+    """A request that is answered with the error response `response`."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
+    def __init__(self, response: ErrorResponse) -> None:
+        super().__init__(response.message)
+        self.response = response

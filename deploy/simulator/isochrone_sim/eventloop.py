@@ -1,8 +1,8 @@
-"""An event loop that wakes up when it was told to.
+"""An event loop with precise timers.
 
-asyncio on Linux waits with epoll, which counts whole milliseconds and rounds up: every timer is late by half a
-millisecond on average. select() counts microseconds, and an epoll descriptor can be waited for like any other. The
-kernel also allows itself 0.1 % of a wait to be late, so a long wait is made in two steps.
+asyncio on Linux waits with epoll, whose timeout has a resolution of one millisecond and is rounded up: timers are half
+a millisecond late on average. select() has a resolution of microseconds, and an epoll descriptor can itself be waited
+for with select(). The kernel also allows a slack of 0.1 % of a wait, so long waits are split into two steps.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ _SPARE_SHARE = 0.005
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The loop with timers good to some tens of microseconds on Linux, the usual loop elsewhere."""
+    """Return a loop whose timers are accurate to some tens of microseconds on Linux; the default loop elsewhere."""
     return asyncio.SelectorEventLoop(_PreciseSelector()) if sys.platform == "linux" else asyncio.new_event_loop()
 
 
 def first_step(seconds: float) -> float:
-    """How long to wait at first when `seconds` are to pass; the loop asks again for what is left."""
+    """Return the first wait in seconds out of a total of `seconds`; the loop then waits for the rest."""
     if seconds <= _SHORT_SECONDS:
         return seconds
     return seconds - _SPARE_SECONDS - seconds * _SPARE_SHARE

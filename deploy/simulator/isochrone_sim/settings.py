@@ -1,4 +1,4 @@
-"""What `isochrone-sim serve` needs to know, out of flags, the environment and a world file."""
+"""Settings of `isochrone-sim serve`, from options, the environment and a world file."""
 
 import json
 import tomllib
@@ -22,65 +22,66 @@ _DEFAULT_PORT = 8080
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One socket per region a client can be in; port 0 is any free one. `truth` is a file to append records to.
-    With a `certificate` the sockets speak TLS.
+    """One listening address per client region; port 0 selects a free port. `truth_file` is a file to append records to.
+    With a `certificate`, the sockets use TLS.
     """
 
     world: World
     listens: dict[str, Address]
     api_key: str | None = field(default=None, repr=False)
     certificate: Certificate | None = None
-    truth: Path | None = None
+    truth_file: Path | None = None
     log_requests: bool = False
 
 
 def gather_world(path: Path | None, *, faults: bool = False) -> World:
-    """The world of a file, or the default one; with a model for every fault if wanted. Raises `WorldError`."""
+    """Return the world of a file, or the default world; `faults` adds one model per fault. Raises `WorldError`."""
     world = read_world(path) if path else default_world()
     return world.with_models(fault_models()) if faults else world
 
 
 def read_world(path: Path) -> World:
-    """The world of a JSON or TOML file. Raises `WorldError` with everything that is wrong with it."""
-    hint = "isochrone-sim world --example shows one"
+    """Read the world of a JSON or TOML file. Raises `WorldError` with all problems of the file."""
+    hint = "see `isochrone-sim world --example`"
     try:
         text = path.read_text("utf-8")
         document = _parse(text, toml=path.suffix == ".toml")
     except OSError as error:
-        raise WorldError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+        raise WorldError(f"cannot read {path}: {error.strerror}", hint=hint) from error
     except ValueError as error:
-        raise WorldError(f"{path} cannot be read: {error}", hint=hint) from error
+        raise WorldError(f"cannot read {path}: {error}", hint=hint) from error
     try:
         return parse_world(document, text=text)
     except WorldError as error:
-        raise WorldError(f"{path} describes no world:\n{error}", hint=hint) from error
+        raise WorldError(f"{path} is not a valid world:\n{error}", hint=hint) from error
 
 
 def parse_listens(texts: Iterable[str], world: World, *, allow_remote: bool = False) -> dict[str, Address]:
-    """`REGION=HOST:PORT` or `HOST:PORT` (the baseline region) into addresses by region. Raises `SettingsError`."""
+    """Parse `REGION=HOST:PORT` or `HOST:PORT` (baseline region) into addresses by region. Raises `SettingsError`."""
     listens: dict[str, Address] = {}
     for text in texts:
         region, separator, address = text.rpartition("=")
         region = known_region(region, world) if separator else world.baseline
         if region in listens:
-            raise SettingsError(f"two sockets for {region}", hint="name another region: REGION=HOST:PORT")
+            raise SettingsError(f"{region} has two listening addresses", hint="name another region: REGION=HOST:PORT")
         listens[region] = _address(address, allow_remote=allow_remote)
     return listens
 
 
 def parse_certificate(chain: Path | None, key: Path | None, *, self_signed: bool) -> Certificate | None:
-    """The certificate that flags name, or `None`. Raises `SettingsError` when they do not fit together."""
+    """Return the certificate given by the options, or `None`. Raises `SettingsError` if the options conflict."""
     if (chain is None) != (key is None):
-        raise SettingsError("--tls-cert and --tls-key belong together", hint="name both, or --self-signed")
+        raise SettingsError("--tls-cert and --tls-key must be given together", hint="give both, or --self-signed")
     if self_signed and chain is not None:
-        raise SettingsError("--self-signed makes a certificate of its own", hint="leave out --tls-cert and --tls-key")
+        raise SettingsError("--self-signed cannot be combined with --tls-cert", hint="omit --tls-cert and --tls-key")
     return Certificate(chain=chain, key=key) if chain and key else None
 
 
-def with_episodes(world: World, told: Iterable[tuple[str, str, float, float, float]], *, now_at: int) -> World:
-    """The world in which providers have a hard time: (provider, region, ms longer, seconds from now, seconds long).
+def with_episodes(world: World, values: Iterable[tuple[str, str, float, float, float]], *, now_at: int) -> World:
+    """Return the world with slow episodes: (provider, region, added ms, start in seconds from now, duration in
+    seconds).
 
-    Raises `SettingsError` for a region or a provider that is not there.
+    Raises `SettingsError` for an unknown region or provider.
     """
     episodes = tuple(
         Episode(
@@ -90,7 +91,7 @@ def with_episodes(world: World, told: Iterable[tuple[str, str, float, float, flo
             from_at=now_at + round(after_s * 1_000_000),
             until_at=now_at + round((after_s + lasting_s) * 1_000_000),
         )
-        for provider, region, added_ms, after_s, lasting_s in told
+        for provider, region, added_ms, after_s, lasting_s in values
     )
     return replace(world, episodes=episodes)
 
@@ -103,7 +104,7 @@ def _known_provider(name: str, world: World) -> str:
 
 
 def known_region(name: str, world: World) -> str:
-    """The name, if the world has such a region. Raises `SettingsError` that names the nearest."""
+    """Return `name` if the world has such a region. Raises `SettingsError` with the nearest name."""
     if name in world.regions:
         return name
     close = get_close_matches(name, world.regions, n=1, cutoff=0.3)
@@ -117,7 +118,7 @@ def _address(text: str, *, allow_remote: bool) -> Address:
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-sim serve --listen 127.0.0.1:8080") from error
     if not (address.is_loopback or allow_remote):
-        hint = "--allow-remote lets other machines in; the simulator is made for tests, not for strangers"
+        hint = "--allow-remote accepts other machines; the simulator is meant for tests, not for public networks"
         raise SettingsError(f"{address} can be reached from other machines", hint=hint)
     return address
 
@@ -125,5 +126,5 @@ def _address(text: str, *, allow_remote: bool) -> Address:
 def _parse(text: str, *, toml: bool) -> dict[str, Any]:
     document = tomllib.loads(text) if toml else json.loads(text)
     if not isinstance(document, dict):
-        raise ValueError("it holds no object")  # noqa: TRY004  # one error for every file that cannot be read
+        raise ValueError("not a JSON or TOML object")  # noqa: TRY004  # one error for every unreadable file
     return document

@@ -11,18 +11,20 @@ _MARKS = {Source.PUBLISHED: " ", Source.ASSUMED: "*", Source.CHOSEN: " "}
 
 
 def world_table(world: World) -> str:
-    """Models with the time to first token from every region, and in brackets how far that is from the baseline."""
+    """Return the models with their time to first token in each region, and in brackets the difference from the
+    baseline.
+    """
     others = [region for region in world.regions if region != world.baseline]
     heads = ["model", "provider", "tok/s", "$/M out", world.baseline, *others]
     rows = [_world_row(model, world, others) for model in world.models.values()]
     lines = [world.title, f"source: {world.source}", "", *_aligned([heads, *rows], left=2), ""]
-    lines.append(f"Median time to first token in ms at average load, and how far it is from {world.baseline}.")
+    lines.append(f"Median time to first token in ms at average load, and its difference from {world.baseline}.")
     lines.append("* assumed; the others are published or chosen.")
     return "\n".join(lines)
 
 
 def differential_table(world: World, baseline: str, region: str) -> str:
-    """The true difference of two regions for every model, smallest first."""
+    """Return the true difference of two regions for every model, smallest first."""
     models = sorted(world.models.values(), key=lambda model: model.differential_us(region, baseline))
     rows = [
         [
@@ -35,18 +37,18 @@ def differential_table(world: World, baseline: str, region: str) -> str:
         for model in models
     ]
     lines = _aligned([["model", baseline, region, "difference", "source"], *rows], left=1)
-    return "\n".join([*lines, "", f"{region} minus {baseline}, time to first token in ms. No load moves it."])
+    return "\n".join([*lines, "", f"{region} minus {baseline}, time to first token in ms; independent of load."])
 
 
 def faults_table() -> str:
-    """Every fault with its sentence, and whether a client should see a success all the same."""
+    """Return every fault with its description, and whether a client should still count the response as a success."""
     rows = [[fault.name, "fine" if fault.fine else "broken", fault.sentence] for fault in FAULTS.values()]
     lines = _aligned([["fault", "is", "what happens"], *rows], left=3)
-    return "\n".join([*lines, "", "A good client takes what is fine for a success, and nothing that is broken."])
+    return "\n".join([*lines, "", "A client should count fine responses as successes, and broken ones as failures."])
 
 
 def endpoints_table(endpoints: Mapping[str, str], model: str, *, ca: str | None = None) -> str:
-    """Where the regions are, and a first request; `ca` is the certificate to trust."""
+    """Return the base URL of every region and an example request; `ca` is the certificate to trust."""
     base_url = next(iter(endpoints.values()))
     body = f'{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
     trust = f"--cacert {ca} " if ca else ""
@@ -59,25 +61,25 @@ def endpoints_table(endpoints: Mapping[str, str], model: str, *, ca: str | None 
             f"    -d '{body}'",
             f"  curl {trust}{base_url.removesuffix('/v1')}/truth",
             "",
-            "Ctrl-C ends it.",
+            "Press Ctrl-C to stop.",
         ]
     )
 
 
-def plain_world(world: World) -> dict[str, Any]:
-    """The world for programs; durations in microseconds, `differential_us` against the baseline."""
+def world_json(world: World) -> dict[str, Any]:
+    """Return the world for programs; durations in microseconds, `differential_us` against the baseline."""
     return {
         "schema": "isochrone-sim.world/1",
         "title": world.title,
         "source": world.source,
         "baseline": world.baseline,
         "regions": {name: region.title for name, region in world.regions.items()},
-        "models": [_plain_model(model, world) for model in world.models.values()],
+        "models": [_model_json(model, world) for model in world.models.values()],
     }
 
 
-def plain_differentials(world: World, baseline: str, region: str) -> dict[str, Any]:
-    """The true difference of two regions, in microseconds, by model."""
+def differentials_json(world: World, baseline: str, region: str) -> dict[str, Any]:
+    """Return the true difference of two regions by model, in microseconds."""
     return {
         "schema": "isochrone-sim.differential/1",
         "baseline": baseline,
@@ -87,15 +89,15 @@ def plain_differentials(world: World, baseline: str, region: str) -> dict[str, A
     }
 
 
-def plain_faults() -> dict[str, Any]:
-    """The faults for programs."""
+def faults_json() -> dict[str, Any]:
+    """Return the faults for programs."""
     rows = [
         {"name": f.name, "model": f"fault-{f.name}", "fine": f.fine, "sentence": f.sentence} for f in FAULTS.values()
     ]
     return {"schema": "isochrone-sim.faults/1", "faults": rows}
 
 
-def _plain_model(model: Model, world: World) -> dict[str, Any]:
+def _model_json(model: Model, world: World) -> dict[str, Any]:
     return {
         "id": model.id,
         "title": model.title,
@@ -113,8 +115,8 @@ def _plain_model(model: Model, world: World) -> dict[str, Any]:
 
 def _world_row(model: Model, world: World, others: Iterable[str]) -> list[str]:
     cells = [f"{_ms(model.ttft_us_in(r))} ({_signed_ms(model.offset_us(r))}){_mark(model, r)}" for r in others]
-    pace, price = f"{model.tokens_per_second:g}", f"{model.usd_per_m_output:.2f}"
-    return [model.id, model.provider, pace, price, _ms(model.ttft_us_in(world.baseline)), *cells]
+    rate, price = f"{model.tokens_per_second:g}", f"{model.usd_per_m_output:.2f}"
+    return [model.id, model.provider, rate, price, _ms(model.ttft_us_in(world.baseline)), *cells]
 
 
 def _mark(model: Model, region: str) -> str:
@@ -123,7 +125,7 @@ def _mark(model: Model, region: str) -> str:
 
 
 def _source(model: Model, *regions: str) -> str:
-    """The weakest of the sources a difference rests on."""
+    """Return the weakest source of the offsets in a difference."""
     found = {model.offsets[region].source for region in regions if region in model.offsets}
     weakest = next((source for source in (Source.ASSUMED, Source.CHOSEN, Source.PUBLISHED) if source in found), None)
     return weakest.value if weakest else "none"
@@ -138,7 +140,7 @@ def _signed_ms(us: int) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """Rows in columns two blanks apart, the first `left` of them aligned to the left."""
+    """Align rows into columns with two spaces between them; the first `left` columns are left-aligned."""
     widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
     return [
         "  ".join(

@@ -1,6 +1,6 @@
-"""A world of one's own: the shape of a world file, and everything that can be wrong with it.
+"""World files: their format and validation.
 
-Keys are looked up in two tables; each key says which field it becomes and how its value is read.
+Two tables map each key to a field and to the parser of its value.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from isochrone_sim.faults.faults import FAULTS
 from isochrone_sim.world.world import BASELINE_REGION, Model, Offset, Region, Source, World
 
 EXAMPLE: dict[str, Any] = {
-    "title": "Two models, one of which breaks off now and then",
+    "title": "Two models, one of which fails occasionally",
     "seed": 7,
     "baseline": "us-east-2",
     "regions": {"us-east-2": "US East (Ohio)", "ap-southeast-1": "Singapore"},
@@ -51,7 +51,7 @@ Read = Callable[[Any], Any]
 
 
 def _number(low: float, high: float = 1e9) -> Read:
-    def read(value: Any) -> float:  # noqa: ANN401  # whatever stands in the file
+    def read(value: Any) -> float:  # noqa: ANN401  # any value in the file
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise ValueError(f"must be a number from {low:g} to {high:g}")
         return float(value)
@@ -75,7 +75,7 @@ def _milliseconds(low: float) -> Read:
 
 def _text(value: Any) -> str:  # noqa: ANN401  # as above
     if not isinstance(value, str) or not value:
-        raise ValueError("must be a text")
+        raise ValueError("must be a non-empty string")
     return value
 
 
@@ -88,7 +88,7 @@ def _flag(value: Any) -> bool:  # noqa: ANN401  # as above
 def _one_of(names: Mapping[str, object]) -> Read:
     def read(value: Any) -> str:  # noqa: ANN401  # as above
         if value not in names:
-            raise ValueError(f"is unknown{_meant(str(value), names)}")
+            raise ValueError(f"is unknown{_suggestion(str(value), names)}")
         return str(value)
 
     return read
@@ -152,31 +152,31 @@ _MODEL_NEEDS = ("id", "provider", "ttft_ms", "tokens_per_second")
 
 
 def parse_world(document: Mapping[str, Any], *, text: str = "") -> World:
-    """The world that a document describes. `text` is what it was read from, for line numbers.
+    """Return the world that a document describes. `text` is the source of the document, for line numbers.
 
-    Raises `WorldError` that tells all problems, one per line.
+    Raises `WorldError` with all problems, one per line.
     """
-    reading = _Reading(text=text)
-    told = reading.table(document, _WORLD_KEYS, needs=("models",), where="")
-    rows = [row if isinstance(row, dict) else {} for row in told.pop("models", [])]
-    models = [reading.model(row, f"models[{number}]") for number, row in enumerate(rows)]
-    regions = told.pop("regions", None) or _default_regions(told.get("baseline", BASELINE_REGION))
+    reader = _TableReader(text=text)
+    values = reader.table(document, _WORLD_KEYS, needs=("models",), where="")
+    rows = [row if isinstance(row, dict) else {} for row in values.pop("models", [])]
+    models = [reader.model(row, f"models[{number}]") for number, row in enumerate(rows)]
+    regions = values.pop("regions", None) or _default_regions(values.get("baseline", BASELINE_REGION))
     world = World(
-        title=told.pop("title", "A world of one's own"),
+        title=values.pop("title", "A custom world"),
         source="a world file",
         regions=regions,
         models={model.id: model for model in models if model},
-        **told,
+        **values,
     )
-    reading.problems += _contradictions(world, [row.get("id") for row in rows])
-    if reading.problems:
-        raise WorldError("\n".join(f"  {problem}" for problem in reading.problems))
+    reader.problems += _contradictions(world, [row.get("id") for row in rows])
+    if reader.problems:
+        raise WorldError("\n".join(f"  {problem}" for problem in reader.problems))
     return world
 
 
 @dataclass(slots=True)
-class _Reading:
-    """Reads tables by their keys and collects what is wrong."""
+class _TableReader:
+    """Parses tables by their keys and collects all problems."""
 
     text: str
     problems: list[str] = field(default_factory=list)
@@ -184,25 +184,25 @@ class _Reading:
     def table(
         self, row: Mapping[str, Any], keys: Mapping[str, tuple[str, Read]], *, needs: tuple[str, ...], where: str
     ) -> dict[str, Any]:
-        told = {}
+        values = {}
         for key, value in row.items():
             if key not in keys:
-                self.problems.append(f"{where}{key}: unknown key{self._line(key)}{_meant(key, keys)}")
+                self.problems.append(f"{where}{key}: unknown key{self._line(key)}{_suggestion(key, keys)}")
                 continue
             name, read = keys[key]
             try:
-                told[name] = read(value)
+                values[name] = read(value)
             except ValueError as error:
                 self.problems.append(f"{where}{key}: {value!r} {error}")
         self.problems += [f"{where}{key}: missing" for key in needs if key not in row]
-        return told
+        return values
 
     def model(self, row: Mapping[str, Any], where: str) -> Model | None:
         before = len(self.problems)
-        told = self.table(row, _MODEL_KEYS, needs=_MODEL_NEEDS, where=f"{where}.")
+        values = self.table(row, _MODEL_KEYS, needs=_MODEL_NEEDS, where=f"{where}.")
         if len(self.problems) > before:
             return None
-        return Model(**{"title": told["id"], **told})
+        return Model(**{"title": values["id"], **values})
 
     def _line(self, key: str) -> str:
         number = next((n for n, line in enumerate(self.text.splitlines(), 1) if key in line), None)
@@ -214,18 +214,18 @@ def _default_regions(baseline: str) -> dict[str, Region]:
 
 
 def _contradictions(world: World, ids: list[Any]) -> list[str]:
-    """What is wrong between keys that are each right."""
-    problems = [] if world.baseline in world.regions else [f"baseline: {world.baseline!r} is none of the regions"]
-    problems += [f"models: two have the id {name!r}" for name in sorted({n for n in ids if n and ids.count(n) > 1})]
+    """Return problems between keys that are valid on their own."""
+    problems = [] if world.baseline in world.regions else [f"baseline: {world.baseline!r} is not one of the regions"]
+    problems += [f"models: duplicate id {name!r}" for name in sorted({n for n in ids if n and ids.count(n) > 1})]
     for model in world.models.values():
         for region in model.offsets:
             if region not in world.regions:
-                problems.append(f"{model.id}: {region!r} is none of the regions{_meant(region, world.regions)}")
+                problems.append(f"{model.id}: {region!r} is not one of the regions{_suggestion(region, world.regions)}")
             elif model.ttft_us_in(region) <= 0:
-                problems.append(f"{model.id}: from {region} the first token would come before the request")
+                problems.append(f"{model.id}: from {region}, the first token would precede the request")
     return problems
 
 
-def _meant(name: str, known: Mapping[str, object]) -> str:
+def _suggestion(name: str, known: Mapping[str, object]) -> str:
     close = get_close_matches(name, known, n=1)
     return f", did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

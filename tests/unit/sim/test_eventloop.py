@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from isochrone_sim.eventloop import first_step, new_event_loop
-from isochrone_sim.server.backlog import Backlog
+from isochrone_sim.server.job_queue import JobQueue
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.mark.parametrize("seconds", [1e-6, 0.002, 0.0021, 0.05, 1.0, 100.0])
 def test_the_first_step_is_never_too_long(seconds: float) -> None:
-    """A wait is made in steps that never add up to more than the wait, even if each is late by its allowance."""
+    """A wait is made in steps that never add up to more than the wait, even if each is late by its rate_limit."""
     step = first_step(seconds)
     assert 0 < step <= seconds
     assert step == seconds or step * 1.001 < seconds
@@ -52,7 +52,7 @@ def test_backlog_takes_turns(runner: asyncio.Runner) -> None:
     async def work() -> list[object]:
         flaws: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: flaws.append(context["exception"]))
-        backlog, turn = Backlog(), 0
+        backlog, turn = JobQueue(), 0
         for job in (lambda: turns.append(turn), _fail, lambda: turns.append(turn)):
             backlog.add(job)
         for turn in range(6):  # noqa: B007  # the jobs read it

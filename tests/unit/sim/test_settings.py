@@ -32,7 +32,7 @@ def test_sockets_by_region(texts: list[str], listens: dict[str, Address]) -> Non
     ("texts", "sentence"),
     [
         (["us-east-1=127.0.0.1:0"], "unknown region 'us-east-1', did you mean 'us-east-2'?"),
-        (["127.0.0.1:0", "us-east-2=127.0.0.1:0"], "two sockets for us-east-2"),
+        (["127.0.0.1:0", "us-east-2=127.0.0.1:0"], "us-east-2 has two listening addresses"),
         (["127.0.0.1:http"], "no valid port"),
         (["=127.0.0.1:1"], "unknown region ''"),
         (["0.0.0.0:80"], "0.0.0.0:80 can be reached from other machines"),

@@ -45,10 +45,10 @@ def test_the_example_is_a_world() -> None:
         (world_with(fault="stal"), "models[0].fault: 'stal' is unknown, did you mean 'stall'?"),
         (world_with(dialect="openai"), "models[0].dialect: 'openai' is unknown"),
         (world_with(offsets_ms=[1]), "models[0].offsets_ms: [1] must be a table"),
-        (world_with(offsets_ms={"sgg": 5}), "m: 'sgg' is none of the regions, did you mean 'sg'?"),
-        (world_with(offsets_ms={"sg": -100}), "m: from sg the first token would come before the request"),
-        ({"models": [MODEL, MODEL]}, "models: two have the id 'm'"),
-        ({"models": [MODEL], "regions": {"a": "A"}}, "baseline: 'us-east-2' is none of the regions"),
+        (world_with(offsets_ms={"sgg": 5}), "m: 'sgg' is not one of the regions, did you mean 'sg'?"),
+        (world_with(offsets_ms={"sg": -100}), "m: from sg, the first token would precede the request"),
+        ({"models": [MODEL, MODEL]}, "models: duplicate id 'm'"),
+        ({"models": [MODEL], "regions": {"a": "A"}}, "baseline: 'us-east-2' is not one of the regions"),
         ({"models": [MODEL], "regions": {}}, "regions: {} must be a table"),
         ({"models": [MODEL], "load_amplitude": 2}, "load_amplitude: 2 must be a number from 0 to 0.5"),
     ],
@@ -84,7 +84,7 @@ def test_an_unknown_key_has_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
-    [("w.json", "{", "cannot be read"), ("w.json", "[]", "no object"), ("w.toml", "=", "cannot be read")],
+    [("w.json", "{", "cannot read"), ("w.json", "[]", "not a JSON or TOML object"), ("w.toml", "=", "cannot read")],
 )
 def test_files_that_are_none(tmp_path: Path, name: str, text: str, sentence: str) -> None:
     """A file that cannot be parsed is an error with its path and a hint."""

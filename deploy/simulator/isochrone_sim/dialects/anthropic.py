@@ -1,32 +1,40 @@
 """Anthropic's messages: `POST /v1/messages`, streamed as typed events or not.
 
-An answer is a list of content blocks. Usage comes in two parts: the prompt's with the start, the output's with the end.
+An answer is a list of content blocks. Usage has two parts: that of the prompt at the start, that of the output at the
+end.
 """
 
 from datetime import UTC, datetime
 from typing import Any
 
 from isochrone_sim.dialects.base import (
-    PLAIN_BEATS,
-    Facts,
-    Renderers,
-    Voice,
+    RAW_EVENTS,
+    EventRenderers,
+    Renderer,
+    ResponseMetadata,
     arguments_in,
     events,
-    plain,
+    finish_reason,
     quoted,
-    reason_of,
-    said_in,
-    tool_of,
+    text_by_channel,
+    to_json,
+    tool_name,
     typed_event,
 )
-from isochrone_sim.dialects.fields import model_name, parse_body, table, temperature, texts_of, token_limit
+from isochrone_sim.dialects.fields import (
+    message_texts,
+    model_name,
+    object_or_empty,
+    parse_body,
+    temperature,
+    token_limit,
+)
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.allowance import Allowance, Level
-from isochrone_sim.exchange.refusal import Refusal, invalid
-from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.error_response import ErrorResponse, invalid
+from isochrone_sim.exchange.rate_limit import BucketStatus, RateLimitStatus
+from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 
 _ERROR_TYPES = {
     401: "authentication_error",
@@ -43,7 +51,7 @@ _DELTAS = {
     Channel.TOOL: ("input_json_delta", "partial_json"),
 }
 _SIGNATURE = "RXF1YWxseSB0cnVl"
-# A thinking budget, in tokens, and the least effort that comes to it.
+# The minimum thinking budget in tokens for each effort.
 _BUDGETS = ((16_384, "high"), (4096, "medium"), (0, "low"))
 
 
@@ -61,86 +69,86 @@ class Anthropic:
         """See `Dialect.key`: the header `x-api-key`."""
         return request.headers.get("x-api-key") or None
 
-    def read(self, request: Request) -> Asked:
+    def read(self, request: Request) -> RequestParameters:
         """See `Dialect.read`."""
         if not request.headers.get("anthropic-version"):
             raise RequestRefused(invalid("anthropic-version: header is required"))
         fields = parse_body(request.body)
-        texts = texts_of(fields.get("messages"))
-        thinking = table(fields.get("thinking"))
+        texts = message_texts(fields.get("messages"))
+        thinking = object_or_empty(fields.get("thinking"))
         limit = token_limit(fields, "max_tokens")
         if limit is None:
             raise RequestRefused(invalid("max_tokens: Field required", param="max_tokens"))
-        return Asked(
+        return RequestParameters(
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=limit,
             temperature=temperature(fields),
-            reasoning_effort=_effort(thinking, table(fields.get("output_config"))),
-            budgeted=thinking.get("type") == "enabled",
+            reasoning_effort=_effort(thinking, object_or_empty(fields.get("output_config"))),
+            has_thinking_budget=thinking.get("type") == "enabled",
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
         )
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
-        """See `Dialect.voice`."""
-        del asked  # usage comes to everybody
-        return _Voice(facts, usage)
+    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
+        """See `Dialect.renderer`."""
+        del parameters  # usage is always reported
+        return _Renderer(metadata, usage)
 
-    def headers(self, facts: Facts) -> dict[str, str]:
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
         """See `Dialect.headers`."""
-        allowance = _allowance_headers(facts.allowance, facts.created_at) if facts.allowance else {}
-        return {"request-id": facts.request_id, **allowance}
+        rate_limit = _rate_limit_headers(metadata.rate_limit, metadata.created_at) if metadata.rate_limit else {}
+        return {"request-id": metadata.request_id, **rate_limit}
 
-    def refusal(self, refusal: Refusal) -> bytes:
-        """See `Dialect.refusal`."""
-        usual = "invalid_request_error" if refusal.status < 500 else "api_error"  # noqa: PLR2004  # the server's fault
-        return plain(_error(_ERROR_TYPES.get(refusal.status, usual), refusal.message))
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """See `Dialect.error_body`."""
+        usual = "invalid_request_error" if response.status < 500 else "api_error"  # noqa: PLR2004  # the server's fault
+        return to_json(_error(_ERROR_TYPES.get(response.status, usual), response.message))
 
 
-class _Voice:
-    """Remembers the content block that is open."""
+class _Renderer:
+    """Tracks the open content block."""
 
     newline = b"\n"
 
-    def __init__(self, facts: Facts, usage: Usage | None) -> None:
+    def __init__(self, metadata: ResponseMetadata, usage: Usage | None) -> None:
         self._message: dict[str, Any] = {
-            "id": f"msg_{facts.number}",
+            "id": f"msg_{metadata.number}",
             "type": "message",
             "role": "assistant",
-            "model": facts.model,
+            "model": metadata.model,
         }
         self._usage = usage
-        self._number = facts.number
+        self._number = metadata.number
         self._index = -1
         self._channel: Channel | None = None
         self._before = b""
-        self._renderers: Renderers = {
-            **PLAIN_BEATS,
+        self._renderers: EventRenderers = {
+            **RAW_EVENTS,
             Kind.ROLE: lambda _: self._start(),
             Kind.NULL: lambda _: typed_event("ping"),
             Kind.EMPTY: self._tokens,
             Kind.TOKENS: self._tokens,
-            Kind.CALL: lambda beat: self._opened(Channel.TOOL, beat.text),
+            Kind.CALL: lambda step: self._opened(Channel.TOOL, step.text),
             Kind.FINISH: self._finish,
             Kind.FINISH_WITH_USAGE: self._finish,
-            Kind.ERROR: lambda beat: b"event: error\ndata: " + plain(_error("api_error", beat.text)),
+            Kind.ERROR: lambda step: b"event: error\ndata: " + to_json(_error("api_error", step.text)),
         }
 
-    def event(self, beat: Beat) -> bytes:
-        render = self._renderers.get(beat.kind)
-        return render(beat) if render else b""
+    def event(self, step: Step) -> bytes:
+        render = self._renderers.get(step.kind)
+        return render(step) if render else b""
 
-    def whole(self, script: Script) -> bytes:
-        said, tool = said_in(script), tool_of(script)
-        texts = [{"type": "text", "text": said[Channel.ANSWER]}] if said[Channel.ANSWER] else []
-        thoughts = [{"type": "thinking", "thinking": said[Channel.REASONING], "signature": _SIGNATURE}]
-        calls = [{**self._tool_use(tool), "input": arguments_in(said[Channel.TOOL])}] if tool else []
-        return plain(
+    def body(self, script: Script) -> bytes:
+        text, tool = text_by_channel(script), tool_name(script)
+        texts = [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
+        thoughts = [{"type": "thinking", "thinking": text[Channel.REASONING], "signature": _SIGNATURE}]
+        calls = [{**self._tool_use(tool), "input": arguments_in(text[Channel.TOOL])}] if tool else []
+        return to_json(
             {
                 **self._message,
-                "content": [*(thoughts if said[Channel.REASONING] else []), *texts, *calls],
-                "stop_reason": _REASONS.get(reason_of(script) or ""),
+                "content": [*(thoughts if text[Channel.REASONING] else []), *texts, *calls],
+                "stop_reason": _REASONS.get(finish_reason(script) or ""),
                 "stop_sequence": None,
                 **self._stated(self._usage.output_tokens if self._usage else 0),
             }
@@ -150,12 +158,12 @@ class _Voice:
         message = {**self._message, "content": [], "stop_reason": None, "stop_sequence": None, **self._stated(1)}
         return typed_event("message_start", message=message)
 
-    def _tokens(self, beat: Beat) -> bytes:
-        opening = self._opened(beat.channel)
-        return events(opening, b"%b%b}}" % (self._before, quoted(beat.text)))
+    def _tokens(self, step: Step) -> bytes:
+        opening = self._opened(step.channel)
+        return events(opening, b"%b%b}}" % (self._before, quoted(step.text)))
 
     def _opened(self, channel: Channel, tool: str = "") -> bytes:
-        """What opens a block for the channel; nothing when it is open, or was the last before the end."""
+        """Return the events that open a block for the channel; empty if it is already open."""
         if channel is self._channel:
             return b""
         closing, first = self._closed(), self._channel is None
@@ -175,7 +183,7 @@ class _Voice:
         return events(closing, opening, typed_event("ping") if first else b"")
 
     def _closed(self) -> bytes:
-        """What closes the block that is open."""
+        """Return the events that close the open block."""
         if self._channel is None:
             return b""
         stop = typed_event("content_block_stop", index=self._index)
@@ -184,9 +192,9 @@ class _Voice:
         signature = {"type": "signature_delta", "signature": _SIGNATURE}
         return events(typed_event("content_block_delta", index=self._index, delta=signature), stop)
 
-    def _finish(self, beat: Beat) -> bytes:
+    def _finish(self, step: Step) -> bytes:
         opening = self._opened(Channel.ANSWER) if self._channel is None else b""
-        reason = {"stop_reason": _REASONS.get(beat.text, beat.text), "stop_sequence": None}
+        reason = {"stop_reason": _REASONS.get(step.text, step.text), "stop_sequence": None}
         stated = self._stated(self._usage.output_tokens if self._usage else 0)
         if self._usage and self._usage.reasoning_tokens:
             stated["usage"]["output_tokens_details"] = {"thinking_tokens": self._usage.reasoning_tokens}
@@ -223,11 +231,11 @@ def _error(kind: str, message: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def _allowance_headers(allowance: Allowance, at: int) -> dict[str, str]:
-    levels: dict[str, Level] = {"requests": allowance.requests, "tokens": allowance.tokens}
+def _rate_limit_headers(rate_limit: RateLimitStatus, at: int) -> dict[str, str]:
+    levels: dict[str, BucketStatus] = {"requests": rate_limit.requests, "tokens": rate_limit.tokens}
     headers = {}
     for what, level in levels.items():
-        # Whole seconds, and never too few of them.
+        # Whole seconds, rounded up.
         reset = datetime.fromtimestamp(-(-(at + level.reset_us) // 1_000_000), UTC)
         headers[f"anthropic-ratelimit-{what}-limit"] = str(level.limit)
         headers[f"anthropic-ratelimit-{what}-remaining"] = str(level.remaining)

@@ -1,4 +1,4 @@
-"""What every dialect offers. A new one is a module that implements `Dialect`, and a line in `DIALECTS`."""
+"""The interface of a dialect. To add one, write a module that implements `Dialect` and add it to `DIALECTS`."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,136 +6,136 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Protocol
 
-from isochrone_sim.exchange.allowance import Allowance
-from isochrone_sim.exchange.refusal import Refusal
-from isochrone_sim.exchange.request_parameters import Asked
+from isochrone_sim.exchange.error_response import ErrorResponse
+from isochrone_sim.exchange.rate_limit import RateLimitStatus
+from isochrone_sim.exchange.request_parameters import RequestParameters
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a response says of itself beside the answer. `created_at` is the wall instant of the request in
-    microseconds, `processing_us` the time the provider claims to have worked before the head went out.
+class ResponseMetadata:
+    """Metadata of a response. `created_at` is the wall-clock instant of the request in microseconds, `processing_us`
+    the processing time that the provider reports.
     """
 
     request_id: str
     model: str
     created_at: int
     processing_us: int = 0
-    allowance: Allowance | None = None
+    rate_limit: RateLimitStatus | None = None
 
     @property
     def number(self) -> str:
-        """The request id without its prefix, for ids of other things."""
+        """The request id without its prefix, for other ids."""
         return self.request_id.removeprefix("req_")
 
 
-class Voice(Protocol):
-    """Renders the beats of one response, in order; it may remember what it has said. `newline` ends its lines where
-    no fault wants another.
+class Renderer(Protocol):
+    """Renders the steps of one response in order; it may keep state. `newline` ends its lines unless a fault sets
+    another.
     """
 
     newline: bytes
 
-    def event(self, beat: Beat) -> bytes:
-        """The lines of server-sent events, joined by LF and without the last blank line; empty for nothing to say."""
+    def event(self, step: Step) -> bytes:
+        """Return the lines of server-sent events, joined by LF and without the final blank line; empty for no event."""
         ...
 
-    def whole(self, script: Script) -> bytes:
-        """The body of a response that is not streamed."""
+    def body(self, script: Script) -> bytes:
+        """Return the body of a response that is not streamed."""
         ...
 
 
 class Dialect(Protocol):
-    """One API shape. Implementations are stateless. `retry_after`: whether a refusal that will pass says when, in a
-    header of that name.
+    """One API format. Implementations are stateless. `retry_after`: a temporary error response has a `retry-after`
+    header.
     """
 
     name: str
     retry_after: bool
 
     def serves(self, path: str) -> bool:
-        """Whether a POST to this path asks for an answer in this dialect."""
+        """Return true if a POST to this path is a request in this dialect."""
         ...
 
     def key(self, request: Request) -> str | None:
-        """The API key that a request carries, if there is one."""
+        """Return the API key of a request, if any."""
         ...
 
-    def read(self, request: Request) -> Asked:
-        """What the request asks for. Raises `RequestRefused`."""
+    def read(self, request: Request) -> RequestParameters:
+        """Return the parameters of a request. Raises `RequestRefused`."""
         ...
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
-        """Who renders the response; without `usage` it never states any."""
+    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
+        """Return the renderer of the response; without `usage` it reports none."""
         ...
 
-    def headers(self, facts: Facts) -> dict[str, str]:
-        """The provider's own headers."""
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+        """Return the provider's own headers."""
         ...
 
-    def refusal(self, refusal: Refusal) -> bytes:
-        """The body of an error response."""
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """Return the body of an error response."""
         ...
 
 
-Renderers = Mapping[Kind, Callable[[Beat], bytes]]
+EventRenderers = Mapping[Kind, Callable[[Step], bytes]]
 
-# What stands in a stream as it is, whichever the dialect.
-PLAIN_BEATS: Renderers = {
-    Kind.COMMENT: lambda beat: b": " + encode(beat.text),
-    Kind.RAW: lambda beat: b"data: " + encode(beat.text),
+# Steps that are rendered the same in all dialects.
+RAW_EVENTS: EventRenderers = {
+    Kind.COMMENT: lambda step: b": " + encode(step.text),
+    Kind.RAW: lambda step: b"data: " + encode(step.text),
 }
 
 
-def plain(value: object) -> bytes:
-    """Compact JSON; text that is not ASCII stays as it is."""
+def to_json(value: object) -> bytes:
+    """Return compact JSON; text outside ASCII is not escaped."""
     return encode(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def encode(text: str) -> bytes:
-    """UTF-8, in which a fault may have hidden bytes that are none."""
+    """Encode as UTF-8, including invalid bytes that a fault has put into the text."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def quoted(text: str) -> bytes:
-    """The text as a JSON string."""
+    """Return the text as a JSON string."""
     return encode(encode_basestring(text))
 
 
 def data_event(value: object) -> bytes:
-    """An event that is only data."""
-    return b"data: " + plain(value)
+    """Return an event with data only."""
+    return b"data: " + to_json(value)
 
 
 def typed_event(kind: str, **fields: object) -> bytes:
-    """An event that says its type twice, in its `event` line and in its data."""
-    return b"event: %b\ndata: %b" % (kind.encode(), plain({"type": kind, **fields}))
+    """Return an event with its type both in the `event` line and in the data."""
+    return b"event: %b\ndata: %b" % (kind.encode(), to_json({"type": kind, **fields}))
 
 
 def events(*rendered: bytes) -> bytes:
-    """Several events in one write, without those that say nothing."""
+    """Join the events that are not empty into one write."""
     return b"\n\n".join(filter(None, rendered))
 
 
 def arguments_in(text: str) -> object:
-    """The arguments of a tool call, where they stand in JSON as they are and not as text."""
+    """Parse the arguments of a tool call, for dialects that send them as JSON instead of text."""
     return json.loads(text) if text else {}
 
 
-def said_in(script: Script) -> dict[Channel, str]:
-    """All the text of a script by channel; what counts as no token is no part of it."""
+def text_by_channel(script: Script) -> dict[Channel, str]:
+    """Return the complete text of a script by channel, without text that counts no token."""
     return {c: "".join(b.text for b in script.of_kind(Kind.TOKENS) if b.channel is c and b.tokens) for c in Channel}
 
 
-def reason_of(script: Script) -> str | None:
-    """Why the script is finished, or `None` when it is not."""
+def finish_reason(script: Script) -> str | None:
+    """Return the finish reason of the script; `None` if it is not finished."""
     finish = script.of_kind(Kind.FINISH, Kind.FINISH_WITH_USAGE)
     return finish[0].text if finish else None
 
 
-def tool_of(script: Script) -> str | None:
-    """The tool that the script calls, if it calls one."""
+def tool_name(script: Script) -> str | None:
+    """Return the name of the tool that the script calls, if any."""
     calls = script.of_kind(Kind.CALL)
     return calls[0].text if calls else None

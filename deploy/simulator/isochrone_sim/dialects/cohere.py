@@ -3,35 +3,35 @@
 from typing import Any
 
 from isochrone_sim.dialects.base import (
-    PLAIN_BEATS,
-    Facts,
-    Renderers,
-    Voice,
+    RAW_EVENTS,
+    EventRenderers,
+    Renderer,
+    ResponseMetadata,
     events,
-    plain,
+    finish_reason,
     quoted,
-    reason_of,
-    said_in,
-    tool_of,
+    text_by_channel,
+    to_json,
+    tool_name,
     typed_event,
 )
 from isochrone_sim.dialects.fields import (
     bearer_token,
+    message_texts,
     model_name,
+    object_or_empty,
     parse_body,
-    table,
     temperature,
-    texts_of,
     token_limit,
 )
-from isochrone_sim.exchange.refusal import Refusal
-from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.error_response import ErrorResponse
+from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 
 _REASONS = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL"}
 _ERROR_ID = "00000000-0000-4000-8000-000000000000"
-# channel: (type of the delta, what stands around its text)
+# channel: (type of the delta, the JSON before and after its text)
 _DELTAS = {
     Channel.REASONING: ("content-delta", b'{"content":{"thinking":', b"}}}}"),
     Channel.ANSWER: ("content-delta", b'{"content":{"text":', b"}}}}"),
@@ -54,12 +54,12 @@ class Cohere:
         """See `Dialect.key`: a bearer token."""
         return bearer_token(request.headers)
 
-    def read(self, request: Request) -> Asked:
+    def read(self, request: Request) -> RequestParameters:
         """See `Dialect.read`."""
         fields = parse_body(request.body)
-        texts = texts_of(fields.get("messages"))
-        thinking = table(fields.get("thinking")).get("type")
-        return Asked(
+        texts = message_texts(fields.get("messages"))
+        thinking = object_or_empty(fields.get("thinking")).get("type")
+        return RequestParameters(
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=token_limit(fields, "max_tokens"),
@@ -69,64 +69,64 @@ class Cohere:
             nonce=find_nonce(texts),
         )
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
-        """See `Dialect.voice`."""
-        del asked  # usage comes to everybody
-        return _Voice(facts, usage)
+    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
+        """See `Dialect.renderer`."""
+        del parameters  # usage is always reported
+        return _Renderer(metadata, usage)
 
-    def headers(self, facts: Facts) -> dict[str, str]:
-        """See `Dialect.headers`. Cohere's own id is the trace; the other one leads agents to the truth."""
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+        """See `Dialect.headers`. Cohere's own id is the trace id; agents find the ground truth by the other one."""
         headers = {
-            "x-request-id": facts.request_id,
-            "x-debug-trace-id": facts.number,
-            "x-envoy-upstream-service-time": str(facts.processing_us // 1000),
+            "x-request-id": metadata.request_id,
+            "x-debug-trace-id": metadata.number,
+            "x-envoy-upstream-service-time": str(metadata.processing_us // 1000),
         }
-        if facts.allowance:
-            # Cohere states its limit per endpoint and for requests only.
-            headers["x-trial-endpoint-call-limit"] = str(facts.allowance.requests.limit)
-            headers["x-trial-endpoint-call-remaining"] = str(facts.allowance.requests.remaining)
+        if metadata.rate_limit:
+            # Cohere reports limits per endpoint and for requests only.
+            headers["x-trial-endpoint-call-limit"] = str(metadata.rate_limit.requests.limit)
+            headers["x-trial-endpoint-call-remaining"] = str(metadata.rate_limit.requests.remaining)
         return headers
 
-    def refusal(self, refusal: Refusal) -> bytes:
-        """See `Dialect.refusal`."""
-        return plain({"id": _ERROR_ID, "message": refusal.message})
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """See `Dialect.error_body`."""
+        return to_json({"id": _ERROR_ID, "message": response.message})
 
 
-class _Voice:
-    """Remembers the content or the call that is open."""
+class _Renderer:
+    """Tracks the open content or call."""
 
     newline = b"\n"
 
-    def __init__(self, facts: Facts, usage: Usage | None) -> None:
-        self._id = facts.number
+    def __init__(self, metadata: ResponseMetadata, usage: Usage | None) -> None:
+        self._id = metadata.number
         self._usage = {"usage": _usage(usage)} if usage else {}
         self._index = -1
         self._channel: Channel | None = None
         self._before = b""
-        self._renderers: Renderers = {
-            **PLAIN_BEATS,
+        self._renderers: EventRenderers = {
+            **RAW_EVENTS,
             Kind.ROLE: lambda _: typed_event("message-start", id=self._id, delta={"message": _EMPTY_MESSAGE}),
             Kind.NULL: lambda _: self._opened(Channel.ANSWER),
             Kind.EMPTY: self._tokens,
             Kind.TOKENS: self._tokens,
-            Kind.CALL: lambda beat: self._opened(Channel.TOOL, beat.text),
+            Kind.CALL: lambda step: self._opened(Channel.TOOL, step.text),
             Kind.FINISH: self._finish,
             Kind.FINISH_WITH_USAGE: self._finish,
             Kind.DONE: lambda _: b"data: [DONE]",
-            Kind.ERROR: lambda beat: typed_event("message-end", delta={"finish_reason": "ERROR", "error": beat.text}),
+            Kind.ERROR: lambda step: typed_event("message-end", delta={"finish_reason": "ERROR", "error": step.text}),
         }
 
-    def event(self, beat: Beat) -> bytes:
-        render = self._renderers.get(beat.kind)
-        return render(beat) if render else b""
+    def event(self, step: Step) -> bytes:
+        render = self._renderers.get(step.kind)
+        return render(step) if render else b""
 
-    def whole(self, script: Script) -> bytes:
-        said, tool = said_in(script), tool_of(script)
-        contents = [{"type": "thinking", "thinking": said[Channel.REASONING]}] if said[Channel.REASONING] else []
-        contents += [{"type": "text", "text": said[Channel.ANSWER]}] if said[Channel.ANSWER] else []
-        calls = {"tool_calls": [self._call(tool, said[Channel.TOOL])]} if tool else {}
-        reason = reason_of(script) or ""
-        return plain(
+    def body(self, script: Script) -> bytes:
+        text, tool = text_by_channel(script), tool_name(script)
+        contents = [{"type": "thinking", "thinking": text[Channel.REASONING]}] if text[Channel.REASONING] else []
+        contents += [{"type": "text", "text": text[Channel.ANSWER]}] if text[Channel.ANSWER] else []
+        calls = {"tool_calls": [self._call(tool, text[Channel.TOOL])]} if tool else {}
+        reason = finish_reason(script) or ""
+        return to_json(
             {
                 "id": self._id,
                 "message": {"role": "assistant", "content": contents, **calls},
@@ -135,12 +135,12 @@ class _Voice:
             }
         )
 
-    def _tokens(self, beat: Beat) -> bytes:
-        opening = self._opened(beat.channel)
-        return events(opening, b"%b%b%b" % (self._before, quoted(beat.text), _DELTAS[beat.channel][2]))
+    def _tokens(self, step: Step) -> bytes:
+        opening = self._opened(step.channel)
+        return events(opening, b"%b%b%b" % (self._before, quoted(step.text), _DELTAS[step.channel][2]))
 
     def _opened(self, channel: Channel, tool: str = "") -> bytes:
-        """What opens a content or a call; nothing when it is open, or was the last before the end."""
+        """Return the events that open a content or a call; empty if it is already open."""
         if channel is self._channel:
             return b""
         closing = self._closed()
@@ -160,12 +160,12 @@ class _Voice:
         return events(closing, started)
 
     def _closed(self) -> bytes:
-        """What closes that which is open."""
+        """Return the event that closes the open content or call."""
         return typed_event(_ENDS[self._channel], index=self._index) if self._channel else b""
 
-    def _finish(self, beat: Beat) -> bytes:
+    def _finish(self, step: Step) -> bytes:
         opening = self._opened(Channel.ANSWER) if self._channel is None else b""
-        delta = {"finish_reason": _REASONS.get(beat.text, beat.text), **self._usage}
+        delta = {"finish_reason": _REASONS.get(step.text, step.text), **self._usage}
         return events(opening, self._closed(), typed_event("message-end", id=self._id, delta=delta))
 
     def _call(self, name: str, arguments: str) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""Fields of requests that several dialects read alike. All raise `RequestRefused` for what makes no sense."""
+"""Request fields that several dialects share. All functions raise `RequestRefused` for invalid values."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.refusal import invalid
+from isochrone_sim.exchange.error_response import invalid
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """The JSON object of a request."""
+    """Return the JSON object of a request."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -20,21 +20,21 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:
-    """The bearer token, if there is one."""
+    """Return the bearer token, if any."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def model_name(value: object) -> str:
-    """The model asked for."""
+    """Return the requested model."""
     if isinstance(value, str) and value:
-        # A name is quoted in answers, so it has to be text that can be written.
+        # The name is quoted in responses, so it must be encodable.
         return value.encode("utf-8", "replace").decode()
     raise RequestRefused(invalid("you must provide a model parameter", param="model"))
 
 
 def token_limit(fields: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these fields that is there: how many tokens the answer may have."""
+    """Return the first of these fields that is present: the limit of output tokens."""
     for name in names:
         value = fields.get(name)
         if value is None:
@@ -46,23 +46,23 @@ def token_limit(fields: Mapping[str, Any], *names: str) -> int | None:
 
 
 def temperature(fields: Mapping[str, Any]) -> float | None:
-    """The temperature asked for."""
+    """Return the requested temperature."""
     value = fields.get("temperature")
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):  # noqa: PLR2004  # as every API has it
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):  # noqa: PLR2004  # the range of every API
         return value
     raise RequestRefused(invalid("temperature must be a number from 0 to 2", param="temperature"))
 
 
-def table(value: object) -> dict[str, Any]:
-    """The object, or an empty one where there is none."""
+def object_or_empty(value: object) -> dict[str, Any]:
+    """Return the object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def texts_of(messages: object, *, param: str = "messages", content: str = "content") -> list[str]:
-    """The text of every message, which stands in its field `content`."""
+def message_texts(messages: object, *, param: str = "messages", content: str = "content") -> list[str]:
+    """Return the text of every message, from its field `content`."""
     if not isinstance(messages, list) or not messages:
         raise RequestRefused(invalid(f"{param} must be a list with at least one message", param=param))
-    return [_text(table(message).get(content)) for message in messages]
+    return [_text(object_or_empty(message).get(content)) for message in messages]
 
 
 def _text(content: object) -> str:

@@ -1,7 +1,7 @@
-"""Google's Gemini: `POST /v1beta/models/MODEL:streamGenerateContent?alt=sse`, and `:generateContent` for no stream.
+"""Google's Gemini: `POST /v1beta/models/MODEL:streamGenerateContent?alt=sse`, and `:generateContent` without a stream.
 
-Every event is a whole response with the parts that are new and the usage so far. Nothing opens the stream, and the
-`finishReason` ends it. A function call comes in one piece, when it is complete.
+Every event is a complete response object with the new parts and the usage so far. The stream has no opening event, and
+`finishReason` ends it. A function call is sent as a whole when it is complete.
 """
 
 import re
@@ -9,24 +9,31 @@ from typing import Any
 from urllib.parse import unquote
 
 from isochrone_sim.dialects.base import (
-    PLAIN_BEATS,
-    Facts,
-    Renderers,
-    Voice,
+    RAW_EVENTS,
+    EventRenderers,
+    Renderer,
+    ResponseMetadata,
     arguments_in,
     data_event,
-    plain,
+    finish_reason,
     quoted,
-    reason_of,
-    said_in,
-    tool_of,
+    text_by_channel,
+    to_json,
+    tool_name,
 )
-from isochrone_sim.dialects.fields import model_name, parse_body, table, temperature, texts_of, token_limit
+from isochrone_sim.dialects.fields import (
+    message_texts,
+    model_name,
+    object_or_empty,
+    parse_body,
+    temperature,
+    token_limit,
+)
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.refusal import Refusal, invalid
-from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.error_response import ErrorResponse, invalid
+from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 
 _PATH = re.compile(r"/v1beta/models/([^:]+):(streamGenerateContent|generateContent)")
 _STATUSES = {
@@ -57,101 +64,101 @@ class Gemini:
         """See `Dialect.key`: the header `x-goog-api-key`, or `key` in the query."""
         return request.headers.get("x-goog-api-key") or request.query.get("key")
 
-    def read(self, request: Request) -> Asked:
-        """See `Dialect.read`. A stream without `alt=sse`, which would be one long JSON list, is refused."""
+    def read(self, request: Request) -> RequestParameters:
+        """See `Dialect.read`. A stream without `alt=sse`, which would be one JSON list, is refused."""
         named = _PATH.fullmatch(request.path)
         stream = named is not None and named[2] == "streamGenerateContent"
         if stream and request.query.get("alt") != "sse":
-            raise RequestRefused(invalid("Only alt=sse is streamed here.", param="alt"))
+            raise RequestRefused(invalid("Streaming requires alt=sse.", param="alt"))
         fields = parse_body(request.body)
-        config = table(fields.get("generationConfig"))
-        thinking = table(config.get("thinkingConfig"))
-        texts = texts_of(fields.get("contents"), param="contents", content="parts")
-        return Asked(
+        config = object_or_empty(fields.get("generationConfig"))
+        thinking = object_or_empty(config.get("thinkingConfig"))
+        texts = message_texts(fields.get("contents"), param="contents", content="parts")
+        return RequestParameters(
             model=model_name(unquote(named[1]) if named else None),
             stream=stream,
             max_tokens=token_limit(config, "maxOutputTokens"),
             temperature=temperature(config),
             reasoning_effort=_effort(thinking),
-            silent=bool(thinking) and thinking.get("includeThoughts") is not True,
+            hidden_reasoning=bool(thinking) and thinking.get("includeThoughts") is not True,
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
         )
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
-        """See `Dialect.voice`."""
-        return _Voice(facts, usage, silent=asked.silent)
+    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
+        """See `Dialect.renderer`."""
+        return _Renderer(metadata, usage, hidden_reasoning=parameters.hidden_reasoning)
 
-    def headers(self, facts: Facts) -> dict[str, str]:
-        """See `Dialect.headers`. Google has no request id of its own; this one leads to the truth."""
-        return {"x-request-id": facts.request_id, "server-timing": f"gfet4t7; dur={facts.processing_us // 1000}"}
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
+        """See `Dialect.headers`. Google has no request id; this one leads to the ground truth."""
+        return {"x-request-id": metadata.request_id, "server-timing": f"gfet4t7; dur={metadata.processing_us // 1000}"}
 
-    def refusal(self, refusal: Refusal) -> bytes:
-        """See `Dialect.refusal`."""
-        error = _error(refusal.status, refusal.message)
-        if refusal.retry_after_us is not None:
-            error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{refusal.retry_after_us / 1e6:g}s"}]
-        return plain({"error": error})
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """See `Dialect.error_body`."""
+        error = _error(response.status, response.message)
+        if response.retry_after_us is not None:
+            error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{response.retry_after_us / 1e6:g}s"}]
+        return to_json({"error": error})
 
 
-class _Voice:
-    """Counts the tokens it has said, for usage is cumulative; what is the same in every chunk is rendered once."""
+class _Renderer:
+    """Counts the tokens sent, because usage is cumulative; the constant part of the chunks is rendered once."""
 
     newline = b"\r\n"
 
-    def __init__(self, facts: Facts, usage: Usage | None, *, silent: bool) -> None:
-        self._about = {"modelVersion": facts.model, "responseId": facts.number}
-        self._after = b"," + plain(self._about)[1:]
+    def __init__(self, metadata: ResponseMetadata, usage: Usage | None, *, hidden_reasoning: bool) -> None:
+        self._about = {"modelVersion": metadata.model, "responseId": metadata.number}
+        self._after = b"," + to_json(self._about)[1:]
         self._usage = usage
-        self._silent = silent
+        self._hidden_reasoning = hidden_reasoning
         self._counted = dict.fromkeys(Channel, 0)
         self._tool: str | None = None
         self._arguments: list[str] = []
-        self._renderers: Renderers = {
-            **PLAIN_BEATS,
+        self._renderers: EventRenderers = {
+            **RAW_EVENTS,
             Kind.NULL: lambda _: self._chunk([]),
             Kind.EMPTY: lambda _: self._chunk([{"text": ""}]),
             Kind.TOKENS: self._tokens,
             Kind.CALL: self._call,
             Kind.FINISH: self._finish,
             Kind.FINISH_WITH_USAGE: self._finish,
-            Kind.ERROR: lambda beat: data_event({"error": _error(500, beat.text)}),
+            Kind.ERROR: lambda step: data_event({"error": _error(500, step.text)}),
         }
 
-    def event(self, beat: Beat) -> bytes:
-        self._counted[beat.channel] += beat.tokens
-        render = self._renderers.get(beat.kind)
-        return render(beat) if render else b""
+    def event(self, step: Step) -> bytes:
+        self._counted[step.channel] += step.tokens
+        render = self._renderers.get(step.kind)
+        return render(step) if render else b""
 
-    def whole(self, script: Script) -> bytes:
-        said = said_in(script)
-        thought, answer = "" if self._silent else said[Channel.REASONING], said[Channel.ANSWER]
+    def body(self, script: Script) -> bytes:
+        text = text_by_channel(script)
+        thought, answer = "" if self._hidden_reasoning else text[Channel.REASONING], text[Channel.ANSWER]
         parts: list[dict[str, Any]] = [{"text": thought, "thought": True}] if thought else []
         parts += [{"text": answer}] if answer else []
-        parts += _function_call(tool_of(script), said[Channel.TOOL])
-        return plain(self._response(parts, reason_of(script), self._totals()))
+        parts += _function_call(tool_name(script), text[Channel.TOOL])
+        return to_json(self._response(parts, finish_reason(script), self._totals()))
 
-    def _tokens(self, beat: Beat) -> bytes:
-        if beat.channel is Channel.TOOL:
-            self._arguments.append(beat.text)
+    def _tokens(self, step: Step) -> bytes:
+        if step.channel is Channel.TOOL:
+            self._arguments.append(step.text)
             return b""
-        if beat.channel is Channel.REASONING and self._silent:
+        if step.channel is Channel.REASONING and self._hidden_reasoning:
             return b""
-        thought = b',"thought":true' if beat.channel is Channel.REASONING else b""
+        thought = b',"thought":true' if step.channel is Channel.REASONING else b""
         return b'data: {"candidates":[{"content":{"parts":[{"text":%b%b}],"role":"model"},"index":0}]%b%b' % (
-            quoted(beat.text),
+            quoted(step.text),
             thought,
             self._stated(),
             self._after,
         )
 
-    def _call(self, beat: Beat) -> bytes:
-        self._tool = beat.text
+    def _call(self, step: Step) -> bytes:
+        self._tool = step.text
         return b""
 
-    def _finish(self, beat: Beat) -> bytes:
+    def _finish(self, step: Step) -> bytes:
         parts = _function_call(self._tool, "".join(self._arguments))
-        return data_event(self._response(parts or [{"text": ""}], beat.text, self._totals()))
+        return data_event(self._response(parts or [{"text": ""}], step.text, self._totals()))
 
     def _chunk(self, parts: list[dict[str, Any]]) -> bytes:
         return data_event(self._response(parts, None, self._so_far()))
@@ -165,7 +172,7 @@ class _Voice:
 
     def _stated(self) -> bytes:
         usage = self._so_far()
-        return b"," + plain(usage)[1:-1] if usage else b""
+        return b"," + to_json(usage)[1:-1] if usage else b""
 
     def _so_far(self) -> dict[str, Any]:
         thoughts = self._counted[Channel.REASONING]

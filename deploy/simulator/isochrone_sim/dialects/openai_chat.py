@@ -4,31 +4,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from isochrone_sim.dialects.base import (
-    PLAIN_BEATS,
-    Facts,
-    Renderers,
-    Voice,
+    RAW_EVENTS,
+    EventRenderers,
+    Renderer,
+    ResponseMetadata,
     data_event,
-    plain,
+    finish_reason,
     quoted,
-    reason_of,
-    said_in,
-    tool_of,
+    text_by_channel,
+    to_json,
+    tool_name,
 )
 from isochrone_sim.dialects.fields import (
     bearer_token,
+    message_texts,
     model_name,
+    object_or_empty,
     parse_body,
-    table,
     temperature,
-    texts_of,
     token_limit,
 )
-from isochrone_sim.exchange.allowance import Allowance, format_duration
-from isochrone_sim.exchange.refusal import Refusal
-from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.error_response import ErrorResponse
+from isochrone_sim.exchange.rate_limit import RateLimitStatus, format_duration
+from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 from isochrone_sim.world.world import Model
 
 # 2026-05-20, the day of the published figures.
@@ -51,65 +51,65 @@ class OpenAIChat:
         """See `Dialect.key`: a bearer token."""
         return bearer_token(request.headers)
 
-    def read(self, request: Request) -> Asked:
+    def read(self, request: Request) -> RequestParameters:
         """See `Dialect.read`."""
         fields = parse_body(request.body)
-        texts = texts_of(fields.get("messages"))
+        texts = message_texts(fields.get("messages"))
         effort = fields.get("reasoning_effort")
-        return Asked(
+        return RequestParameters(
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=token_limit(fields, "max_completion_tokens", "max_tokens"),
             temperature=temperature(fields),
-            include_usage=table(fields.get("stream_options")).get("include_usage") is True,
+            include_usage=object_or_empty(fields.get("stream_options")).get("include_usage") is True,
             reasoning_effort=effort if isinstance(effort, str) else None,
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
         )
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
-        """See `Dialect.voice`."""
-        return _Voice(facts, usage, null_usage=asked.include_usage)
+    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
+        """See `Dialect.renderer`."""
+        return _Renderer(metadata, usage, null_usage=parameters.include_usage)
 
-    def headers(self, facts: Facts) -> dict[str, str]:
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
         """See `Dialect.headers`."""
-        return openai_headers(facts)
+        return openai_headers(metadata)
 
-    def refusal(self, refusal: Refusal) -> bytes:
-        """See `Dialect.refusal`."""
-        return openai_error(refusal)
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """See `Dialect.error_body`."""
+        return openai_error(response)
 
 
-def openai_headers(facts: Facts) -> dict[str, str]:
-    """The headers of OpenAI's own, in whichever of its dialects."""
+def openai_headers(metadata: ResponseMetadata) -> dict[str, str]:
+    """Return OpenAI's own headers, for all of its dialects."""
     return {
-        "x-request-id": facts.request_id,
-        "openai-processing-ms": str(facts.processing_us // 1000),
-        **(_allowance_headers(facts.allowance) if facts.allowance else {}),
+        "x-request-id": metadata.request_id,
+        "openai-processing-ms": str(metadata.processing_us // 1000),
+        **(_rate_limit_headers(metadata.rate_limit) if metadata.rate_limit else {}),
     }
 
 
-def catalogue(models: list[Model]) -> bytes:
-    """The body that lists the models."""
+def model_list(models: list[Model]) -> bytes:
+    """Return the body that lists the models."""
     rows = [{"id": m.id, "object": "model", "created": _RELEASED_AT_S, "owned_by": m.provider} for m in models]
-    return plain({"object": "list", "data": rows})
+    return to_json({"object": "list", "data": rows})
 
 
-def openai_error(refusal: Refusal) -> bytes:
-    """The body of an error response, as all of OpenAI's APIs have it."""
-    usual = "invalid_request_error" if refusal.status < 500 else "server_error"  # noqa: PLR2004  # the server's fault
+def openai_error(response: ErrorResponse) -> bytes:
+    """Return the body of an error response, the same for all of OpenAI's APIs."""
+    usual = "invalid_request_error" if response.status < 500 else "server_error"  # noqa: PLR2004  # the server's fault
     error = {
-        "message": refusal.message,
-        "type": _ERROR_TYPES.get(refusal.status, usual),
-        "param": refusal.param,
-        "code": refusal.code,
+        "message": response.message,
+        "type": _ERROR_TYPES.get(response.status, usual),
+        "param": response.param,
+        "code": response.code,
     }
-    return plain({"error": error})
+    return to_json({"error": error})
 
 
-def _allowance_headers(allowance: Allowance) -> dict[str, str]:
-    """What is left, as all of OpenAI's APIs say it."""
-    levels = {"requests": allowance.requests, "tokens": allowance.tokens}
+def _rate_limit_headers(rate_limit: RateLimitStatus) -> dict[str, str]:
+    """Return the rate limit headers, the same for all of OpenAI's APIs."""
+    levels = {"requests": rate_limit.requests, "tokens": rate_limit.tokens}
     headers = {}
     for what, level in levels.items():
         headers[f"x-ratelimit-limit-{what}"] = str(level.limit)
@@ -118,53 +118,53 @@ def _allowance_headers(allowance: Allowance) -> dict[str, str]:
     return headers
 
 
-class _Voice:
-    """What is the same in every chunk of a response is rendered once."""
+class _Renderer:
+    """Renders the constant part of the chunks once."""
 
     newline = b"\n"
 
-    def __init__(self, facts: Facts, usage: Usage | None, *, null_usage: bool) -> None:
+    def __init__(self, metadata: ResponseMetadata, usage: Usage | None, *, null_usage: bool) -> None:
         self._usage = _usage(usage) if usage else None
         self._frame: dict[str, Any] = {
-            "id": f"chatcmpl-{facts.number}",
+            "id": f"chatcmpl-{metadata.number}",
             "object": "chat.completion.chunk",
-            "created": facts.created_at // 1_000_000,
-            "model": facts.model,
+            "created": metadata.created_at // 1_000_000,
+            "model": metadata.model,
             "system_fingerprint": "fp_isochrone_sim",
         }
         self._null_usage: dict[str, Any] = {"usage": None} if null_usage else {}
         blank = self._chunk({"content": "\0"})
         self._before, self._after = blank.split(b'{"content":"\\u0000"}')
-        self._renderers: Renderers = {
-            **PLAIN_BEATS,
+        self._renderers: EventRenderers = {
+            **RAW_EVENTS,
             Kind.ROLE: lambda _: self._chunk({"role": "assistant", "content": ""}),
             Kind.NULL: lambda _: self._chunk({"content": None}),
             Kind.EMPTY: lambda _: self._chunk({"content": ""}),
             Kind.TOKENS: self._tokens,
             Kind.CALL: self._call,
-            Kind.FINISH: lambda beat: self._chunk({}, reason=beat.text),
-            Kind.FINISH_WITH_USAGE: lambda beat: self._chunk({}, reason=beat.text, usage=self._usage),
+            Kind.FINISH: lambda step: self._chunk({}, reason=step.text),
+            Kind.FINISH_WITH_USAGE: lambda step: self._chunk({}, reason=step.text, usage=self._usage),
             Kind.USAGE: lambda _: data_event({**self._frame, "choices": [], "usage": self._usage}),
             Kind.DONE: lambda _: b"data: [DONE]",
-            Kind.ERROR: lambda beat: data_event(
-                {"error": {"message": beat.text, "type": "server_error", "code": None}}
+            Kind.ERROR: lambda step: data_event(
+                {"error": {"message": step.text, "type": "server_error", "code": None}}
             ),
         }
 
-    def event(self, beat: Beat) -> bytes:
-        return self._renderers[beat.kind](beat)
+    def event(self, step: Step) -> bytes:
+        return self._renderers[step.kind](step)
 
-    def whole(self, script: Script) -> bytes:
-        choice = {"index": 0, "message": _message(script), "logprobs": None, "finish_reason": reason_of(script)}
+    def body(self, script: Script) -> bytes:
+        choice = {"index": 0, "message": _message(script), "logprobs": None, "finish_reason": finish_reason(script)}
         usage = {"usage": self._usage} if self._usage else {}
-        return plain({**self._frame, "object": "chat.completion", "choices": [choice], **usage})
+        return to_json({**self._frame, "object": "chat.completion", "choices": [choice], **usage})
 
-    def _tokens(self, beat: Beat) -> bytes:
-        opening, closing = _DELTAS[beat.channel]
-        return b"".join((self._before, opening, quoted(beat.text), closing, self._after))
+    def _tokens(self, step: Step) -> bytes:
+        opening, closing = _DELTAS[step.channel]
+        return b"".join((self._before, opening, quoted(step.text), closing, self._after))
 
-    def _call(self, beat: Beat) -> bytes:
-        function = {"name": beat.text, "arguments": ""}
+    def _call(self, step: Step) -> bytes:
+        function = {"name": step.text, "arguments": ""}
         call = {"index": 0, "id": _TOOL_CALL_ID, "type": "function", "function": function}
         return self._chunk({"tool_calls": [call]})
 
@@ -192,11 +192,11 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def _message(script: Script) -> dict[str, Any]:
-    said, tool = said_in(script), tool_of(script)
-    message: dict[str, Any] = {"role": "assistant", "content": said[Channel.ANSWER] or None}
-    if said[Channel.REASONING]:
-        message["reasoning_content"] = said[Channel.REASONING]
+    text, tool = text_by_channel(script), tool_name(script)
+    message: dict[str, Any] = {"role": "assistant", "content": text[Channel.ANSWER] or None}
+    if text[Channel.REASONING]:
+        message["reasoning_content"] = text[Channel.REASONING]
     if tool:
-        function = {"name": tool, "arguments": said[Channel.TOOL]}
+        function = {"name": tool, "arguments": text[Channel.TOOL]}
         message["tool_calls"] = [{"id": _TOOL_CALL_ID, "type": "function", "function": function}]
     return message

@@ -1,44 +1,44 @@
 """OpenAI's responses: `POST /v1/responses`, streamed as typed events or not.
 
-An answer is a list of items. Reasoning is an item of which only a summary is told, and only to those who ask for one.
+An answer is a list of items. Reasoning is an item of which only a summary is sent, and only on request.
 """
 
 from typing import Any
 
 from isochrone_sim.dialects.base import (
-    PLAIN_BEATS,
-    Facts,
-    Renderers,
-    Voice,
+    RAW_EVENTS,
+    EventRenderers,
+    Renderer,
+    ResponseMetadata,
     events,
-    plain,
+    finish_reason,
     quoted,
-    reason_of,
-    said_in,
-    tool_of,
+    text_by_channel,
+    to_json,
+    tool_name,
     typed_event,
 )
 from isochrone_sim.dialects.fields import (
     bearer_token,
+    message_texts,
     model_name,
+    object_or_empty,
     parse_body,
-    table,
     temperature,
-    texts_of,
     token_limit,
 )
 from isochrone_sim.dialects.openai_chat import openai_error, openai_headers
-from isochrone_sim.exchange.refusal import Refusal
-from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.error_response import ErrorResponse
+from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 
 _DELTAS = {
     Channel.REASONING: "response.reasoning_summary_text.delta",
     Channel.ANSWER: "response.output_text.delta",
     Channel.TOOL: "response.function_call_arguments.delta",
 }
-# Where in its item a piece of text belongs.
+# The position of a piece of text in its item.
 _PLACES: dict[Channel, dict[str, int]] = {
     Channel.REASONING: {"summary_index": 0},
     Channel.ANSWER: {"content_index": 0},
@@ -61,60 +61,60 @@ class OpenAIResponses:
         """See `Dialect.key`: a bearer token."""
         return bearer_token(request.headers)
 
-    def read(self, request: Request) -> Asked:
+    def read(self, request: Request) -> RequestParameters:
         """See `Dialect.read`."""
         fields = parse_body(request.body)
         asked_for = fields.get("input")
-        texts = [asked_for] if isinstance(asked_for, str) else texts_of(asked_for, param="input")
-        reasoning = table(fields.get("reasoning"))
+        texts = [asked_for] if isinstance(asked_for, str) else message_texts(asked_for, param="input")
+        reasoning = object_or_empty(fields.get("reasoning"))
         effort = reasoning.get("effort")
-        return Asked(
+        return RequestParameters(
             model=model_name(fields.get("model")),
             stream=fields.get("stream") is True,
             max_tokens=token_limit(fields, "max_output_tokens"),
             temperature=temperature(fields),
             reasoning_effort=effort if isinstance(effort, str) else None,
-            silent=isinstance(effort, str) and not reasoning.get("summary"),
+            hidden_reasoning=isinstance(effort, str) and not reasoning.get("summary"),
             prompt_tokens=count_prompt_tokens(texts),
             nonce=find_nonce(texts),
         )
 
-    def voice(self, asked: Asked, facts: Facts, usage: Usage | None) -> Voice:
-        """See `Dialect.voice`."""
-        return _Voice(facts, usage, silent=asked.silent)
+    def renderer(self, parameters: RequestParameters, metadata: ResponseMetadata, usage: Usage | None) -> Renderer:
+        """See `Dialect.renderer`."""
+        return _Renderer(metadata, usage, hidden_reasoning=parameters.hidden_reasoning)
 
-    def headers(self, facts: Facts) -> dict[str, str]:
+    def headers(self, metadata: ResponseMetadata) -> dict[str, str]:
         """See `Dialect.headers`."""
-        return openai_headers(facts)
+        return openai_headers(metadata)
 
-    def refusal(self, refusal: Refusal) -> bytes:
-        """See `Dialect.refusal`."""
-        return openai_error(refusal)
+    def error_body(self, response: ErrorResponse) -> bytes:
+        """See `Dialect.error_body`."""
+        return openai_error(response)
 
 
-class _Voice:
-    """Counts its events, and remembers the item that is open."""
+class _Renderer:
+    """Counts its events and tracks the open item."""
 
     newline = b"\n"
 
-    def __init__(self, facts: Facts, usage: Usage | None, *, silent: bool) -> None:
-        self._number = facts.number
+    def __init__(self, metadata: ResponseMetadata, usage: Usage | None, *, hidden_reasoning: bool) -> None:
+        self._number = metadata.number
         self._response: dict[str, Any] = {
-            "id": f"resp_{facts.number}",
+            "id": f"resp_{metadata.number}",
             "object": "response",
-            "created_at": facts.created_at // 1_000_000,
-            "model": facts.model,
+            "created_at": metadata.created_at // 1_000_000,
+            "model": metadata.model,
         }
         self._usage = {"usage": _usage(usage)} if usage else {}
-        self._silent = silent
+        self._hidden_reasoning = hidden_reasoning
         self._sequence = 0
         self._items: list[dict[str, Any]] = []
         self._channel: Channel | None = None
         self._tool = ""
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._before = b""
-        self._renderers: Renderers = {
-            **PLAIN_BEATS,
+        self._renderers: EventRenderers = {
+            **RAW_EVENTS,
             Kind.ROLE: lambda _: events(*map(self._progress, ("response.created", "response.in_progress"))),
             Kind.NULL: lambda _: self._opened(Channel.ANSWER),
             Kind.EMPTY: self._tokens,
@@ -122,54 +122,54 @@ class _Voice:
             Kind.CALL: self._call,
             Kind.FINISH: self._finish,
             Kind.FINISH_WITH_USAGE: self._finish,
-            Kind.ERROR: lambda beat: self._typed("error", code="server_error", message=beat.text, param=None),
+            Kind.ERROR: lambda step: self._typed("error", code="server_error", message=step.text, param=None),
         }
 
-    def event(self, beat: Beat) -> bytes:
-        render = self._renderers.get(beat.kind)
-        return render(beat) if render else b""
+    def event(self, step: Step) -> bytes:
+        render = self._renderers.get(step.kind)
+        return render(step) if render else b""
 
-    def whole(self, script: Script) -> bytes:
-        said = said_in(script)
-        self._tool = tool_of(script) or ""
-        for number, channel in enumerate(c for c in Channel if said[c]):
-            if not (self._silent and channel is Channel.REASONING):
-                self._items.append(self._item(channel, number, said[channel], status="completed"))
-        return plain(self._ended(reason_of(script) or ""))
+    def body(self, script: Script) -> bytes:
+        text = text_by_channel(script)
+        self._tool = tool_name(script) or ""
+        for number, channel in enumerate(c for c in Channel if text[c]):
+            if not (self._hidden_reasoning and channel is Channel.REASONING):
+                self._items.append(self._item(channel, number, text[channel], status="completed"))
+        return to_json(self._ended(finish_reason(script) or ""))
 
-    def _tokens(self, beat: Beat) -> bytes:
-        if self._silent and beat.channel is Channel.REASONING:
+    def _tokens(self, step: Step) -> bytes:
+        if self._hidden_reasoning and step.channel is Channel.REASONING:
             return b""
-        opening = self._opened(beat.channel)
-        if beat.tokens:
-            self._said.append(beat.text)
-        delta = b"%b%d,%b%b}" % (self._before, self._sequence, b'"delta":', quoted(beat.text))
+        opening = self._opened(step.channel)
+        if step.tokens:
+            self._texts.append(step.text)
+        delta = b"%b%d,%b%b}" % (self._before, self._sequence, b'"delta":', quoted(step.text))
         self._sequence += 1
         return events(opening, delta)
 
-    def _call(self, beat: Beat) -> bytes:
-        self._tool = beat.text
+    def _call(self, step: Step) -> bytes:
+        self._tool = step.text
         return self._opened(Channel.TOOL)
 
     def _opened(self, channel: Channel) -> bytes:
-        """What opens an item for the channel; nothing when it is open, or was the last before the end."""
+        """Return the events that open an item for the channel; empty if it is already open."""
         if channel is self._channel:
             return b""
         closing = self._closed()
-        self._channel, self._said = channel, []
+        self._channel, self._texts = channel, []
         place = self._place(channel)
-        fields = plain({"type": _DELTAS[channel], **place})[:-1]
+        fields = to_json({"type": _DELTAS[channel], **place})[:-1]
         self._before = b"event: %b\ndata: %b," % (_DELTAS[channel].encode(), fields) + b'"sequence_number":'
         item = self._item(channel, len(self._items), None, status="in_progress")
         added = self._typed("response.output_item.added", output_index=len(self._items), item=item)
         return events(closing, added, self._part("added", channel, place, ""))
 
     def _closed(self) -> bytes:
-        """What closes the item that is open."""
+        """Return the events that close the open item."""
         channel = self._channel
         if channel is None:
             return b""
-        text, place, number = "".join(self._said), self._place(channel), len(self._items)
+        text, place, number = "".join(self._texts), self._place(channel), len(self._items)
         item = self._item(channel, number, text, status="completed")
         self._items.append(item)
         field = "arguments" if channel is Channel.TOOL else "text"
@@ -185,10 +185,10 @@ class _Voice:
         name = "content_part" if channel is Channel.ANSWER else "reasoning_summary_part"
         return self._typed(f"response.{name}.{what}", **place, part=_part(channel, text))
 
-    def _finish(self, beat: Beat) -> bytes:
+    def _finish(self, step: Step) -> bytes:
         opening = self._opened(Channel.ANSWER) if self._channel is None else b""
         closing = self._closed()
-        ended = self._ended(beat.text)
+        ended = self._ended(step.text)
         return events(opening, closing, self._typed(f"response.{ended['status']}", response=ended))
 
     def _progress(self, kind: str) -> bytes:
@@ -206,7 +206,7 @@ class _Voice:
         }
 
     def _item(self, channel: Channel, number: int, text: str | None, *, status: str) -> dict[str, Any]:
-        """An item of the answer; its text is `None` when it has just begun."""
+        """Return an item of the answer; `text` is `None` for a new item."""
         item: dict[str, Any] = {"id": f"{_PREFIXES[channel]}_{self._number}_{number}"}
         if channel is Channel.TOOL:
             call = {"call_id": f"call_{self._number}", "name": self._tool, "arguments": text or ""}

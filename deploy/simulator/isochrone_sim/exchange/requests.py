@@ -1,4 +1,4 @@
-"""Requests out of bytes. h11 parses them and does nothing else: responses are bytes of our own."""
+"""Request parsing with h11, which is used for nothing else: responses are written as plain bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ import h11
 MAX_BODY_BYTES = 8 << 20
 
 
-class Malformed(Exception):  # noqa: N818  # reads as what happened
-    """Bytes that are no HTTP/1.1 request we would take; `status` is the answer they deserve."""
+class Malformed(Exception):  # noqa: N818  # named after the event
+    """Bytes that are not an acceptable HTTP/1.1 request; `status` is the status of the response."""
 
     def __init__(self, message: str, *, status: int = 400) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class Malformed(Exception):  # noqa: N818  # reads as what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One complete request; names of headers are in lower case."""
+    """One complete request; header names are in lower case."""
 
     method: str
     path: str
@@ -29,12 +29,12 @@ class Request:
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether the client lets the connection stay open behind the response."""
+        """True if the client allows the connection to stay open after the response."""
         return self.headers.get("connection", "").lower() != "close"
 
 
 class RequestReader:
-    """Feed it what arrives; it gives back requests, one after the other."""
+    """Incremental parser: receives bytes and returns complete requests in order."""
 
     def __init__(self) -> None:
         self._parser: h11.Connection
@@ -44,16 +44,16 @@ class RequestReader:
         self._renew()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes as they came."""
+        """Add received bytes."""
         self._parser.receive_data(data)
 
     @property
     def wants_continue(self) -> bool:
-        """Whether the client waits for `100 Continue` before it sends its body."""
+        """True if the client waits for `100 Continue` before it sends the body."""
         return self._parser.they_are_waiting_for_100_continue
 
     def next_request(self) -> Request | None:
-        """The next complete request; `None` until more bytes come. Raises `Malformed`."""
+        """Return the next complete request; `None` until more bytes arrive. Raises `Malformed`."""
         try:
             while (event := self._parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
                 if isinstance(event, h11.EndOfMessage):
@@ -85,7 +85,7 @@ class RequestReader:
             headers={name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers},
             body=body,
         )
-        # h11 would want to see our response before it takes another request; a new parser does not.
+        # h11 requires the response before it parses another request; a new parser does not.
         rest = self._parser.trailing_data[0]
         self._renew()
         if rest:

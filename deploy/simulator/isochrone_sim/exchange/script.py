@@ -1,14 +1,14 @@
-"""What is said when, before any dialect gives it a shape. Faults rewrite scripts; dialects render their beats."""
+"""Scripts of responses, independent of the dialect. Faults rewrite scripts; dialects render their steps."""
 
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
-from isochrone_sim.exchange.refusal import Refusal
+from isochrone_sim.exchange.error_response import ErrorResponse
 
 
 class Channel(StrEnum):
-    """Where a token goes."""
+    """The channel of a token."""
 
     REASONING = "reasoning"
     ANSWER = "answer"
@@ -16,9 +16,9 @@ class Channel(StrEnum):
 
 
 class Kind(Enum):
-    """What a beat is. A dialect that has no words for one says nothing."""
+    """The kind of a step. A dialect without an event for a kind sends nothing."""
 
-    ROLE = auto()  # the opening without any token
+    ROLE = auto()  # the opening event, without a token
     NULL = auto()  # a delta whose content is null
     EMPTY = auto()  # a delta whose content is the empty text
     TOKENS = auto()
@@ -29,13 +29,13 @@ class Kind(Enum):
     DONE = auto()
     ERROR = auto()  # in band; `text` is the message
     COMMENT = auto()
-    RAW = auto()  # `text` stands in a data line as it is
+    RAW = auto()  # `text` is sent unchanged in a data line
 
 
-class Beat(NamedTuple):
-    """One thing said, `offset_ns` after the request. `tokens` is how many output tokens are in it.
+class Step(NamedTuple):
+    """One step of a script, `offset_ns` after the request. `tokens` is the number of output tokens in it.
 
-    A tuple and no dataclass: hundreds are made while other streams wait for their next token.
+    A named tuple instead of a dataclass, because hundreds are created while other streams wait for their next token.
     """
 
     offset_ns: int
@@ -46,25 +46,25 @@ class Beat(NamedTuple):
 
 
 class Ending(Enum):
-    """What becomes of the connection after the last byte."""
+    """The state of the connection after the last byte."""
 
-    KEEP_ALIVE = auto()  # the response is complete, the next request may come
+    KEEP_ALIVE = auto()  # the response is complete, and the next request may follow
     CLOSE = auto()  # closed in the middle of the response
     RESET = auto()  # reset in the middle of the response
-    HANG = auto()  # left open, and nothing comes any more
+    HANG = auto()  # left open, but nothing more is sent
 
 
 class Cut(Enum):
-    """How the bytes of an event are spread over writes."""
+    """The distribution of the bytes of an event over writes."""
 
     WHOLE = auto()
-    BYTES = auto()  # each in a write of its own
-    CODE_POINTS = auto()  # two writes, cut inside a character
+    BYTES = auto()  # each byte in a separate write
+    CODE_POINTS = auto()  # two writes, split inside a character
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How events are put on the wire: what ends a line (`None`: as the dialect does), and where writes are cut."""
+    """The format of events: the line ending (`None` for that of the dialect), and the splitting of writes."""
 
     newline: bytes | None = None
     cut: Cut = Cut.WHOLE
@@ -72,7 +72,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The token counts that a provider states."""
+    """The token counts that a provider reports."""
 
     prompt_tokens: int
     output_tokens: int
@@ -82,7 +82,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A body of status 200 that is no stream at all."""
+    """A body with status 200 that is not a stream."""
 
     content_type: str
     body: bytes
@@ -90,43 +90,43 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A whole response: its head goes out `head_ns` after the request (never, when `None`), then come the beats.
+    """A complete response: its head is sent `head_ns` after the request (`None` for never), followed by the steps.
 
-    `instead` is sent in place of the beats. Offsets never decrease. Without `usage` none is ever stated. `flood` is
-    repeated behind the last beat as fast as the client reads, before the connection ends.
+    `instead` is sent in place of the steps. Offsets never decrease. Without `usage`, no usage is reported. `flood` is
+    repeated after the last step as fast as the client reads, before the connection ends.
     """
 
     head_ns: int | None
-    beats: tuple[Beat, ...]
+    steps: tuple[Step, ...]
     usage: Usage | None
     style: Style = Style()
     ending: Ending = Ending.KEEP_ALIVE
-    instead: Refusal | Page | None = None
-    flood: Beat | None = None
+    instead: ErrorResponse | Page | None = None
+    flood: Step | None = None
 
     @property
     def end_ns(self) -> int:
-        """Offset of the last beat, or of the head when there is none."""
-        return self.beats[-1].offset_ns if self.beats else self.head_ns or 0
+        """The offset of the last step, or of the head without steps."""
+        return self.steps[-1].offset_ns if self.steps else self.head_ns or 0
 
-    def of_kind(self, *kinds: Kind) -> tuple[Beat, ...]:
-        """The beats of these kinds, in order."""
-        return tuple(beat for beat in self.beats if beat.kind in kinds)
+    def of_kind(self, *kinds: Kind) -> tuple[Step, ...]:
+        """Return the steps of these kinds, in order."""
+        return tuple(step for step in self.steps if step.kind in kinds)
 
     def without(self, *kinds: Kind) -> "Script":
-        """The script with no beat of these kinds."""
-        return replace(self, beats=tuple(beat for beat in self.beats if beat.kind not in kinds))
+        """Return the script without the steps of these kinds."""
+        return replace(self, steps=tuple(step for step in self.steps if step.kind not in kinds))
 
     def until_token(self, count: int) -> "Script":
-        """The script up to and with its `count`-th token, or whole when there are fewer."""
+        """Return the script up to and including its `count`-th token, or all of it if there are fewer."""
         last = self.index_after(count)
-        return replace(self, beats=self.beats[:last])
+        return replace(self, steps=self.steps[:last])
 
     def index_after(self, count: int) -> int:
-        """Where in `beats` the one after the `count`-th token is."""
-        said = 0
-        for index, beat in enumerate(self.beats):
-            said += beat.tokens
-            if said >= count:
+        """Return the index in `steps` after the `count`-th token."""
+        seen = 0
+        for index, step in enumerate(self.steps):
+            seen += step.tokens
+            if seen >= count:
                 return index + 1
-        return len(self.beats)
+        return len(self.steps)

@@ -1,1 +1,1 @@
-"""Faults: a table of names, and what each does to a response."""
+"""Faults: a table of names, each with its transformation of a response script."""

@@ -1,1 +1,1 @@
-"""Responses as bytes with instants: speech, frames and timelines."""
+"""Responses as bytes with instants: answer scripts, frames and timelines."""

@@ -1,30 +1,30 @@
-"""Compression of streams: each event is flushed, so that it can be read as soon as it is there."""
+"""Compression of streams: every event is flushed, so that the client can decode it at once."""
 
 import zlib
 from typing import Protocol
 
-# What makes zlib put gzip's header and trailer around.
+# Makes zlib add gzip's header and trailer.
 _GZIP_BITS = 31
-# A stream is compressed while others wait for their tokens: quick and small rather than dense.
+# Other streams wait while one is compressed: prefer speed and little memory over a small size.
 _LEVEL, _MEMORY = 1, 5
 
 
 class Encoding(Protocol):
-    """What becomes of the bytes of a body. `name` is that of the content encoding, empty for none."""
+    """A content encoding. `name` is its HTTP name, empty for none."""
 
     name: str
 
     def event(self, data: bytes) -> bytes:
-        """What goes on the wire for these bytes; whoever has it can read them all."""
+        """Return the encoded bytes of an event; the client can decode all of them at once."""
         ...
 
     def end(self) -> bytes:
-        """What goes on the wire when all is said."""
+        """Return the final bytes of the body."""
         ...
 
 
 class Identity:
-    """Every byte as it is."""
+    """No encoding."""
 
     name = ""
 
@@ -38,7 +38,7 @@ class Identity:
 
 
 class Gzip:
-    """gzip, flushed with every event."""
+    """gzip, flushed after every event."""
 
     name = "gzip"
 
@@ -55,7 +55,7 @@ class Gzip:
 
 
 def wants_gzip(accept_encoding: str) -> bool:
-    """Whether a client's `Accept-Encoding` allows gzip; it has to name it."""
+    """Return true if the client's `Accept-Encoding` names gzip and allows it."""
     for offer in accept_encoding.lower().split(","):
         name, _, quality = offer.partition(";")
         if name.strip() == "gzip":

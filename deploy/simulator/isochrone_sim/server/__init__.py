@@ -1,1 +1,1 @@
-"""The simulator's HTTP server: connections, requests, playback and the record of what was sent."""
+"""The simulator's HTTP server: connections, requests, playback, and the record of what was sent."""

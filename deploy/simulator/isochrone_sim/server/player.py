@@ -1,34 +1,36 @@
-"""Plays a timeline on a connection: each frame is written at its own absolute instant, so nothing drifts; then comes
-the flood, if there is one, as fast as the client reads.
+"""Playback of a timeline on a connection.
 
-One timer per stream, not one per frame: a thousand pending frames cost nothing, and a client that leaves takes one
-timer with it. What the write of a token costs is everything this module is about.
+Each frame is written at its own absolute instant, so delays do not add up; a flood follows, if there is one, as fast as
+the client reads. One timer per stream instead of one per frame keeps a thousand pending frames cheap, and a client that
+disconnects leaves one timer to cancel. The code is written to keep the cost of writing a token low.
 """
 
 import asyncio
 from collections.abc import Callable
 from time import monotonic_ns
 
-from isochrone_sim.response.frames import Said
+from isochrone_sim.response.frames import TokenCounts
 from isochrone_sim.response.timeline import Timeline
-from isochrone_sim.server.truth import Record
+from isochrone_sim.server.ground_truth import Record
 
-# How much a flood is, in bytes.
+# Total size of a flood, in bytes.
 FLOOD_BYTES = 1 << 30
 
 
 class Player:
-    """One response in flight. `on_end` is called when its last frame is written; `record`, if any, grows meanwhile."""
+    """One response in flight. `on_end` is called after the last frame is written; `record`, if any, is updated
+    meanwhile.
+    """
 
     __slots__ = (
         "_flood",
-        "_flooded",
+        "_flooded_bytes",
+        "_flooding",
         "_frames",
         "_loop",
         "_next",
         "_on_end",
         "_paused",
-        "_pouring",
         "_record",
         "_start_ns",
         "_timer",
@@ -48,9 +50,9 @@ class Player:
         self._transport = transport
         self._frames = timeline.frames
         self._flood = timeline.flood
-        self._flooded = 0
+        self._flooded_bytes = 0
         self._paused = False
-        self._pouring = False
+        self._flooding = False
         self._start_ns = start_ns
         self._record = record
         self._on_end = on_end
@@ -58,24 +60,24 @@ class Player:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Begin; `start_ns` is when the request had arrived, on the monotonic clock."""
+        """Start playback. `start_ns` is the monotonic instant at which the request had arrived."""
         if self._frames:
             self._wait()
 
     def stop(self) -> None:
-        """Write nothing more."""
+        """Stop playback."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def pause(self) -> None:
-        """The client does not read as fast; a flood waits, what has its instant does not."""
+        """The client reads too slowly: pause the flood. Frames with an instant are still written."""
         self._paused = True
 
     def resume(self) -> None:
-        """The client has read what there was."""
+        """The client has caught up: continue the flood."""
         self._paused = False
-        self._go_on()
+        self._continue_flood()
 
     def _wait(self) -> None:
         at_ns = self._start_ns + self._frames[self._next].offset_ns
@@ -83,48 +85,48 @@ class Player:
         self._timer = self._loop.call_at(at_ns / 1e9, self._play)
 
     def _play(self) -> None:
-        offset_ns, data, said = self._frames[self._next]
+        offset_ns, data, token_counts = self._frames[self._next]
         now_ns = monotonic_ns()
         self._transport.write(data)
         record = self._record
         if record is not None:
-            if said:
-                self._note(record, said, now_ns)
+            if token_counts:
+                self._record_tokens(record, token_counts, now_ns)
             record.worst_late_us = max(record.worst_late_us, (now_ns - self._start_ns - offset_ns) // 1000)
         self._next += 1
         if self._next < len(self._frames):
             self._wait()
         elif self._flood is not None:
-            self._pouring = True
-            self._go_on()
+            self._flooding = True
+            self._continue_flood()
         else:
             self._finish()
 
-    def _pour(self) -> None:
-        """One write of the flood per turn of the loop, as long as the kernel takes it at once."""
+    def _write_flood(self) -> None:
+        """Write the flood once per turn of the loop while the kernel accepts it."""
         flood = self._flood
         assert flood is not None
         now_ns = monotonic_ns()
-        self._flooded += len(flood.data)
+        self._flooded_bytes += len(flood.data)
         self._transport.write(flood.data)
-        if self._record is not None and flood.said:
-            self._note(self._record, flood.said, now_ns)
-        if self._flooded >= FLOOD_BYTES:
+        if self._record is not None and flood.token_counts:
+            self._record_tokens(self._record, flood.token_counts, now_ns)
+        if self._flooded_bytes >= FLOOD_BYTES:
             self._finish()
         else:
-            self._go_on()
+            self._continue_flood()
 
-    def _go_on(self) -> None:
-        if self._pouring and not self._paused:
-            self._timer = self._loop.call_soon(self._pour)
+    def _continue_flood(self) -> None:
+        if self._flooding and not self._paused:
+            self._timer = self._loop.call_soon(self._write_flood)
 
     @staticmethod
-    def _note(record: Record, said: Said, at_ns: int) -> None:
+    def _record_tokens(record: Record, token_counts: TokenCounts, at_ns: int) -> None:
         if record.first_token_at_ns is None:
             record.first_token_at_ns = at_ns
             record.first_token_write_ns = monotonic_ns() - at_ns
         record.last_token_at_ns = at_ns
-        for channel, tokens in said:
+        for channel, tokens in token_counts:
             record.tokens[channel] += tokens
 
     def _finish(self) -> None:

@@ -1,8 +1,9 @@
-"""When bytes really arrived: the kernel's receive timestamps, under asyncio's own transports.
+"""Receive timestamps of the kernel, below asyncio's own transports.
 
-A loop that is busy writing tokens notices a request late; the kernel does not. asyncio reads from
-the socket it was given, so a listening socket whose connections keep the stamp of each read is all it takes, and it
-works under TLS too. Where the kernel gives no stamps, `arrived_ns` says `None` and the reader's own clock has to do.
+An event loop that is busy writing tokens reads a request late; the kernel's timestamp is still exact. asyncio reads
+from the socket that it is given, so it is enough that a listening socket creates connections which store the timestamp
+of each read; this works under TLS too. If the kernel provides no timestamps, `arrived_ns` is `None` and the caller uses
+its own clock.
 """
 
 import socket
@@ -21,18 +22,18 @@ _OLDEST_NS = 10_000_000_000
 
 
 class StampingSocket(socket.socket):
-    """A connection that remembers when what it last received had arrived."""
+    """A connection that stores the arrival time of the last received bytes."""
 
     arrived_ns: int | None = None
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
-        """See `socket.recv`. `arrived_ns` is then the arrival of its last byte on the monotonic clock."""
+        """See `socket.recv`. Sets `arrived_ns` to the arrival of the last byte, on the monotonic clock."""
         data, ancillary, _, _ = self.recvmsg(bufsize, _ANCILLARY_BYTES, flags)
         self.arrived_ns = _arrival_ns(ancillary)
         return data
 
     def recv_into(self, buffer: "Buffer", nbytes: int = 0, flags: int = 0) -> int:
-        """See `socket.recv_into`, with which asyncio reads under TLS, and `recv` here."""
+        """See `socket.recv_into`, which asyncio uses under TLS; otherwise as `recv`."""
         room = memoryview(buffer)[: nbytes or None]
         count, ancillary, _, _ = self.recvmsg_into([room], _ANCILLARY_BYTES, flags)
         self.arrived_ns = _arrival_ns(ancillary)
@@ -40,29 +41,29 @@ class StampingSocket(socket.socket):
 
 
 class StampingListener(socket.socket):
-    """A listening socket whose connections are `StampingSocket`s; `connections` are those not claimed yet."""
+    """A listening socket that accepts `StampingSocket`s; `connections` are those not claimed yet."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401  # as socket has them
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401  # the signature of socket.socket
         super().__init__(*args, **options)
         self.connections: dict[int, StampingSocket] = {}
-        _ask_for_stamps(self)
+        _enable_timestamps(self)
 
     def accept(self) -> tuple[StampingSocket, Any]:
         """See `socket.accept`."""
         accepted, address = super().accept()
         connection = StampingSocket(fileno=accepted.detach())
-        _ask_for_stamps(connection)
+        _enable_timestamps(connection)
         self.connections[connection.fileno()] = connection
         return connection, address
 
     def claim(self, fileno: int) -> StampingSocket | None:
-        """The connection of this number, once."""
+        """Return the connection with this file descriptor, once."""
         return self.connections.pop(fileno, None)
 
 
-def _ask_for_stamps(wanting: socket.socket) -> None:
+def _enable_timestamps(receiver: socket.socket) -> None:
     try:
-        wanting.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _RX_SOFTWARE)
+        receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _RX_SOFTWARE)
     except OSError:
         return
 
@@ -72,6 +73,6 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPING) and len(data) >= _TIMESPEC.size:
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)
             age_ns = time_ns() - (seconds * 1_000_000_000 + nanoseconds)
-            # A wall clock that was stepped meanwhile makes nonsense of an age.
+            # A step of the wall clock makes the age meaningless.
             return monotonic_ns() - age_ns if 0 <= age_ns < _OLDEST_NS else None
     return None

@@ -1,4 +1,4 @@
-"""The simulator as a whole: a world, one socket per region, and the truth about what happened there."""
+"""Composition of the simulator: a world, one socket per region, and the ground truth of all exchanges."""
 
 import asyncio
 import gc
@@ -10,52 +10,52 @@ from functools import partial
 
 from isochrone_sim.certificates import server_context
 from isochrone_sim.errors import ListenError
-from isochrone_sim.server.backlog import Backlog
-from isochrone_sim.server.connection import Connection, Premises
+from isochrone_sim.server.connection import Connection, ServerState
+from isochrone_sim.server.ground_truth import GroundTruth
+from isochrone_sim.server.job_queue import JobQueue
 from isochrone_sim.server.receive_timestamps import StampingListener
 from isochrone_sim.server.service import Service
-from isochrone_sim.server.truth import Truth
 from isochrone_sim.settings import Settings
 from isochrone_wire.address import Address
 
-_WAITING_CLIENTS = 1024
-# How long a client may take to say good-bye under TLS.
-_FAREWELL_SECONDS = 2.0
+_ACCEPT_BACKLOG = 1024
+# Time limit for the closing handshake of TLS.
+_TLS_SHUTDOWN_SECONDS = 2.0
 
 
 async def serve(settings: Settings, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. `ready` is called once with the base URL of every region, when all can be reached.
+    """Serve until `stop` is set. `ready` is called once with the base URLs by region when all sockets listen.
 
     Raises `ListenError` and `SettingsError`.
     """
     tls = server_context(settings.certificate) if settings.certificate else None
-    truth = Truth(settings.truth)
-    premises = Premises(
+    ground_truth = GroundTruth(settings.truth_file)
+    state = ServerState(
         service=Service(settings.world, api_key=settings.api_key),
-        truth=truth,
-        backlog=Backlog(),
+        ground_truth=ground_truth,
+        job_queue=JobQueue(),
         log_requests=settings.log_requests,
     )
-    writing = asyncio.create_task(truth.write_on())
+    writing = asyncio.create_task(ground_truth.flush_periodically())
     servers: list[asyncio.Server] = []
     try:
         endpoints = {}
         for region, address in settings.listens.items():
             listener = _listener(address)
-            servers.append(await _listen(listener, partial(Connection, region, premises, listener), tls))
+            servers.append(await _listen(listener, partial(Connection, region, state, listener), tls))
             endpoints[region] = _base_url(address, servers[-1], scheme="https" if tls else "http")
-        _settle()
+        _freeze_garbage_collector()
         ready(endpoints)
         await stop.wait()
     finally:
         for server in servers:
             server.close()
-        for connection in list(premises.connections):
+        for connection in list(state.connections):
             connection.abort()
         writing.cancel()
         with suppress(asyncio.CancelledError):
             await writing
-        truth.close()
+        ground_truth.close()
 
 
 async def _listen(
@@ -64,9 +64,9 @@ async def _listen(
     return await asyncio.get_running_loop().create_server(
         protocol,
         sock=listener,
-        backlog=_WAITING_CLIENTS,
+        backlog=_ACCEPT_BACKLOG,
         ssl=tls,
-        ssl_shutdown_timeout=_FAREWELL_SECONDS if tls else None,
+        ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS if tls else None,
     )
 
 
@@ -77,7 +77,7 @@ def _listener(address: Address) -> StampingListener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
     except OSError as error:
-        hint = "port 0 takes any free port: --listen 127.0.0.1:0"
+        hint = "port 0 selects a free port: --listen 127.0.0.1:0"
         raise ListenError(f"cannot listen on {address}: {error.strerror or error}", hint=hint) from error
     return listener
 
@@ -87,7 +87,7 @@ def _base_url(address: Address, server: asyncio.Server, *, scheme: str) -> str:
     return f"{scheme}://{Address(address.host, port)}/v1"
 
 
-def _settle() -> None:
-    """Keep the garbage collector from going through what is here to stay, while tokens are due."""
+def _freeze_garbage_collector() -> None:
+    """Exempt the objects created so far from garbage collection, which would delay tokens."""
     gc.collect()
     gc.freeze()

@@ -1,1 +1,1 @@
-"""The simulated world: regions, models, load and pace, and the published figures."""
+"""The simulated world: regions, models, load, token timing, and the published figures."""

@@ -1,8 +1,8 @@
-"""The default world: published figures where there are any, and stated assumptions where there are none.
+"""The default world: published figures where available, and stated assumptions otherwise.
 
 Four models have a published difference between Singapore and US East, -16 % to -20 % of the US East figure. The other
-models are hosted in Asia too and are assumed to gain 16 %. Nobody published Frankfurt: it is assumed to pay 25 ms for
-the way and 5 % for hosts further off. Assumed figures are rounded to 5 ms.
+models are also hosted in Asia and are assumed to gain 16 %. There are no published figures for Frankfurt: it is assumed
+to add 25 ms for the distance and 5 % for more distant hosts. Assumed figures are rounded to 5 ms.
 """
 
 import json
@@ -20,13 +20,13 @@ _ASSUMED = {"ap-southeast-1": (0, -0.16), "eu-central-1": (25 * _MS_US, 0.05)}
 
 
 def default_world() -> World:
-    """The world of `published.json`."""
+    """Return the world of `published.json`."""
     document = json.loads(files("isochrone_sim.world").joinpath("published.json").read_text("utf-8"))
     return published_world(document)
 
 
 def published_world(document: Mapping[str, Any]) -> World:
-    """The world out of a document shaped as `published.json`, with an offset for every model in every region."""
+    """Return the world of a document like `published.json`, with an offset for every model in every region."""
     differences = document["published_differences_ms"]
     models = [_model(row, differences) for row in document["models"]]
     return World(
@@ -39,7 +39,7 @@ def published_world(document: Mapping[str, Any]) -> World:
 
 
 def assumed_offset_us(region: str, ttft_us: int) -> int:
-    """What a region is assumed to differ by for a model of this baseline `ttft_us`; both in microseconds."""
+    """Return the assumed offset of a region for a model with this baseline `ttft_us`; both in microseconds."""
     fixed_us, share = _ASSUMED[region]
     return floor((fixed_us + share * ttft_us) / _ROUNDED_TO_US + 0.5) * _ROUNDED_TO_US
 

@@ -1,4 +1,4 @@
-"""Chance that comes out the same every time: everything random in the world is drawn from names and contents."""
+"""Reproducible randomness: every random number is derived from names and contents."""
 
 from hashlib import blake2b
 from math import exp
@@ -9,22 +9,22 @@ _SKEW = 0.6
 _SPREAD = 0.788
 
 
-def unit(*words: object) -> float:
-    """A number in [0, 1) that follows from `words` alone."""
+def uniform(*words: object) -> float:
+    """Return a number in [0, 1) that depends on `words` only."""
     return _number(":".join(map(str, words)).encode()) / 2**64
 
 
 def generator(*words: object, content: bytes = b"") -> Random:
-    """A generator whose draws follow from `words` and `content` alone."""
+    """Return a generator whose numbers depend on `words` and `content` only."""
     seed = _number(":".join(map(str, words)).encode() + b"\0" + content)
-    return Random(seed)  # noqa: S311  # a simulated world wants repeatable chance, not secrets
+    return Random(seed)  # noqa: S311  # reproducible on purpose; not for secrets
 
 
-def skewed(draw: Random, deviation: float) -> float:
-    """One draw with median 0, standard deviation `deviation` and a tail to the right, as latency has: a shifted
-    log-normal. In the unit of `deviation`.
+def skewed(rng: Random, deviation: float) -> float:
+    """Return a random number with median 0, standard deviation `deviation` and a right tail, like latency: a shifted
+    log-normal distribution, in the unit of `deviation`.
     """
-    return deviation / _SPREAD * (exp(_SKEW * draw.gauss(0.0, 1.0)) - 1.0)
+    return deviation / _SPREAD * (exp(_SKEW * rng.gauss(0.0, 1.0)) - 1.0)
 
 
 def _number(text: bytes) -> int:

@@ -1,4 +1,4 @@
-"""The world: regions, models, and how far apart they are. Frozen values; the truth that a measurement should find."""
+"""The world: regions, models, and their true differences, which a measurement should find. All values are frozen."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ BASELINE_REGION = "us-east-2"
 
 
 class Source(StrEnum):
-    """Where an offset comes from: published by somebody, assumed by us, or chosen by the author of a world file."""
+    """The source of an offset: published, assumed by us, or chosen by the author of a world file."""
 
     PUBLISHED = "published"
     ASSUMED = "assumed"
@@ -17,7 +17,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """Where clients stand: a slug like `ap-southeast-1` and a name for people."""
+    """The location of clients: a slug such as `ap-southeast-1`, and a display name."""
 
     name: str
     title: str
@@ -25,7 +25,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How much longer the first token takes from a region than from the baseline, in microseconds; may be negative."""
+    """Additional time to first token in a region relative to the baseline, in microseconds; may be negative."""
 
     us: int
     source: Source
@@ -35,11 +35,11 @@ class Offset:
 class Model:
     """A model and its timing from the baseline region.
 
-    `ttft_us` is the median time to first token at average load, `jitter_us` its standard deviation between requests.
-    It answers `answer_tokens` tokens unless told to stop earlier. `fault` names an entry of `faults.FAULTS` that
-    happens to `fault_share` of its requests. A model that is `steady` ignores its provider's load. One of
-    `fixed_temperature` refuses any but 1, and one with `efforts` every other word of reasoning effort and, where the
-    dialect has them, budgets of tokens.
+    `ttft_us` is the median time to first token at average load, `jitter_us` its standard deviation between requests. An
+    answer has `answer_tokens` tokens unless the request sets a lower limit. `fault` names an entry of `faults.FAULTS`,
+    which affects `fault_share` of the requests. A `steady` model is independent of its provider's load. With
+    `fixed_temperature` it refuses any temperature but 1; with `efforts` it refuses all other reasoning efforts and, in
+    dialects that have them, thinking budgets.
     """
 
     id: str
@@ -62,23 +62,23 @@ class Model:
     tokens_per_minute: int = 60_000_000
 
     def offset_us(self, region: str) -> int:
-        """Microseconds that `region` takes longer than the baseline; 0 where nothing is said."""
+        """Return the additional microseconds of `region` relative to the baseline; 0 without an offset."""
         offset = self.offsets.get(region)
         return offset.us if offset else 0
 
     def ttft_us_in(self, region: str) -> int:
-        """Median time to first token from `region` at average load, in microseconds."""
+        """Return the median time to first token from `region` at average load, in microseconds."""
         return self.ttft_us + self.offset_us(region)
 
     def differential_us(self, region: str, baseline: str) -> int:
-        """The true difference: `region` minus `baseline`, in microseconds. No load moves it."""
+        """Return the true difference `region` minus `baseline` in microseconds; it is independent of load."""
         return self.offset_us(region) - self.offset_us(baseline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A provider has a hard time: from `from_at` until `until_at` (wall instants in microseconds) its first tokens take
-    `added_us` longer, from one region only.
+    """A slow episode of a provider: from `from_at` until `until_at` (wall-clock instants in microseconds), first tokens
+    take `added_us` longer, from one region only.
     """
 
     provider: str
@@ -90,8 +90,8 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Regions and models by name. `load_amplitude` and `pace_amplitude` are how far load moves the time to first token
-    and the tokens per second, as a share. No published difference knows of the `episodes`.
+    """Regions and models by name. `load_amplitude` and `pace_amplitude` are the shares by which load varies the time to
+    first token and the tokens per second. Published differences do not include `episodes`.
     """
 
     title: str
@@ -105,7 +105,9 @@ class World:
     episodes: tuple[Episode, ...] = ()
 
     def added_us(self, provider: str, region: str, *, at: int) -> int:
-        """What episodes add to a provider's time to first token from a region at an instant; both in microseconds."""
+        """Return the delay that episodes add to a provider's first tokens from a region at an instant; both in
+        microseconds.
+        """
         return sum(
             episode.added_us
             for episode in self.episodes
@@ -113,5 +115,5 @@ class World:
         )
 
     def with_models(self, models: Iterable[Model]) -> "World":
-        """The same world with more models; one of a known id takes the other's place."""
+        """Return the world with more models; a model with an existing id replaces the other one."""
         return replace(self, models={**self.models, **{model.id: model for model in models}})

@@ -72,7 +72,7 @@ def received(connection: socket.socket, *, until: bytes = b"", seconds: float = 
     return data
 
 
-def record_of(simulator: Simulator, request_id: str) -> dict[str, Any]:
+def new_record(simulator: Simulator, request_id: str) -> dict[str, Any]:
     """The record of a request, once its exchange has ended."""
     deadline = time.monotonic() + 5
     while True:
@@ -111,7 +111,7 @@ def test_the_truth_lies_between_the_clients_instants(fault_simulator: Simulator)
             sent_ns = time.monotonic_ns()
             with client.stream("POST", CHAT, json=question("fault-none")) as response:
                 first_ns, content = first_content(response)
-            record = record_of(fault_simulator, response.headers["x-request-id"])
+            record = new_record(fault_simulator, response.headers["x-request-id"])
             assert sent_ns <= record["request_at_ns"] < record["first_token_at_ns"] <= first_ns
             assert record["first_token_at_ns"] < record["last_token_at_ns"] < record["done_at_ns"]
             assert record["planned_ttft_us"] <= record["true_ttft_us"]
@@ -124,7 +124,7 @@ def test_a_record_tells_who_asked_what(fault_simulator: Simulator) -> None:
     """Model, region, nonce, fault, plan and wall instant are in the record."""
     before_at = time.time_ns() // 1000
     answer = httpx.post(fault_simulator.base_url + CHAT, json=question("fault-none", max_tokens=3), trust_env=False)
-    record = record_of(fault_simulator, answer.headers["x-request-id"])
+    record = new_record(fault_simulator, answer.headers["x-request-id"])
     assert (record["model"], record["region"], record["nonce"]) == ("fault-none", "us-east-2", "0123456789ab")
     assert (record["fault"], record["dialect"], record["status"], record["stream"]) == (
         "none",
@@ -189,13 +189,13 @@ def test_nonsense_is_a_400(fault_simulator: Simulator) -> None:
 @pytest.mark.parametrize("key", [None, "sk-wrong"])
 def test_without_the_key_there_is_no_answer(simulator_with_key: Simulator, key: str | None) -> None:
     """401 without the right key, and an answer with it."""
-    asked = question("qwen3-8b", stream=False, max_tokens=1)
+    parameters = question("qwen3-8b", stream=False, max_tokens=1)
     wrong = {"authorization": f"Bearer {key}"} if key else {}
     right = {"authorization": f"Bearer {API_KEY}"}
     url = simulator_with_key.base_url + CHAT
-    refused = httpx.post(url, json=asked, headers=wrong, trust_env=False)
+    refused = httpx.post(url, json=parameters, headers=wrong, trust_env=False)
     assert (refused.status_code, set(refused.json()["error"])) == (401, {"message", "type", "param", "code"})
-    assert httpx.post(url, json=asked, headers=right, trust_env=False).status_code == 200
+    assert httpx.post(url, json=parameters, headers=right, trust_env=False).status_code == 200
 
 
 def test_beyond_the_limit_is_a_429(simulator: StartSimulator, world_file: Path) -> None:
@@ -238,7 +238,7 @@ def test_what_hangs_hangs_until_the_client_leaves(fault_simulator: Simulator, fa
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(1)
-    record = record_of(fault_simulator, request_id)
+    record = new_record(fault_simulator, request_id)
     assert (record["fault"], record["tokens"]["answer"]) == (fault, tokens)
     assert record["ending"] == ("client_left" if fault == "silence" else "complete")
 
@@ -249,7 +249,7 @@ def test_a_client_that_leaves_is_noticed(fault_simulator: Simulator) -> None:
         connection.sendall(raw_question("fault-none"))
         data = received(connection, until=b'{"content":" ')
     request_id = data.split(b"x-request-id: ")[1].split(b"\r\n")[0].decode()
-    record = record_of(fault_simulator, request_id)
+    record = new_record(fault_simulator, request_id)
     assert record["ending"] == "client_left"
     assert 1 <= record["tokens"]["answer"] < 40
 
@@ -312,14 +312,14 @@ def test_every_dialect_is_served_under_tls(tls_simulator: Simulator, dialect: st
         url = httpx.URL(tls_simulator.base_url).join(path)
         answer = client.post(url, headers=headers, content=body)
     request_id = answer.headers.get("x-request-id") or answer.headers["request-id"]
-    record = record_of(tls_simulator, request_id)
+    record = new_record(tls_simulator, request_id)
     assert (record["dialect"], record["ending"], record["tokens"]["answer"]) == (dialect, "complete", 40)
     assert url.path.startswith(httpx.URL(tls_simulator.base_url_of(dialect)).path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="kernel receive timestamps are Linux's")
 def test_requests_are_stamped_by_the_kernel_under_tls(tls_simulator: Simulator) -> None:
-    """A request that came while the simulator was stopped is stamped with its arrival, not with its reading."""
+    """A request that came while the simulator was stopped is stamped with its arrival, not with its reader."""
     with httpx.Client(base_url=tls_simulator.base_url, verify=tls_simulator.trust, trust_env=False) as client:
         client.post(CHAT, json=question("fault-none", max_tokens=1))
         os.kill(tls_simulator.pid, signal.SIGSTOP)
@@ -327,8 +327,8 @@ def test_requests_are_stamped_by_the_kernel_under_tls(tls_simulator: Simulator) 
         resumed: list[int] = []
         threading.Timer(0.1, _resume, [tls_simulator.pid, resumed]).start()
         answer = client.post(CHAT, json=question("fault-none", max_tokens=1))
-    record = record_of(tls_simulator, answer.headers["x-request-id"])
-    # The kernel's stamp is converted from the wall clock by reading two clocks, one after the other.
+    record = new_record(tls_simulator, answer.headers["x-request-id"])
+    # The kernel's stamp is converted from the wall clock by reader two clocks, one after the other.
     assert sent_ns - 10_000_000 <= record["request_at_ns"] < resumed[0] - 10_000_000
     assert record["buffered"] is False
 
@@ -410,7 +410,7 @@ def test_a_flood_takes_no_memory(simulator: StartSimulator, fault: str) -> None:
         assert resident_kb(running.pid) - before_kb < 20_000
         # Who does not read is waited for, and others are served meanwhile.
         assert httpx.get(running.base_url + "/models", trust_env=False).status_code == 200
-    record = record_of(running, running.truth()[-1]["request_id"])
+    record = new_record(running, running.truth()[-1]["request_id"])
     assert (record["fault"], record["ending"], record["buffered"]) == (fault, "client_left", True)
     assert record["tokens"]["answer"] >= 5
 

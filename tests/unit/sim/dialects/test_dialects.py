@@ -14,7 +14,7 @@ from isochrone_sim.exchange.script import Channel, Ending
 from isochrone_sim.faults.faults import FAULTS
 from isochrone_sim.server.service import Service
 from isochrone_sim.world.published import default_world
-from unit.sim.listening import ARRIVAL, LISTENERS, WORLD, Story, asked, heard, read, story_of, tokens
+from unit.sim.stream_reader import ARRIVAL, PARSERS, WORLD, ParsedStream, heard, parsed_stream, read, reply_to, tokens
 
 NEWLINES = {"crlf": b"\r\n", "cr": b"\r"}
 REFUSALS = ("401", "403", "404", "429", "500", "503")
@@ -31,28 +31,28 @@ ENDINGS = {
 }
 OTHER_PIECES = ("bundled-first", "one-chunk", "role-only", "tool-call")
 UNFINISHED = (*NO_STREAM, *CUT_SHORT, "headers-only", "in-band-error-first")
-every_dialect = pytest.mark.parametrize("dialect", list(LISTENERS))
+every_dialect = pytest.mark.parametrize("dialect", list(PARSERS))
 
 
 def test_every_dialect_is_listened_to() -> None:
     """No dialect is served that this contract does not cover."""
-    assert set(DIALECTS) == set(LISTENERS)
+    assert set(DIALECTS) == set(PARSERS)
 
 
 @every_dialect
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_the_stream_is_what_the_table_promises(dialect: str, fault: str) -> None:
     """How many tokens come, whether there is an end, and what becomes of the connection, for each pair."""
-    reply = asked(dialect, f"fault-{fault}")
+    reply = reply_to(dialect, f"fault-{fault}")
     answer = read(dialect, reply)
     expected = 5 if fault in CUT_SHORT else 0 if fault in UNFINISHED or fault == "role-only" else 40
     assert tokens(reply) == expected
-    assert bool(answer.story.finished) == (fault not in UNFINISHED)
+    assert bool(answer.parsed.finished) == (fault not in UNFINISHED)
     assert reply.timeline.ending is ENDINGS.get(fault, Ending.KEEP_ALIVE)
     assert answer.complete == (fault not in ENDINGS)
-    assert bool(answer.story.errors) == fault.startswith("in-band-error")
-    assert (answer.story.garbage > 0) == (fault in ("garbage", "invalid-utf8"))
-    assert (answer.story.behind_the_end > 0) == (fault == "after-end")
+    assert bool(answer.parsed.errors) == fault.startswith("in-band-error")
+    assert (answer.parsed.garbage > 0) == (fault in ("garbage", "invalid-utf8"))
+    assert (answer.parsed.behind_the_end > 0) == (fault == "after-end")
     assert (reply.timeline.flood is not None) == (fault in ("flood", "endless-comments"))
 
 
@@ -60,7 +60,7 @@ def test_the_stream_is_what_the_table_promises(dialect: str, fault: str) -> None
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {*UNFINISHED, *OTHER_PIECES}))
 def test_a_token_is_a_piece_of_its_own(dialect: str, fault: str) -> None:
     """Forty pieces of text, beside which only what does not parse may stand."""
-    assert len(heard(dialect, f"fault-{fault}").story.pieces) == 40
+    assert len(heard(dialect, f"fault-{fault}").parsed.pieces) == 40
 
 
 @every_dialect
@@ -107,48 +107,48 @@ def test_gemini_says_in_the_body_when_to_come_back() -> None:
 @every_dialect
 def test_usage_is_in_the_dialects_fields(dialect: str) -> None:
     """Healthy counts are the truth; absurd ones are absurd; without usage there is none anywhere in the stream."""
-    healthy = heard(dialect, "fault-none").story.counts
+    healthy = heard(dialect, "fault-none").parsed.counts
     assert (healthy["prompt"], healthy["output"]) == (12, 40)
-    absurd = heard(dialect, "fault-absurd-usage").story.counts
+    absurd = heard(dialect, "fault-absurd-usage").parsed.counts
     assert (absurd["prompt"], absurd["output"]) == (-1, 10**12)
-    assert heard(dialect, "fault-no-usage").story.counts == {}
-    assert heard(dialect, "fault-usage-in-choice").story.counts["output"] == 40
+    assert heard(dialect, "fault-no-usage").parsed.counts == {}
+    assert heard(dialect, "fault-usage-in-choice").parsed.counts["output"] == 40
 
 
 @every_dialect
 def test_an_empty_answer_counts_nothing(dialect: str) -> None:
     """Role-only counts nothing, in the fields in which others count."""
-    story = heard(dialect, "fault-role-only").story
-    assert (story.pieces, story.counts["output"]) == ([], 0)
+    parsed = heard(dialect, "fault-role-only").parsed
+    assert (parsed.pieces, parsed.counts["output"]) == ([], 0)
 
 
 @every_dialect
 def test_empty_preludes_come_before_the_first_token(dialect: str) -> None:
     """More empty events than a healthy stream has, none of which completes a token."""
-    healthy, void = heard(dialect, "fault-none").story, heard(dialect, "fault-null-content")
-    assert void.story.empty > healthy.empty
-    assert void.story.pieces[0][1].strip()
-    frames = asked(dialect, "fault-null-content").timeline.frames
-    assert not any(frame.said for frame in frames[:3])
+    healthy, void = heard(dialect, "fault-none").parsed, heard(dialect, "fault-null-content")
+    assert void.parsed.empty > healthy.empty
+    assert void.parsed.pieces[0][1].strip()
+    frames = reply_to(dialect, "fault-null-content").timeline.frames
+    assert not any(frame.token_counts for frame in frames[:3])
 
 
 @every_dialect
 def test_reasoning_has_a_channel(dialect: str) -> None:
     """A quarter of the tokens comes first, in the dialect's own field for thoughts."""
-    reply = asked(dialect, "fault-reasoning")
-    channels = [channel for channel, _ in read(dialect, reply).story.pieces]
+    reply = reply_to(dialect, "fault-reasoning")
+    channels = [channel for channel, _ in read(dialect, reply).parsed.pieces]
     assert channels == [Channel.REASONING] * 10 + [Channel.ANSWER] * 30
     assert (tokens(reply, Channel.REASONING), tokens(reply, Channel.ANSWER)) == (10, 30)
-    assert read(dialect, reply).story.counts.get("reasoning", 10) == 10
+    assert read(dialect, reply).parsed.counts.get("reasoning", 10) == 10
 
 
 @every_dialect
 def test_a_tool_call_is_json(dialect: str) -> None:
     """The arguments join to an object; all dialects but Gemini's send them in pieces."""
-    reply = asked(dialect, "fault-tool-call")
-    story = read(dialect, reply).story
-    assert set(json.loads(story.text(Channel.TOOL))) == {"query"}
-    assert len(story.pieces) == (1 if dialect == "gemini" else 39)
+    reply = reply_to(dialect, "fault-tool-call")
+    parsed = read(dialect, reply).parsed
+    assert set(json.loads(parsed.text(Channel.TOOL))) == {"query"}
+    assert len(parsed.pieces) == (1 if dialect == "gemini" else 39)
     assert tokens(reply, Channel.TOOL) == 40
 
 
@@ -178,20 +178,24 @@ def test_comments_stand_between_events(dialect: str) -> None:
 @pytest.mark.parametrize("fault", ["flood", "endless-comments"])
 def test_a_flood_is_a_good_chunk(dialect: str, fault: str) -> None:
     """What is repeated is one HTTP chunk of whole events: tokens of the answer, or nothing but comments."""
-    flood = asked(dialect, f"fault-{fault}", accept="gzip").timeline.flood
+    flood = reply_to(dialect, f"fault-{fault}", accept="gzip").timeline.flood
     assert flood is not None
     size, _, rest = flood.data.partition(b"\r\n")
     block = rest[: int(size, 16)]
     assert (rest[len(block) :], len(block) >= 1 << 16) == (b"\r\n", True)
-    story = story_of(dialect, block)
-    assert [(Channel.ANSWER, len(story.pieces))] == [*flood.said] if fault == "flood" else story == Story()
+    parsed = parsed_stream(dialect, block)
+    assert (
+        [(Channel.ANSWER, len(parsed.pieces))] == [*flood.token_counts]
+        if fault == "flood"
+        else parsed == ParsedStream()
+    )
 
 
 @every_dialect
 def test_any_model_answers_in_any_dialect(dialect: str) -> None:
-    """Every model of the published world can be asked, at its own time to first token."""
+    """Every model of the published world can be reply_to, at its own time to first token."""
     for name, model in default_world().models.items():
-        reply = asked(dialect, name, limit=3)
+        reply = reply_to(dialect, name, limit=3)
         assert (reply.dialect, reply.model, reply.timeline.status, tokens(reply)) == (dialect, name, 200, 3)
         assert reply.timeline.ttft_us == pytest.approx(model.ttft_us, rel=0.2)
 
@@ -199,10 +203,10 @@ def test_any_model_answers_in_any_dialect(dialect: str) -> None:
 @every_dialect
 @pytest.mark.parametrize("effort", [None, "low"])
 def test_reasoning_models_think_aloud_when_asked(dialect: str, effort: str | None) -> None:
-    """Reasoning comes when effort is asked of a model that can, and never else."""
-    story = heard(dialect, reasoner(), effort=effort).story
-    assert bool(story.text(Channel.REASONING)) == (effort is not None)
-    assert story.text(Channel.ANSWER)
+    """Reasoning comes when effort is reply_to of a model that can, and never else."""
+    parsed = heard(dialect, reasoner(), effort=effort).parsed
+    assert bool(parsed.text(Channel.REASONING)) == (effort is not None)
+    assert parsed.text(Channel.ANSWER)
 
 
 def reasoner() -> str:
@@ -211,12 +215,12 @@ def reasoner() -> str:
 
 @pytest.mark.parametrize("dialect", ["openai-responses", "gemini"])
 def test_silent_reasoning_is_counted_and_not_told(dialect: str) -> None:
-    """Where thoughts have to be asked for apart from thinking, they come late, in silence and in usage."""
-    reply = asked(dialect, reasoner(), effort="low", aloud=False)
-    story = read(dialect, reply).story
-    assert (story.text(Channel.REASONING), story.counts["reasoning"] > 0) == ("", True)
-    first = next(frame for frame in reply.timeline.frames if frame.said)
-    assert dict(first.said)[Channel.REASONING] == story.counts["reasoning"]
+    """Where thoughts have to be reply_to for apart from thinking, they come late, in silence and in usage."""
+    reply = reply_to(dialect, reasoner(), effort="low", aloud=False)
+    parsed = read(dialect, reply).parsed
+    assert (parsed.text(Channel.REASONING), parsed.counts["reasoning"] > 0) == ("", True)
+    first = next(frame for frame in reply.timeline.frames if frame.token_counts)
+    assert dict(first.token_counts)[Channel.REASONING] == parsed.counts["reasoning"]
 
 
 @every_dialect
@@ -224,7 +228,7 @@ def test_a_limit_is_an_end(dialect: str) -> None:
     """An answer cut at its limit says so."""
     words = {"openai-chat": "length", "openai-responses": "incomplete", "anthropic": "message_stop"}
     words |= {"gemini": "MAX_TOKENS", "cohere": "MAX_TOKENS"}
-    assert heard(dialect, "fault-none", limit=3).story.finished == [words[dialect]]
+    assert heard(dialect, "fault-none", limit=3).parsed.finished == [words[dialect]]
 
 
 @every_dialect
@@ -255,7 +259,7 @@ def test_nonsense_is_refused(dialect: str, body: bytes) -> None:
 def test_the_key_is_where_the_dialect_has_it(dialect: str, key: str | None, status: int) -> None:
     """With the right key in the dialect's header there is an answer, else 401."""
     service = Service(WORLD, api_key="right")
-    assert asked(dialect, "fault-none", key=key, service=service).timeline.status == status
+    assert reply_to(dialect, "fault-none", key=key, service=service).timeline.status == status
 
 
 @every_dialect
@@ -264,7 +268,7 @@ def test_each_event_can_be_read_under_gzip(dialect: str) -> None:
     plain, packed = heard(dialect, "fault-none"), heard(dialect, "fault-none", accept="gzip, br")
     assert (plain.headers.get("content-encoding"), packed.headers["content-encoding"]) == (None, "gzip")
     assert plain.body == packed.body
-    frames = asked(dialect, "fault-none", accept="gzip").timeline.frames
+    frames = reply_to(dialect, "fault-none", accept="gzip").timeline.frames
     inflate = zlib.decompressobj(31)
     inflate.decompress(dechunked(frames[0].data.partition(b"\r\n\r\n")[2]))
     for frame in frames[1:41]:
@@ -325,7 +329,7 @@ def test_responses_count_their_events() -> None:
     messages = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: ")]
     assert [m["sequence_number"] for m in messages] == list(range(len(messages)))
     (item,) = messages[-1]["response"]["output"]
-    assert item["content"][0]["text"] == answer.story.text(Channel.ANSWER)
+    assert item["content"][0]["text"] == answer.parsed.text(Channel.ANSWER)
 
 
 def test_gemini_counts_in_every_chunk() -> None:
@@ -338,8 +342,8 @@ def test_gemini_counts_in_every_chunk() -> None:
 
 
 def test_limits_hold_in_any_dialect_together() -> None:
-    """One allowance per model, whichever API it is asked through."""
-    scarce = replace(WORLD.models["fault-none"], requests_per_minute=len(LISTENERS))
+    """One rate_limit per model, whichever API it is reply_to through."""
+    scarce = replace(WORLD.models["fault-none"], requests_per_minute=len(PARSERS))
     service = Service(WORLD.with_models([scarce]))
-    assert {asked(name, "fault-none", service=service).timeline.status for name in LISTENERS} == {200}
-    assert {asked(name, "fault-none", service=service).timeline.status for name in LISTENERS} == {429}
+    assert {reply_to(name, "fault-none", service=service).timeline.status for name in PARSERS} == {200}
+    assert {reply_to(name, "fault-none", service=service).timeline.status for name in PARSERS} == {429}

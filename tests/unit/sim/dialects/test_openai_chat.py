@@ -1,38 +1,44 @@
-"""The dialect openai-chat: what a request asks for, and what each beat looks like on the wire."""
+"""The dialect openai-chat: what a request asks for, and what each step looks like on the wire."""
 
 import json
 from typing import Any
 
 import pytest
 
-from isochrone_sim.dialects import DIALECTS, Facts
+from isochrone_sim.dialects import DIALECTS, ResponseMetadata
 from isochrone_sim.errors import RequestRefused
-from isochrone_sim.exchange.allowance import Allowance, Level
-from isochrone_sim.exchange.refusal import Refusal
-from isochrone_sim.exchange.request_parameters import Asked
+from isochrone_sim.exchange.error_response import ErrorResponse
+from isochrone_sim.exchange.rate_limit import BucketStatus, RateLimitStatus
+from isochrone_sim.exchange.request_parameters import RequestParameters
 from isochrone_sim.exchange.requests import Request
-from isochrone_sim.exchange.script import Beat, Channel, Kind, Script, Usage
+from isochrone_sim.exchange.script import Channel, Kind, Script, Step, Usage
 
 CHAT = DIALECTS["openai-chat"]
 PATH = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "[abcdef123456] Hi"}]
-FACTS = Facts(request_id="req_7", model="m", created_at=1_779_235_200_000_000, processing_us=45_600)
+METADATA = ResponseMetadata(request_id="req_7", model="m", created_at=1_779_235_200_000_000, processing_us=45_600)
 USAGE = Usage(prompt_tokens=12, output_tokens=5, reasoning_tokens=2, cached_tokens=1)
 
 
-def read(**fields: Any) -> Asked:
+def read(**fields: Any) -> RequestParameters:
     body = json.dumps({"model": "m", "messages": MESSAGES} | fields).encode()
     return CHAT.read(Request(method="POST", path=PATH, body=body))
 
 
-def event(kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, asked: Asked | None = None) -> bytes:
-    return CHAT.voice(asked or Asked(model="m"), FACTS, USAGE).event(Beat(0, kind, text, 1, channel))
+def event(
+    kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, parameters: RequestParameters | None = None
+) -> bytes:
+    return CHAT.renderer(parameters or RequestParameters(model="m"), METADATA, USAGE).event(
+        Step(0, kind, text, 1, channel)
+    )
 
 
 def chunk(
-    kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, asked: Asked | None = None
+    kind: Kind, text: str = "", *, channel: Channel = Channel.ANSWER, parameters: RequestParameters | None = None
 ) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(event(kind, text, channel=channel, asked=asked).removeprefix(b"data: "))
+    parsed: dict[str, Any] = json.loads(
+        event(kind, text, channel=channel, parameters=parameters).removeprefix(b"data: ")
+    )
     return parsed
 
 
@@ -50,8 +56,8 @@ def chunk(
 )
 def test_requests_are_understood(fields: dict[str, Any], found: dict[str, Any]) -> None:
     """Every field that changes the answer is read."""
-    asked = read(**fields)
-    assert {name: getattr(asked, name) for name in found} == found
+    parameters = read(**fields)
+    assert {name: getattr(parameters, name) for name in found} == found
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_nonsense_is_refused(fields: dict[str, Any], param: str) -> None:
     """A request that makes no sense is a 400 that names the parameter."""
     with pytest.raises(RequestRefused) as caught:
         read(**fields)
-    assert (caught.value.refusal.status, caught.value.refusal.param) == (400, param)
+    assert (caught.value.response.status, caught.value.response.param) == (400, param)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
@@ -78,7 +84,7 @@ def test_bodies_that_are_no_request(body: bytes) -> None:
     """Whatever the body holds, it is refused and nothing breaks."""
     with pytest.raises(RequestRefused) as caught:
         CHAT.read(Request(method="POST", path=PATH, body=body))
-    assert caught.value.refusal.status == 400
+    assert caught.value.response.status == 400
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_every_chunk_is_of_one_answer() -> None:
 
 
 def test_usage_has_no_choices() -> None:
-    """The usage chunk has no choices and all details; the others say `usage: null` when it was asked for."""
+    """The usage chunk has no choices and all details; the others say `usage: null` when it was parameters for."""
     usage = chunk(Kind.USAGE)
     assert usage["choices"] == []
     assert usage["usage"] == {
@@ -130,8 +136,8 @@ def test_usage_has_no_choices() -> None:
         "prompt_tokens_details": {"cached_tokens": 1},
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
-    asked = Asked(model="m", include_usage=True)
-    assert chunk(Kind.TOKENS, "a", asked=asked)["usage"] is None
+    parameters = RequestParameters(model="m", include_usage=True)
+    assert chunk(Kind.TOKENS, "a", parameters=parameters)["usage"] is None
     assert "usage" not in chunk(Kind.TOKENS, "a")
     assert chunk(Kind.FINISH_WITH_USAGE, "stop")["usage"] == usage["usage"]
 
@@ -146,16 +152,16 @@ def test_lines_that_are_no_chunks() -> None:
 
 def test_a_whole_answer() -> None:
     """Without `stream` the body is one completion with the whole text, reasoning, tool call and usage."""
-    beats = (
-        Beat(1, Kind.TOKENS, "Hm", 1, Channel.REASONING),
-        Beat(2, Kind.TOKENS, "Hel", 1),
-        Beat(3, Kind.TOKENS, "lo", 1),
-        Beat(4, Kind.CALL, "look_up", 1, Channel.TOOL),
-        Beat(5, Kind.TOKENS, "{}", 1, Channel.TOOL),
-        Beat(6, Kind.FINISH, "stop"),
+    steps = (
+        Step(1, Kind.TOKENS, "Hm", 1, Channel.REASONING),
+        Step(2, Kind.TOKENS, "Hel", 1),
+        Step(3, Kind.TOKENS, "lo", 1),
+        Step(4, Kind.CALL, "look_up", 1, Channel.TOOL),
+        Step(5, Kind.TOKENS, "{}", 1, Channel.TOOL),
+        Step(6, Kind.FINISH, "stop"),
     )
-    script = Script(head_ns=0, beats=beats, usage=USAGE)
-    completion = json.loads(CHAT.voice(Asked(model="m"), FACTS, USAGE).whole(script))
+    script = Script(head_ns=0, steps=steps, usage=USAGE)
+    completion = json.loads(CHAT.renderer(RequestParameters(model="m"), METADATA, USAGE).body(script))
     message = completion["choices"][0]["message"]
     assert (message["content"], message["reasoning_content"]) == ("Hello", "Hm")
     assert message["tool_calls"][0]["function"] == {"name": "look_up", "arguments": "{}"}
@@ -164,17 +170,17 @@ def test_a_whole_answer() -> None:
 
 
 def test_headers_are_the_providers() -> None:
-    """Request id, processing time and allowances are in the headers."""
-    full = Level(limit=100, remaining=99, reset_us=600_000)
-    tokens = Level(limit=1000, remaining=10, reset_us=90_000_000)
-    facts = Facts(
+    """Request id, processing time and rate_limits are in the headers."""
+    full = BucketStatus(limit=100, remaining=99, reset_us=600_000)
+    tokens = BucketStatus(limit=1000, remaining=10, reset_us=90_000_000)
+    metadata = ResponseMetadata(
         request_id="req_7",
         model="m",
         created_at=0,
         processing_us=45_600,
-        allowance=Allowance(requests=full, tokens=tokens),
+        rate_limit=RateLimitStatus(requests=full, tokens=tokens),
     )
-    assert CHAT.headers(facts) == {
+    assert CHAT.headers(metadata) == {
         "x-request-id": "req_7",
         "openai-processing-ms": "45",
         "x-ratelimit-limit-requests": "100",
@@ -192,7 +198,7 @@ def test_headers_are_the_providers() -> None:
 )
 def test_errors_have_their_shape(status: int, type_: str) -> None:
     """Message, type, param and code, as OpenAI has them."""
-    body = CHAT.refusal(Refusal(status=status, code="c", message="no", param="p"))
+    body = CHAT.error_body(ErrorResponse(status=status, code="c", message="no", param="p"))
     assert json.loads(body) == {"error": {"message": "no", "type": type_, "param": "p", "code": "c"}}
 
 

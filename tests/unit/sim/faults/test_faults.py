@@ -7,8 +7,8 @@ from typing import Any
 import h11
 import pytest
 
-from isochrone_sim.dialects import DIALECTS, Facts
-from isochrone_sim.exchange.request_parameters import Asked
+from isochrone_sim.dialects import DIALECTS, ResponseMetadata
+from isochrone_sim.exchange.request_parameters import RequestParameters
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Channel, Ending
 from isochrone_sim.faults.faults import FAULTS, fault_models
@@ -74,10 +74,10 @@ class Heard:
 
 
 def played(fault: str, *, usage: bool = True, stream: bool = True) -> Timeline:
-    asked = Asked(model=f"fault-{fault}", stream=stream, include_usage=usage, prompt_tokens=9)
-    facts = Facts(request_id="req_1", model=asked.model, created_at=1_779_235_200_000_000)
-    model = WORLD.models[asked.model]
-    return timeline(model, WORLD, asked, facts, dialect=CHAT, region="us-east-2", content=b"{}")
+    parameters = RequestParameters(model=f"fault-{fault}", stream=stream, include_usage=usage, prompt_tokens=9)
+    metadata = ResponseMetadata(request_id="req_1", model=parameters.model, created_at=1_779_235_200_000_000)
+    model = WORLD.models[parameters.model]
+    return timeline(model, WORLD, parameters, metadata, dialect=CHAT, region="us-east-2", content=b"{}")
 
 
 def heard(fault: str, *, usage: bool = True, stream: bool = True) -> Heard:
@@ -106,7 +106,7 @@ def heard(fault: str, *, usage: bool = True, stream: bool = True) -> Heard:
 
 
 def tokens(of: Timeline, channel: Channel | None = None) -> int:
-    return sum(count for frame in of.frames for where, count in frame.said if channel in (None, where))
+    return sum(count for frame in of.frames for where, count in frame.token_counts if channel in (None, where))
 
 
 def test_every_fault_is_in_the_table() -> None:
@@ -245,7 +245,7 @@ def test_the_bundled_first_chunk() -> None:
     """Five tokens in the first chunk, and the rate of the rest is the model's."""
     answer, timeline = heard("bundled-first"), played("bundled-first")
     assert (len(answer.content), len(answer.content[0].split())) == (36, 5)
-    said = [frame for frame in timeline.frames if frame.said]
+    said = [frame for frame in timeline.frames if frame.token_counts]
     span_ns = said[-1].offset_ns - said[0].offset_ns
     assert 35 / (span_ns / 1e9) == pytest.approx(200, rel=0.05)
 
@@ -260,13 +260,13 @@ def test_null_and_empty_deltas_come_first() -> None:
     """A null and an empty delta stand between role and first token, and carry none."""
     deltas = heard("null-content").deltas
     assert deltas[1:3] == [{"content": None}, {"content": ""}]
-    assert played("null-content").frames[1].said == played("null-content").frames[2].said == ()
+    assert played("null-content").frames[1].token_counts == played("null-content").frames[2].token_counts == ()
 
 
 def test_writes_cut_inside_characters() -> None:
     """Every token comes in two writes, of which neither is UTF-8 by itself; the second is on time."""
     frames = played("split-code-points").frames
-    said = [number for number, frame in enumerate(frames) if frame.said]
+    said = [number for number, frame in enumerate(frames) if frame.token_counts]
     assert not any(decodes(frames[number].data) for number in said)
     assert not any(decodes(frames[number - 1].data) for number in said)
     assert decodes(heard("split-code-points").body)
@@ -278,7 +278,7 @@ def test_writes_of_one_byte() -> None:
     frames = played("byte-by-byte").frames
     ones = [frame for frame in frames if len(frame.data) == 1]
     assert len(ones) > 5 * 200
-    assert [len(frame.said) for frame in ones if frame.said] == [1] * 5
+    assert [len(frame.token_counts) for frame in ones if frame.token_counts] == [1] * 5
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_endings_that_are_fine(name: str, usages: int, done: bool) -> None:  # n
 
 
 def test_usage_in_the_last_choice() -> None:
-    """Usage stands beside the finish reason, even when nobody asked."""
+    """Usage stands beside the finish reason, even when nobody parameters."""
     last = heard("usage-in-choice", usage=False).chunks[-1]
     assert (last["choices"][0]["finish_reason"], last["usage"]["completion_tokens"]) == ("stop", 40)
 

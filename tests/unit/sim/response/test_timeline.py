@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from isochrone_sim.dialects import DIALECTS, Facts
-from isochrone_sim.exchange.refusal import invalid, throttled
-from isochrone_sim.exchange.request_parameters import Asked
-from isochrone_sim.response.timeline import Timeline, refused, timeline
+from isochrone_sim.dialects import DIALECTS, ResponseMetadata
+from isochrone_sim.exchange.error_response import invalid, throttled
+from isochrone_sim.exchange.request_parameters import RequestParameters
+from isochrone_sim.response.timeline import Timeline, error_timeline, timeline
 from isochrone_sim.world.published import default_world
 
 CHAT = DIALECTS["openai-chat"]
 WORLD = default_world()
 MONDAY_AT = 1_779_235_200_000_000
-FACTS = Facts(request_id="req_1", model="qwen3-32b", created_at=MONDAY_AT)
+METADATA = ResponseMetadata(request_id="req_1", model="qwen3-32b", created_at=MONDAY_AT)
 
 
 def planned(
     name: str = "qwen3-32b", *, region: str = "us-east-2", at: int = MONDAY_AT, content: bytes = b"", **model: Any
 ) -> Timeline:
-    asked = Asked(model=name, stream=True, include_usage=True)
-    facts = replace(FACTS, created_at=at)
+    parameters = RequestParameters(model=name, stream=True, include_usage=True)
+    metadata = replace(METADATA, created_at=at)
     return timeline(
-        replace(WORLD.models[name], **model), WORLD, asked, facts, dialect=CHAT, region=region, content=content
+        replace(WORLD.models[name], **model), WORLD, parameters, metadata, dialect=CHAT, region=region, content=content
     )
 
 
@@ -33,7 +33,7 @@ def test_offsets_are_absolute() -> None:
     played = planned(steady=True, jitter_us=0)
     offsets = [frame.offset_ns for frame in played.frames]
     assert offsets == sorted(offsets)
-    said = [frame.offset_ns for frame in played.frames if frame.said]
+    said = [frame.offset_ns for frame in played.frames if frame.token_counts]
     assert (offsets[0], said[0]) == (75_000_000, 250_000_000)
     assert said[-1] == pytest.approx(250_000_000 + 149 / 45 * 1e9, abs=2)
     assert (played.ttft_us, played.tokens_per_second, played.status) == (250_000, 45.0, 200)
@@ -42,7 +42,7 @@ def test_offsets_are_absolute() -> None:
 def test_the_plan_names_the_rate() -> None:
     """Tokens but one, over the time between the first and the last, is the planned rate."""
     played = planned()
-    said = [frame.offset_ns for frame in played.frames if frame.said]
+    said = [frame.offset_ns for frame in played.frames if frame.token_counts]
     assert played.tokens_per_second is not None
     assert (len(said) - 1) / ((said[-1] - said[0]) / 1e9) == pytest.approx(played.tokens_per_second, rel=1e-6)
     assert played.tokens_per_second == pytest.approx(45, rel=0.021)
@@ -72,7 +72,7 @@ def test_a_fault_may_be_rare() -> None:
 
 def test_refusals_come_at_once() -> None:
     """An error response goes out five milliseconds after the request, and plans no token."""
-    played = refused(invalid("no"), FACTS, CHAT)
+    played = error_timeline(invalid("no"), METADATA, CHAT)
     assert (played.status, played.ttft_us, [frame.offset_ns for frame in played.frames]) == (400, None, [5_000_000])
     assert b"retry-after" not in played.frames[0].data
 
@@ -80,5 +80,5 @@ def test_refusals_come_at_once() -> None:
 @pytest.mark.parametrize(("wait_us", "seconds"), [(1, 1), (1_000_000, 1), (1_000_001, 2)])
 def test_a_wait_is_rounded_up(wait_us: int, seconds: int) -> None:
     """`retry-after` counts whole seconds, and never too few."""
-    played = refused(throttled("m", "requests", retry_after_us=wait_us), FACTS, CHAT)
+    played = error_timeline(throttled("m", "requests", retry_after_us=wait_us), METADATA, CHAT)
     assert b"\r\nretry-after: %d\r\n" % seconds in played.frames[0].data

@@ -9,9 +9,9 @@ from isochrone_sim.exchange.script import Channel
 from isochrone_sim.response.frames import Flood, Frame
 from isochrone_sim.response.timeline import Timeline
 from isochrone_sim.server import player as player_module
+from isochrone_sim.server.ground_truth import Record, new_record
 from isochrone_sim.server.player import Player
 from isochrone_sim.server.service import Arrival, Reply
-from isochrone_sim.server.truth import Record, record_of
 
 GAP_NS = 5_000_000
 WRITE_SECONDS = 0.003
@@ -39,7 +39,7 @@ async def play(count: int, *, stop_after: int | None = None) -> tuple[list[tuple
     played, transport, ended = Timeline(status=200, frames=frames(count)), _SlowTransport(), asyncio.Event()
     start_ns = time.monotonic_ns()
     arrival = Arrival(region="r", at_ns=start_ns, at=0, request_id="req_1")
-    record = record_of(Reply(timeline=played, dialect="openai-chat"), arrival)
+    record = new_record(Reply(timeline=played, dialect="openai-chat"), arrival)
     assert record is not None
     player = Player(transport, played, start_ns=start_ns, record=record, on_end=ended.set)
     player.start()
@@ -107,7 +107,7 @@ async def test_a_flood_waits_for_its_reader_and_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(player_module, "FLOOD_BYTES", 6000)
     played = Timeline(status=200, frames=frames(1), flood=Flood(b"x" * 1000, ((Channel.ANSWER, 10),)))
     transport, ended, start_ns = _NarrowTransport(), asyncio.Event(), time.monotonic_ns()
-    record = record_of(
+    record = new_record(
         Reply(timeline=played, dialect="openai-chat"), Arrival(region="r", at_ns=start_ns, at=0, request_id="req_1")
     )
     assert record is not None

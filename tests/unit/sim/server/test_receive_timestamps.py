@@ -22,7 +22,7 @@ def test_a_late_read_knows_when_the_bytes_came(read: Callable[[socket.socket], b
     with StampingListener() as listener, socket.socket() as client:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        # The kernel begins to stamp a moment after the first socket on the machine has asked for it.
+        # The kernel begins to stamp a moment after the first socket on the machine has parameters for it.
         time.sleep(PAUSE_SECONDS)
         client.connect(listener.getsockname())
         before_ns = time.monotonic_ns()

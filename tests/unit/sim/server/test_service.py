@@ -95,7 +95,7 @@ def test_keys_are_checked_when_wanted(key: str | None, status: int) -> None:
 
 
 def test_allowances_are_enforced() -> None:
-    """Beyond the allowance of a minute requests are throttled, and later they are not."""
+    """Beyond the rate_limit of a minute requests are throttled, and later they are not."""
     limited = replace(WORLD.models["qwen3-8b"], requests_per_minute=2)
     service = Service(WORLD.with_models([limited]))
     assert [ask(service).timeline.status for _ in range(3)] == [200, 200, 429]

@@ -1,15 +1,15 @@
-"""What really happened: one record per exchange, written while it happens, kept for whoever checks a measurement.
+"""The ground truth: one record per exchange, written while it happens, for verifying measurements.
 
 The laws:
 
-1. Instants of a record with `_ns` are CLOCK_MONOTONIC, the clock that other processes of this machine share;
-   `request_at` is the same instant as `request_at_ns` on the wall clock, in microseconds since the epoch.
-2. A request's instant is the kernel's: when its last byte arrived, however late the loop noticed.
-3. A token's instant is read right before the write that completes it; `first_token_write_ns` is how long that write
-   took, so the bytes reached the kernel within [first_token_at_ns, first_token_at_ns + first_token_write_ns].
-4. `buffered` records are not to be trusted beyond that: the client read so slowly that bytes had to wait.
-5. Keeping the truth delays no token by more than some microseconds: the file is written once a second, by a thread that
-   holds the interpreter only for as long as a write takes to begin.
+1. Instants with the suffix `_ns` are CLOCK_MONOTONIC, which all processes of this machine share; `request_at` is the
+   same instant as `request_at_ns` on the wall clock, in microseconds since the epoch.
+2. The instant of a request is the kernel's timestamp of its last byte, however late the loop reads it.
+3. The instant of a token is read right before the write that completes it; `first_token_write_ns` is the duration of
+   that write, so the bytes reached the kernel within [first_token_at_ns, first_token_at_ns + first_token_write_ns].
+4. `buffered` records do not guarantee that: the client read so slowly that bytes had to wait.
+5. Recording delays a token by some microseconds at most: the file is written once a second, by a thread that holds the
+   interpreter only until its write starts.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ FLUSH_SECONDS = 1.0
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """One exchange. Not frozen, for it grows with its stream: `ending` is `None` while the stream goes on, then
-    `complete` (played to its planned end), `client_left` or `stopped`.
+    """One exchange. Not frozen, because it is updated during its stream: `ending` is `None` while the stream lasts,
+    then `complete` (played to its planned end), `client_left` or `stopped`.
     """
 
     request_id: str
@@ -56,20 +56,20 @@ class Record:
     ending: str | None = None
     tokens: dict[Channel, int] = field(default_factory=lambda: dict.fromkeys(Channel, 0))
 
-    def as_plain(self) -> dict[str, Any]:
-        """What `/truth` and the file say, with `true_ttft_us` (first token minus request) worked out."""
-        told = {name: getattr(self, name) for name in _FIELDS}
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON of `/truth` and the file, including `true_ttft_us` (first token minus request)."""
+        values = {name: getattr(self, name) for name in _FIELDS}
         first_ns = self.first_token_at_ns
         true_ttft_us = None if first_ns is None else (first_ns - self.request_at_ns) // 1000
         return {
-            **told,
+            **values,
             "true_ttft_us": true_ttft_us,
             "tokens": {channel.value: count for channel, count in self.tokens.items()},
         }
 
 
-def record_of(reply: Reply, arrival: Arrival) -> Record | None:
-    """The record that an exchange begins with; `None` when the request asked no model for anything."""
+def new_record(reply: Reply, arrival: Arrival) -> Record | None:
+    """Return the initial record of an exchange; `None` if the request was not for a model."""
     if reply.dialect is None:
         return None
     played = reply.timeline
@@ -93,13 +93,13 @@ def record_of(reply: Reply, arrival: Arrival) -> Record | None:
 _FIELDS = tuple(each.name for each in fields(Record))
 
 
-def as_lines(records: Iterable[Record]) -> bytes:
-    """JSON lines, one per record."""
-    return b"".join(json.dumps(record.as_plain()).encode() + b"\n" for record in records)
+def json_lines(records: Iterable[Record]) -> bytes:
+    """Return the records as JSON lines."""
+    return b"".join(json.dumps(record.to_json()).encode() + b"\n" for record in records)
 
 
-class Truth:
-    """The last ten thousand records, and a file of all that have ended when `path` is given."""
+class GroundTruth:
+    """The last ten thousand records, and, with `path`, a file of all completed ones."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._kept: deque[Record] = deque(maxlen=KEPT)
@@ -107,22 +107,22 @@ class Truth:
         self._file = _open(path) if path else None
 
     def begin(self, record: Record) -> None:
-        """Keep a record that will grow."""
+        """Add a record that will be updated."""
         self._kept.append(record)
 
     def end(self, record: Record, ending: str) -> None:
-        """The record's exchange is over; only the first ending counts."""
+        """Mark the exchange of the record as ended; only the first ending counts."""
         if record.ending is None:
             record.ending = ending
             if self._file is not None:
-                self._ended.append(as_lines([record]))
+                self._ended.append(json_lines([record]))
 
     def find(self, request_id: str | None = None) -> list[Record]:
-        """All records kept, oldest first, or those of one request."""
+        """Return all records, oldest first, or those of one request."""
         return [record for record in self._kept if request_id in (None, record.request_id)]
 
-    async def write_on(self) -> None:
-        """Append what has ended to the file once a second, until cancelled."""
+    async def flush_periodically(self) -> None:
+        """Append completed records to the file once a second, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             ended, self._ended = self._ended, []
@@ -130,7 +130,7 @@ class Truth:
                 await asyncio.to_thread(self._append, ended)
 
     def close(self) -> None:
-        """Append the rest, and close the file."""
+        """Append the remaining records and close the file."""
         if self._file is not None:
             for record in self._kept:
                 self.end(record, "stopped")
@@ -147,4 +147,4 @@ def _open(path: Path) -> Any:  # noqa: ANN401  # a binary file
     try:
         return path.open("ab")
     except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}", hint="see --truth") from error
+        raise SettingsError(f"cannot write {path}: {error.strerror}", hint="see --truth") from error

@@ -6,47 +6,49 @@ from typing import Any
 
 import pytest
 
-from isochrone_sim.exchange.request_parameters import Asked, count_prompt_tokens, find_nonce
+from isochrone_sim.exchange.filler_text import filler_tokens, multibyte_tokens
+from isochrone_sim.exchange.request_parameters import RequestParameters, count_prompt_tokens, find_nonce
 from isochrone_sim.exchange.script import Channel, Kind, Script
-from isochrone_sim.exchange.words import multibyte_prose, prose
-from isochrone_sim.response.speech import speak
-from isochrone_sim.world.pace import Pace
+from isochrone_sim.response.answer_script import answer_script
 from isochrone_sim.world.published import default_world
+from isochrone_sim.world.token_timing import TokenTiming
 
 MODELS = default_world().models
-PACE = Pace(ttft_ns=600_000_000, tokens_per_second=50.0)
+TIMING = TokenTiming(ttft_ns=600_000_000, tokens_per_second=50.0)
 
 
-def script(name: str = "qwen3-8b", **asked: Any) -> Script:
-    return speak(MODELS[name], Asked(model=name, stream=True, **asked), PACE, Random(1))
+def script(name: str = "qwen3-8b", **parameters: Any) -> Script:
+    return answer_script(MODELS[name], RequestParameters(model=name, stream=True, **parameters), TIMING, Random(1))
 
 
 def tokens(of: Script, channel: Channel) -> int:
-    return sum(beat.tokens for beat in of.beats if beat.channel is channel)
+    return sum(step.tokens for step in of.steps if step.channel is channel)
 
 
 def test_the_role_comes_first_and_is_no_token() -> None:
     """Head and role delta go out together, well before the first token."""
     said = script()
-    assert (said.beats[0].kind, said.beats[0].tokens, said.beats[0].offset_ns) == (Kind.ROLE, 0, said.head_ns)
+    assert (said.steps[0].kind, said.steps[0].tokens, said.steps[0].offset_ns) == (Kind.ROLE, 0, said.head_ns)
     assert said.head_ns == 180_000_000
-    assert said.beats[1].offset_ns == PACE.ttft_ns
+    assert said.steps[1].offset_ns == TIMING.ttft_ns
 
 
 def test_a_slow_model_still_opens_early() -> None:
     """The head never takes longer than 200 ms."""
-    slow = speak(MODELS["qwen3.5-397b"], Asked(model="m"), replace(PACE, ttft_ns=1_200_000_000), Random(1))
+    slow = answer_script(
+        MODELS["qwen3.5-397b"], RequestParameters(model="m"), replace(TIMING, ttft_ns=1_200_000_000), Random(1)
+    )
     assert slow.head_ns == 200_000_000
 
 
 def test_beats_are_in_order() -> None:
-    """No beat comes before the one it follows."""
-    offsets = [beat.offset_ns for beat in script(include_usage=True).beats]
+    """No step comes before the one it follows."""
+    offsets = [step.offset_ns for step in script(include_usage=True).steps]
     assert offsets == sorted(offsets)
 
 
 @pytest.mark.parametrize(
-    ("asked", "count", "reason"),
+    ("parameters", "count", "reason"),
     [
         ({}, 150, "stop"),
         ({"max_tokens": 200}, 150, "stop"),
@@ -54,9 +56,9 @@ def test_beats_are_in_order() -> None:
         ({"max_tokens": 1}, 1, "length"),
     ],
 )
-def test_the_limit_is_kept(asked: dict[str, Any], count: int, reason: str) -> None:
+def test_the_limit_is_kept(parameters: dict[str, Any], count: int, reason: str) -> None:
     """The model says what it has to say, or stops at the limit and says so; usage counts what was said."""
-    said = script(**asked)
+    said = script(**parameters)
     assert said.usage is not None
     assert tokens(said, Channel.ANSWER) == count == said.usage.output_tokens
     assert said.of_kind(Kind.FINISH)[0].text == reason
@@ -64,7 +66,7 @@ def test_the_limit_is_kept(asked: dict[str, Any], count: int, reason: str) -> No
 
 def test_usage_comes_when_asked_for() -> None:
     """Usage stands between the finish and the end marker, and only on demand."""
-    assert [beat.kind for beat in script(include_usage=True).beats[-3:]] == [Kind.FINISH, Kind.USAGE, Kind.DONE]
+    assert [step.kind for step in script(include_usage=True).steps[-3:]] == [Kind.FINISH, Kind.USAGE, Kind.DONE]
     assert script().of_kind(Kind.USAGE) == ()
 
 
@@ -80,12 +82,12 @@ def test_usage_comes_when_asked_for() -> None:
     ],
 )
 def test_reasoning_only_when_asked_for(name: str, effort: str | None, reasoning: int) -> None:
-    """Only a reasoning model reasons aloud, only when asked, and before it answers."""
+    """Only a reasoning model reasons aloud, only when parameters, and before it answers."""
     said = script(name, reasoning_effort=effort)
     assert said.usage is not None
     assert (tokens(said, Channel.REASONING), said.usage.reasoning_tokens) == (reasoning, reasoning)
     assert tokens(said, Channel.ANSWER) == 150
-    channels = [beat.channel for beat in said.beats if beat.tokens]
+    channels = [step.channel for step in said.steps if step.tokens]
     assert channels == [Channel.REASONING] * reasoning + [Channel.ANSWER] * 150
 
 
@@ -98,7 +100,7 @@ def test_reasoning_counts_towards_the_limit() -> None:
 @pytest.mark.parametrize("count", [0, 1, 12, 13, 150])
 def test_prose_has_a_token_per_word(count: int) -> None:
     """So many tokens, each of them with text; joined they begin without a blank and end a sentence."""
-    said = prose(Random(2), count)
+    said = filler_tokens(Random(2), count)
     assert len(said) == count
     assert all(token.strip() for token in said)
     assert not count or ("".join(said)[0].isupper() and "".join(said).endswith("."))
@@ -106,7 +108,7 @@ def test_prose_has_a_token_per_word(count: int) -> None:
 
 def test_multibyte_prose_is_that() -> None:
     """Every token takes more bytes than characters."""
-    assert all(len(token.encode()) > len(token) for token in multibyte_prose(30))
+    assert all(len(token.encode()) > len(token) for token in multibyte_tokens(30))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Allowances: a minute's worth at once, refilled evenly, and a wait that is long enough."""
+"""RateLimits: a minute's worth at once, refilled evenly, and a wait that is long enough."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_sim.exchange.allowance import MINUTE_US, Allowances, Bucket, format_duration
+from isochrone_sim.exchange.rate_limit import MINUTE_US, Bucket, RateLimits, format_duration
 
 AT = 1_779_235_200_000_000
 
@@ -31,17 +31,17 @@ def test_levels_are_possible(limit: int, takes: list[tuple[int, int]]) -> None:
 
 def test_a_throttled_request_takes_no_tokens() -> None:
     """What is refused for the one bucket is not charged to the other."""
-    allowances = Allowances()
-    taken = [allowances.take("m", tokens=100, at=AT, limits=(1, 1000)) for _ in range(3)]
-    assert [allowance.requests.wait_us > 0 for allowance in taken] == [False, True, True]
-    assert [allowance.tokens.remaining for allowance in taken] == [900, 900, 900]
+    rate_limits = RateLimits()
+    taken = [rate_limits.take("m", tokens=100, at=AT, limits=(1, 1000)) for _ in range(3)]
+    assert [rate_limit.requests.wait_us > 0 for rate_limit in taken] == [False, True, True]
+    assert [rate_limit.tokens.remaining for rate_limit in taken] == [900, 900, 900]
 
 
 def test_models_have_their_own() -> None:
-    """Using up one model's allowance leaves another's alone."""
-    allowances = Allowances()
-    allowances.take("a", tokens=1, at=AT, limits=(1, 10))
-    assert allowances.take("b", tokens=1, at=AT, limits=(1, 10)).requests.wait_us == 0
+    """Using up one model's rate_limit leaves another's alone."""
+    rate_limits = RateLimits()
+    rate_limits.take("a", tokens=1, at=AT, limits=(1, 10))
+    assert rate_limits.take("b", tokens=1, at=AT, limits=(1, 10)).requests.wait_us == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pace: the formula for the time to first token, differences that no load moves, gaps whose sum is known."""
+"""TokenTiming: the formula for the time to first token, differences that no load moves, gaps whose sum is known."""
 
 import statistics
 from dataclasses import replace
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_sim.world.pace import Pace, pace
 from isochrone_sim.world.published import default_world
-from isochrone_sim.world.randomness import generator, skewed, unit
+from isochrone_sim.world.randomness import generator, skewed, uniform
+from isochrone_sim.world.token_timing import TokenTiming, token_timing
 from isochrone_sim.world.world import Episode, Model
 
 WORLD = default_world()
@@ -21,7 +21,7 @@ PUBLISHED_NS = {"deepseek-v4-flash": -30e6, "qwen3-32b": -40e6, "glm-5": -80e6, 
 
 
 def ttft_ns(model: Model, *, region: str = "us-east-2", at: int = MONDAY_AT, content: bytes = b"") -> int:
-    return pace(model, WORLD, region=region, at=at, draw=generator(1, region, content=content)).ttft_ns
+    return token_timing(model, WORLD, region=region, at=at, rng=generator(1, region, content=content)).ttft_ns
 
 
 @given(st.sampled_from(sorted(PUBLISHED_NS)), INSTANTS)
@@ -53,8 +53,8 @@ def test_load_moves_what_is_not_paired() -> None:
 def test_a_steady_model_is_as_it_says() -> None:
     """A steady model without noise takes its configured time at any instant."""
     model = replace(WORLD.models["glm-5"], jitter_us=0, steady=True)
-    found = pace(model, WORLD, region="eu-central-1", at=MONDAY_AT + 12345, draw=Random(1))
-    assert found == Pace(ttft_ns=550_000_000, tokens_per_second=25.0)
+    found = token_timing(model, WORLD, region="eu-central-1", at=MONDAY_AT + 12345, rng=Random(1))
+    assert found == TokenTiming(ttft_ns=550_000_000, tokens_per_second=25.0)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_an_episode_is_of_one_provider_from_one_region_for_a_while(
     )
     bad = replace(WORLD, episodes=(episode,))
     at = MONDAY_AT + after_us
-    told, untold = (
-        pace(WORLD.models[model], world, region=region, at=at, draw=Random(1)).ttft_ns for world in (bad, WORLD)
+    told, pending = (
+        token_timing(WORLD.models[model], world, region=region, at=at, rng=Random(1)).ttft_ns for world in (bad, WORLD)
     )
-    assert told - untold == added_ms * 1_000_000
+    assert told - pending == added_ms * 1_000_000
 
 
 def test_no_first_token_before_the_request() -> None:
@@ -90,9 +90,9 @@ def test_no_first_token_before_the_request() -> None:
 
 
 def test_noise_is_skewed_with_median_zero() -> None:
-    """Noise has the deviation asked for, a median of 0, and a mean to the right of it."""
-    draw = Random(4)
-    noise = [skewed(draw, 1000.0) for _ in range(20_000)]
+    """Noise has the deviation parameters for, a median of 0, and a mean to the right of it."""
+    rng = Random(4)
+    noise = [skewed(rng, 1000.0) for _ in range(20_000)]
     assert statistics.median(noise) == pytest.approx(0, abs=30)
     assert statistics.stdev(noise) == pytest.approx(1000, rel=0.1)
     assert statistics.mean(noise) > 100
@@ -101,7 +101,7 @@ def test_noise_is_skewed_with_median_zero() -> None:
 @given(st.integers(2, 300), st.floats(1, 500), st.integers())
 def test_gaps_vary_and_their_sum_does_not(count: int, rate: float, seed: int) -> None:
     """(count - 1) tokens pass between the first and the last in exactly the time that the rate says, in order."""
-    offsets = Pace(ttft_ns=200_000_000, tokens_per_second=rate).offsets_ns(Random(seed), count)
+    offsets = TokenTiming(ttft_ns=200_000_000, tokens_per_second=rate).offsets_ns(Random(seed), count)
     assert (offsets[0], len(offsets)) == (200_000_000, count)
     assert offsets[-1] - offsets[0] == pytest.approx((count - 1) / rate * 1e9, abs=2)
     mean_ns = 1e9 / rate
@@ -111,11 +111,11 @@ def test_gaps_vary_and_their_sum_does_not(count: int, rate: float, seed: int) ->
 
 def test_one_token_has_no_gaps() -> None:
     """A single token comes at the time to first token."""
-    assert Pace(ttft_ns=5, tokens_per_second=1.0).offsets_ns(Random(1), 1) == [5]
+    assert TokenTiming(ttft_ns=5, tokens_per_second=1.0).offsets_ns(Random(1), 1) == [5]
 
 
 def test_chance_repeats_itself() -> None:
     """Equal names and contents give equal draws; others give others."""
-    assert unit("a", 1) == unit("a", 1) != unit("a", 2)
+    assert uniform("a", 1) == uniform("a", 1) != uniform("a", 2)
     assert generator("a", content=b"x").random() == generator("a", content=b"x").random()
     assert generator("a", content=b"x").random() != generator("a", content=b"y").random()

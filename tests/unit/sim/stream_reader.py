@@ -19,7 +19,7 @@ ARRIVAL = Arrival(region="us-east-2", at_ns=0, at=1_779_235_200_000_000, request
 
 
 @dataclass(kw_only=True)
-class Story:
+class ParsedStream:
     """What a client makes of a stream: pieces by channel, the last count of each kind, and how it ended."""
 
     pieces: list[tuple[Channel, str]] = field(default_factory=list)
@@ -48,99 +48,99 @@ class Story:
         return "".join(text for where, text in self.pieces if where is channel)
 
 
-def hear_chat(story: Story, message: dict[str, Any]) -> None:
+def hear_chat(parsed: ParsedStream, message: dict[str, Any]) -> None:
     if "error" in message:
-        story.errors.append(message["error"]["message"])
+        parsed.errors.append(message["error"]["message"])
     for choice in message.get("choices", ()):
         delta = choice["delta"]
         for name, channel in (("content", Channel.ANSWER), ("reasoning_content", Channel.REASONING)):
             if name in delta:
-                story.say(channel, delta[name])
+                parsed.say(channel, delta[name])
         for call in delta.get("tool_calls", ()):
-            story.say(Channel.TOOL, call["function"].get("arguments"))
+            parsed.say(Channel.TOOL, call["function"].get("arguments"))
         if choice["finish_reason"]:
-            story.finished.append(choice["finish_reason"])
+            parsed.finished.append(choice["finish_reason"])
     if usage := message.get("usage"):
         details = usage["completion_tokens_details"]
-        story.count(prompt=usage["prompt_tokens"], output=usage["completion_tokens"])
-        story.count(reasoning=details["reasoning_tokens"])
+        parsed.count(prompt=usage["prompt_tokens"], output=usage["completion_tokens"])
+        parsed.count(reasoning=details["reasoning_tokens"])
 
 
-def hear_responses(story: Story, message: dict[str, Any]) -> None:
+def hear_responses(parsed: ParsedStream, message: dict[str, Any]) -> None:
     channels = {"output_text": Channel.ANSWER, "reasoning_summary_text": Channel.REASONING}
     channels["function_call_arguments"] = Channel.TOOL
     kind = message.get("type", "").removeprefix("response.")
     if kind.endswith(".delta"):
-        story.say(channels[kind.removesuffix(".delta")], message["delta"])
+        parsed.say(channels[kind.removesuffix(".delta")], message["delta"])
     if kind == "content_part.added":
-        story.say(Channel.ANSWER, message["part"]["text"])
+        parsed.say(Channel.ANSWER, message["part"]["text"])
     if kind == "error":
-        story.errors.append(message["message"])
+        parsed.errors.append(message["message"])
     if kind in ("completed", "incomplete"):
-        story.finished.append(message["response"]["status"])
+        parsed.finished.append(message["response"]["status"])
         if usage := message["response"].get("usage"):
             details = usage["output_tokens_details"]
-            story.count(prompt=usage["input_tokens"], output=usage["output_tokens"])
-            story.count(reasoning=details["reasoning_tokens"])
+            parsed.count(prompt=usage["input_tokens"], output=usage["output_tokens"])
+            parsed.count(reasoning=details["reasoning_tokens"])
 
 
-def hear_anthropic(story: Story, message: dict[str, Any]) -> None:
+def hear_anthropic(parsed: ParsedStream, message: dict[str, Any]) -> None:
     fields = {"text_delta": ("text", Channel.ANSWER), "thinking_delta": ("thinking", Channel.REASONING)}
     fields["input_json_delta"] = ("partial_json", Channel.TOOL)
     kind, delta = message.get("type"), message.get("delta", {})
     if kind == "content_block_delta" and delta["type"] in fields:
         name, channel = fields[delta["type"]]
-        story.say(channel, delta[name])
+        parsed.say(channel, delta[name])
     if kind == "content_block_start":
-        story.say(Channel.ANSWER, "")
+        parsed.say(Channel.ANSWER, "")
     if kind == "message_start" and "usage" in message["message"]:
-        story.count(prompt=message["message"]["usage"]["input_tokens"])
+        parsed.count(prompt=message["message"]["usage"]["input_tokens"])
     if kind == "message_delta" and "usage" in message:
         usage = message["usage"]
-        story.count(output=usage["output_tokens"])
-        story.count(reasoning=usage.get("output_tokens_details", {}).get("thinking_tokens", 0))
+        parsed.count(output=usage["output_tokens"])
+        parsed.count(reasoning=usage.get("output_tokens_details", {}).get("thinking_tokens", 0))
     if kind == "message_stop":
-        story.finished.append(kind)
+        parsed.finished.append(kind)
     if kind == "error":
-        story.errors.append(message["error"]["message"])
+        parsed.errors.append(message["error"]["message"])
 
 
-def hear_gemini(story: Story, message: dict[str, Any]) -> None:
+def hear_gemini(parsed: ParsedStream, message: dict[str, Any]) -> None:
     if "error" in message:
-        story.errors.append(message["error"]["message"])
+        parsed.errors.append(message["error"]["message"])
     for candidate in message.get("candidates", ()):
         for part in candidate["content"].get("parts", [{}]):
             if "functionCall" in part:
-                story.say(Channel.TOOL, json.dumps(part["functionCall"]["args"]))
+                parsed.say(Channel.TOOL, json.dumps(part["functionCall"]["args"]))
             else:
-                story.say(Channel.REASONING if part.get("thought") else Channel.ANSWER, part.get("text"))
+                parsed.say(Channel.REASONING if part.get("thought") else Channel.ANSWER, part.get("text"))
         if "finishReason" in candidate:
-            story.finished.append(candidate["finishReason"])
+            parsed.finished.append(candidate["finishReason"])
     if usage := message.get("usageMetadata"):
         thoughts = usage.get("thoughtsTokenCount", 0)
-        story.count(prompt=usage["promptTokenCount"], reasoning=thoughts)
-        story.count(output=usage.get("candidatesTokenCount", 0) + thoughts)
+        parsed.count(prompt=usage["promptTokenCount"], reasoning=thoughts)
+        parsed.count(output=usage.get("candidatesTokenCount", 0) + thoughts)
 
 
-def hear_cohere(story: Story, message: dict[str, Any]) -> None:
+def hear_cohere(parsed: ParsedStream, message: dict[str, Any]) -> None:
     kind, delta = message.get("type"), message.get("delta", {})
     said = delta.get("message", {})
     if kind in ("content-start", "content-delta"):
         content = said["content"]
         channel = Channel.REASONING if "thinking" in content else Channel.ANSWER
-        story.say(channel, content.get("thinking", content.get("text")))
+        parsed.say(channel, content.get("thinking", content.get("text")))
     if kind == "tool-call-delta":
-        story.say(Channel.TOOL, said["tool_calls"]["function"]["arguments"])
+        parsed.say(Channel.TOOL, said["tool_calls"]["function"]["arguments"])
     if kind == "message-end" and delta["finish_reason"] == "ERROR":
-        story.errors.append(delta["error"])
+        parsed.errors.append(delta["error"])
     elif kind == "message-end":
-        story.finished.append(delta["finish_reason"])
+        parsed.finished.append(delta["finish_reason"])
         if "usage" in delta:
             tokens = delta["usage"]["tokens"]
-            story.count(prompt=tokens["input_tokens"], output=tokens["output_tokens"])
+            parsed.count(prompt=tokens["input_tokens"], output=tokens["output_tokens"])
 
 
-LISTENERS: Mapping[str, Callable[[Story, dict[str, Any]], None]] = {
+PARSERS: Mapping[str, Callable[[ParsedStream, dict[str, Any]], None]] = {
     "openai-chat": hear_chat,
     "openai-responses": hear_responses,
     "anthropic": hear_anthropic,
@@ -157,10 +157,12 @@ class Heard:
     headers: dict[str, str]
     body: bytes
     complete: bool
-    story: Story
+    parsed: ParsedStream
 
 
-def asked(dialect: str, model: str, *, accept: str = "identity", service: Service | None = None, **more: Any) -> Reply:
+def reply_to(
+    dialect: str, model: str, *, accept: str = "identity", service: Service | None = None, **more: Any
+) -> Reply:
     path, headers, body = question_in(dialect, model, **more)
     where, _, query = path.partition("?")
     request = Request(
@@ -174,7 +176,7 @@ def asked(dialect: str, model: str, *, accept: str = "identity", service: Servic
 
 
 def heard(dialect: str, model: str, **more: Any) -> Heard:
-    return read(dialect, asked(dialect, model, **more))
+    return read(dialect, reply_to(dialect, model, **more))
 
 
 def read(dialect: str, reply: Reply) -> Heard:
@@ -193,22 +195,24 @@ def read(dialect: str, reply: Reply) -> Heard:
         complete = isinstance(event, h11.EndOfMessage)
     if headers.get("content-encoding") == "gzip":
         body = zlib.decompressobj(31).decompress(body)
-    return Heard(status=status, headers=headers, body=body, complete=complete, story=story_of(dialect, body))
+    return Heard(status=status, headers=headers, body=body, complete=complete, parsed=parsed_stream(dialect, body))
 
 
-def story_of(dialect: str, body: bytes) -> Story:
-    story = Story()
+def parsed_stream(dialect: str, body: bytes) -> ParsedStream:
+    parsed = ParsedStream()
     for line in body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
         if not line.startswith(b"data: ") or line == b"data: [DONE]":
             continue
         try:
             message = json.loads(line[6:])
         except ValueError:
-            story.garbage += 1
+            parsed.garbage += 1
         else:
-            LISTENERS[dialect](story, message)
-    return story
+            PARSERS[dialect](parsed, message)
+    return parsed
 
 
 def tokens(reply: Reply, channel: Channel | None = None) -> int:
-    return sum(count for frame in reply.timeline.frames for where, count in frame.said if channel in (None, where))
+    return sum(
+        count for frame in reply.timeline.frames for where, count in frame.token_counts if channel in (None, where)
+    )

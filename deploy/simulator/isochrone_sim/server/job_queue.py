@@ -1,7 +1,7 @@
-"""Work that is not urgent, one piece per turn of the event loop.
+"""A queue of jobs that are not urgent: one job per turn of the event loop.
 
-Planning a response takes a fraction of a millisecond. When many requests arrive at once they are all stamped first, and
-planned one by one with the due tokens of other streams in between.
+Planning a response takes a fraction of a millisecond. When many requests arrive at once, they are all timestamped first
+and then planned one by one, so that due tokens of other streams are sent in between.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Backlog:
-    """Runs what is added, in order, never two pieces in the same turn of the loop."""
+class JobQueue:
+    """Runs jobs in order, one per turn of the loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Something to say: words that read like English, one token each."""
+"""Filler text for answers: words that read like English, one token each."""
 
 from random import Random
 
@@ -13,13 +13,13 @@ _MULTIBYTE = ("naïve", "café", "時間", "größer", "🌍", "señal", "дли
 _SENTENCE = 12
 
 
-def prose(draw: Random, count: int) -> list[str]:
-    """`count` tokens of text; every one but the first begins with a blank, sentences end."""
-    return _punctuated(draw.choices(_WORDS, k=count))
+def filler_tokens(rng: Random, count: int) -> list[str]:
+    """Return `count` tokens of text with sentences; every token but the first begins with a space."""
+    return _punctuated(rng.choices(_WORDS, k=count))
 
 
-def multibyte_prose(count: int) -> list[str]:
-    """`count` tokens that each hold at least one code point of several bytes in UTF-8."""
+def multibyte_tokens(count: int) -> list[str]:
+    """Return `count` tokens, each with at least one character of several bytes in UTF-8."""
     return _punctuated([_MULTIBYTE[number % len(_MULTIBYTE)] for number in range(count)])
 
 

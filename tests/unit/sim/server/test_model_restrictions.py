@@ -10,13 +10,13 @@ from fix_simulator import question_in
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.server.service import Service
 from isochrone_sim.world.published import default_world
-from unit.sim.listening import ARRIVAL, LISTENERS
+from unit.sim.stream_reader import ARRIVAL, PARSERS
 
 WORLD = default_world()
 MODEL = replace(WORLD.models["kimi-k2.5"], id="choosy", efforts=("low", "medium", "max"))
 DEAF = replace(MODEL, id="easy", fixed_temperature=False, efforts=())
 SERVICE = Service(WORLD.with_models([MODEL, DEAF]))
-every_dialect = pytest.mark.parametrize("dialect", list(LISTENERS))
+every_dialect = pytest.mark.parametrize("dialect", list(PARSERS))
 
 
 def ask(dialect: str, model: str, **fields: Any) -> tuple[int, bytes]:
