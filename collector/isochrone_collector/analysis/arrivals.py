@@ -1,8 +1,8 @@
-"""Which batches have come since a look before. Pure.
+"""Cursor over the batches that a collector received, each reported once. Pure.
 
-A batch is found by the instant at which a collector received it, but it can be seen only once it is committed, and
-commits are not in the order of these instants. So each look reaches back `OVERLAP_US` behind the one before, further
-than a commit may take, and what was seen there is remembered and left out.
+Batches are read by the instant of receipt, but become visible only when committed, and commits are not in the order of
+receipt. So each read starts `OVERLAP_US` before the end of the previous one, which is longer than a commit may take,
+and batches already reported are skipped.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
 
 OVERLAP_US = MINUTE_US
-# After a pause, as of a reader that would take no more, the past comes in pieces.
+# After a pause, for example of a slow reader, the backlog is read in windows of this length.
 STEP_US = 10 * MINUTE_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A batch in the ledger: how many of its samples were stored, and which rounds they are of, if that is known."""
+    """A batch in the ledger: how many of its samples were stored, and the range of their rounds, if known."""
 
     vantage_id: int
     epoch: int
@@ -30,14 +30,14 @@ class Arrival:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What names the batch."""
+        """The batch's key in the ledger: vantage, epoch and sequence number."""
         return (self.vantage_id, self.epoch, self.seq)
 
 
-class Arrivals:
-    """Look by look the batches received since `since_at` (microseconds since the epoch), each of them once.
+class ArrivalCursor:
+    """Cursor over the batches received since `since_at` (microseconds since the epoch).
 
-    `resume_at` is where somebody else may go on: whatever was received before it has been told.
+    Another cursor may resume from `resume_at`: every batch received before it has been reported.
     """
 
     def __init__(self, since_at: int) -> None:
@@ -47,25 +47,25 @@ class Arrivals:
 
     @property
     def resume_at(self) -> int:
-        """The earliest instant of which something may still be untold."""
+        """The earliest instant of receipt that may still have unreported batches."""
         return max(self._since_at, self._until_at - OVERLAP_US)
 
-    def span(self, now_at: int) -> Window:
-        """What to look at now: instants of receiving. It is not empty, unless nothing can have come."""
+    def next_window(self, now_at: int) -> Window:
+        """Return the instants of receipt to read now; empty only if nothing can have arrived."""
         until_at = max(self._until_at, min(now_at, self._until_at + STEP_US))
         return Window(from_at=self.resume_at, until_at=until_at)
 
-    def fresh(self, found: Iterable[Arrival], span: Window) -> list[Arrival]:
-        """Those of the batches found in `span` that were not found before; the next look goes on from there."""
+    def advance(self, found: Iterable[Arrival], window: Window) -> list[Arrival]:
+        """Return the batches found in `window` that are new, and move the cursor to its end."""
         unseen = [arrival for arrival in found if arrival.key not in self._seen]
-        self._until_at = span.until_at
+        self._until_at = window.until_at
         self._seen.update((arrival.key, arrival.received_at) for arrival in unseen)
         self._seen = {key: at for key, at in self._seen.items() if at >= self.resume_at}
         return unseen
 
 
-def gathered(arrivals: Iterable[Arrival], *, samples: int) -> Iterable[list[Arrival]]:
-    """The batches in groups of about so many samples, at least one batch each, in their order."""
+def grouped(arrivals: Iterable[Arrival], *, samples: int) -> Iterable[list[Arrival]]:
+    """Group batches, in order, into about `samples` samples per group, at least one batch each."""
     group: list[Arrival] = []
     weight = 0
     for arrival in arrivals:

@@ -1,4 +1,4 @@
-"""Coverage: of the rounds that were planned, how many have a sample. What has none is the vantage's own absence."""
+"""Coverage: the share of planned rounds that have a sample. Rounds without a sample count as missed by the vantage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from isochrone_wire.model import MINUTE_US
 from isochrone_wire.rounds import rounds_between
 
 MAX_SILENCE_US = 5 * MINUTE_US
-"""How long a vantage that is there may be silent; the heartbeats that agents promise are closer together."""
+"""How long an active vantage may be silent, in microseconds; agents send heartbeats more often than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +21,19 @@ class PlanSpan:
 
 
 def planned_rounds(target_id: int, spans: Sequence[PlanSpan], window: Window) -> int:
-    """How many rounds the plans asked of one vantage for one target within the window."""
+    """Count the rounds that the plans ask of one vantage for one target within the window."""
     return sum(_rounds(target_id, span, window) for span in spans if target_id in span.every_us)
 
 
 def active_window(
     window: Window, *, first_seen_at: int, last_seen_at: int, oldest_at: int | None, now_at: int
 ) -> Window:
-    """The part of a window in which a vantage was there; it ends before it begins when the vantage was not.
+    """Return the part of a window in which a vantage was active; it ends before it begins if there is none.
 
-    It was there from the first push, or from the oldest round of that push (`oldest_at`, of those within the window),
-    which lies before it; and nobody is asked for rounds of the future. One that was last heard of before the window
-    began and left nothing in it is gone: a machine that was replaced owes no rounds. One that fell silent within the
-    window owes those until its end, for that absence is what coverage is to show.
+    A vantage is active from its first push, or from the oldest round of that push (`oldest_at`, within the window),
+    until `now_at`. A vantage last seen before the window that has no round in it was removed, so no rounds are expected
+    of it. A vantage that fell silent within the window stays active until the window's end, so that coverage shows its
+    absence.
     """
     gone_at = last_seen_at + MAX_SILENCE_US
     if oldest_at is None and gone_at < window.from_at:

@@ -1,4 +1,4 @@
-"""Distributions: the values of one metric, whatever is left of them, as far as answers need to know them."""
+"""Distributions of one metric, from raw values or from histograms, behind one protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,56 +19,56 @@ def _nothing() -> Reals:
 
 
 class Distribution(Protocol):
-    """Values in microseconds, or tokens per second. Those of probes that ran into a limit are only known to exceed it:
-    they are censored, and stand above all others.
+    """Values in microseconds, or tokens per second. Values of probes that hit a limit are censored: known only to
+    exceed the limit, and ranked above all others.
     """
 
     @property
     def known(self) -> int:
-        """How many values there are that are no limits."""
+        """The number of values that are not censored."""
 
     @property
     def n(self) -> int:
-        """How many there are in all."""
+        """The number of values, censored ones included."""
 
     def quantile(self, share: float) -> Quantile | None:
-        """The quantile `share` (0 < share < 1) with its 95 % interval; `None` of nothing."""
+        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values."""
 
     def within(self, limit: float) -> tuple[int, int]:
-        """How many values are surely not above `limit`, and how many may not be."""
+        """Return how many values are certainly at most `limit`, and how many possibly are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Values:
-    """A distribution of which every value is there."""
+    """A distribution given by all its values."""
 
     values: Reals = field(default_factory=_nothing)
     limits: Reals = field(default_factory=_nothing)
 
     @property
     def known(self) -> int:
-        """How many values there are that are no limits."""
+        """The number of values that are not censored."""
         return len(self.values)
 
     @property
     def n(self) -> int:
-        """How many there are in all."""
+        """The number of values, censored ones included."""
         return len(self.values) + len(self.limits)
 
     def quantile(self, share: float) -> Quantile | None:
-        """The quantile `share` with its 95 % interval; `None` of nothing."""
-        # Stubs ask for a sequence; every estimator makes an array of what it is given.
+        """Return the quantile `share` with its 95 % interval; `None` without values."""
+        # The annotation is a sequence; every estimator converts its argument to an array.
         return quantile(self.values, share, censored=self.limits)  # type: ignore[arg-type]  # see above
 
     def within(self, limit: float) -> tuple[int, int]:
-        """How many values are surely not above `limit`, and how many may not be: one that exceeds a smaller limit."""
+        """Return how many values are certainly at most `limit`, and how many possibly: those censored below it too."""
         sure = int(np.count_nonzero(self.values <= limit))
         return sure, sure + int(np.count_nonzero(self.limits < limit))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
-    """How many probes ended well, failed, were throttled, or were never sent."""
+    """Counts of probes that succeeded, failed, were throttled, or were never sent."""
 
     ok: int = 0
     failed: int = 0
@@ -77,7 +77,7 @@ class OutcomeCounts:
 
     @property
     def sent(self) -> int:
-        """The trials of which `ok` are the successes: a throttled request says nothing of how well others fare."""
+        """The trials of the success rate. Throttled requests are left out: they do not reflect the target's health."""
         return self.ok + self.failed
 
     def __add__(self, other: "OutcomeCounts") -> "OutcomeCounts":
@@ -90,7 +90,7 @@ class OutcomeCounts:
 
 
 def outcome_counts(outcomes: Mapping[str, int]) -> OutcomeCounts:
-    """The counts of `outcomes`, by what they mean."""
+    """Group the counts of `outcomes`, by outcome name."""
     skipped = sum(count for name, count in outcomes.items() if name.startswith("skipped_"))
     ok, throttled = outcomes.get(Outcome.OK, 0), outcomes.get(Outcome.THROTTLED, 0)
     failed = sum(outcomes.values()) - ok - throttled - skipped

@@ -1,16 +1,16 @@
-"""Distributions small enough to keep for years, mergeable without loss: counts in buckets that grow by a fixed ratio.
+"""Histograms with logarithmic buckets: small enough to keep for years, and mergeable without loss.
 
 After DDSketch (C. Masson, J. E. Rim and H. K. Lee, DDSketch: a fast and fully-mergeable quantile sketch with relative-
-error guarantees, PVLDB 12(12), 2019), with a dense enough bucket for every value and none ever collapsed.
+error guarantees, PVLDB 12(12), 2019), without collapsing buckets.
 
 The laws:
 
-1. Bucket b holds the values x with g^(b-1) < x <= g^b, g = 1.01/0.99, and is told as 2g^b/(g+1), which is off by at
-   most 1 % of x. What is not above zero has a bucket of its own, told as 0.
-2. Merging is adding counts, so it may be done in any order, and blobs of `pack` may simply be joined.
-3. A rank is exact: a quantile is the bucket of precisely the value that `stats.quantile` would have chosen, and its
-   interval lies between the buckets of the same two order statistics.
-4. Values known only to exceed a limit stand above all others, as in `stats.quantile`.
+1. Bucket b holds the values x with g^(b-1) < x <= g^b, g = 1.01/0.99, and is represented by 2g^b/(g+1), which differs
+   from x by at most 1 %. Values of zero or less have their own bucket, represented by 0.
+2. Merging adds counts, so the order does not matter, and blobs of `pack` may be concatenated.
+3. Ranks are exact: a quantile is the bucket of the very value that `stats.quantile` would have chosen, and its interval
+   lies between the buckets of the same two order statistics.
+4. Censored values rank above all others, as in `stats.quantile`.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ _NOTHING = -32_768
 _LOWEST, _HIGHEST = -32_767, 32_767
 _ENTRY = np.dtype([("bucket", "<i2"), ("count", "<u4")])
 _ERROR = 0.05
-# As in stats.quantile: what misses by rounding alone does not miss.
+# As in stats.quantile: a bound that misses 0.95 by rounding alone is kept.
 _ROUNDING = 1e-12
 
 Integers = NDArray[np.int64]
@@ -39,7 +39,7 @@ Reals = NDArray[np.float64]
 
 
 def buckets_of(values: ArrayLike) -> Integers:
-    """The bucket of each value."""
+    """Return the bucket of each value."""
     given = np.asarray(values, np.float64)
     above = given > 0
     exponents = np.ceil(np.log(np.where(above, given, 1.0)) / _LOG_GAMMA)
@@ -47,18 +47,18 @@ def buckets_of(values: ArrayLike) -> Integers:
 
 
 def values_of(buckets: ArrayLike) -> Reals:
-    """The value that stands for each bucket."""
+    """Return the value that represents each bucket."""
     given = np.asarray(buckets, np.int64)
     return np.where(given == _NOTHING, 0.0, 2 / (GAMMA + 1) * np.exp(_LOG_GAMMA * np.maximum(given, _LOWEST)))
 
 
 def pack(values: ArrayLike) -> bytes:
-    """Values as the blob that is stored: of each bucket in ascending order its number and its count, six bytes."""
+    """Encode values for storage: six bytes per bucket, its number and its count, buckets ascending."""
     return _packed(*np.unique(buckets_of(values), return_counts=True))
 
 
 def count(blob: bytes) -> int:
-    """How many values a blob holds. Raises `ValueError` when it is none."""
+    """Count the values in a blob. Raises `ValueError` if it is not a histogram."""
     return int(np.frombuffer(blob, _ENTRY)["count"].sum(dtype=np.int64))
 
 
@@ -70,7 +70,7 @@ def _packed(buckets: Integers, counts: Integers) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimates:
-    """A quantile of many groups; NaN where a group has no value, and as bounds where n is too small for any."""
+    """A quantile of many groups; `value` is NaN for a group without values, the bounds are NaN where n is too small."""
 
     value: Reals
     low: Reals
@@ -79,8 +79,8 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histograms:
-    """Distributions of many groups over the same buckets, ascending. A row of `known` per group counts its values in
-    each bucket, and one of `limits` the limits that other values are only known to exceed.
+    """Histograms of many groups over the same buckets, ascending. Each group has a row in `known`, which counts its
+    values per bucket, and a row in `limits`, which counts the limits of its censored values.
     """
 
     buckets: Integers
@@ -92,17 +92,17 @@ class Histograms:
 
     @property
     def n(self) -> Integers:
-        """How many values each group has, limits included."""
+        """The number of values of each group, censored ones included."""
         return np.asarray(self.known.sum(axis=1) + self.limits.sum(axis=1))
 
     def quantile(self, share: float) -> Reals:
-        """The nearest-rank quantile `share` (0 < share < 1) of each group, NaN of a group without any value."""
+        """Return the nearest-rank quantile `share` (0 < share < 1) of each group; NaN for a group without values."""
         n = self.n
         ranks = np.clip(np.ceil(share * n - _ROUNDING * n), 1, np.maximum(n, 1)).astype(np.int64)
         return np.where(n > 0, self._at(ranks), np.nan)
 
     def estimate(self, share: float) -> Estimates:
-        """The quantile `share` of each group with its 95 % interval, by the rules of `stats.quantile`."""
+        """Return the quantile `share` of each group with its 95 % interval, by the rules of `stats.quantile`."""
         low, high = interval_ranks(self.n, share)
         some = low > 0
         return Estimates(
@@ -112,11 +112,11 @@ class Histograms:
         )
 
     def blobs(self) -> list[tuple[bytes, bytes]]:
-        """What `pack` would have made of each group's values, and of its limits."""
+        """Encode each group's values and limits as `pack` does."""
         return list(zip(self._blobs(self.known), self._blobs(self.limits), strict=True))
 
     def group(self, place: int) -> "Histogram":
-        """One of the groups."""
+        """Return one of the groups."""
         row = slice(place, place + 1)
         return Histogram(Histograms(buckets=self.buckets, known=self.known[row], limits=self.limits[row]))
 
@@ -124,7 +124,7 @@ class Histograms:
         return [_packed(self.buckets[row > 0], row[row > 0]) for row in counts]
 
     def _at(self, ranks: Integers) -> Reals:
-        """The value of a rank, counted from 1, of each group; nonsense where there is no such rank."""
+        """Return the value of each group's rank, counted from 1; undefined for ranks above n."""
         if not len(self.buckets):
             return np.zeros(len(self))
         known = self.known.cumsum(axis=1)
@@ -138,22 +138,22 @@ class Histograms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """One distribution of values, some of them censored; what `distribution.Distribution` asks for."""
+    """One histogram; implements `distribution.Distribution`."""
 
     _alone: Histograms
 
     @property
     def known(self) -> int:
-        """How many values there are that are no limits."""
+        """The number of values that are not censored."""
         return int(self._alone.known.sum())
 
     @property
     def n(self) -> int:
-        """How many there are in all."""
+        """The number of values, censored ones included."""
         return int(self._alone.n[0])
 
     def quantile(self, share: float) -> Quantile | None:
-        """The quantile `share` (0 < share < 1) with its 95 % interval; `None` of nothing."""
+        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values."""
         if not self.n:
             return None
         found = self._alone.estimate(share)
@@ -162,20 +162,20 @@ class Histogram:
         return Quantile(value=float(found.value[0]), low=told[0], high=told[1])
 
     def within(self, limit: float) -> tuple[int, int]:
-        """How many values are surely not above `limit`, and how many may not be: those of the bucket it lies in, and
-        those that exceed a smaller limit.
+        """Return how many values are certainly at most `limit`, and how many possibly are: those in the limit's own
+        bucket and those censored below it too.
         """
         (bucket,) = buckets_of([limit])
         known, limits = self._alone.known[0], self._alone.limits[0]
         inside = self._alone.buckets <= bucket
-        # The bucket's upper edge may be the limit itself, and then all of it is within.
+        # If the bucket's upper edge is the limit itself, the whole bucket is within it.
         sure = inside if _upper_edge(int(bucket)) <= limit else self._alone.buckets < bucket
         return int(known[sure].sum()), int(known[inside].sum() + limits[inside].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Joined:
-    """Blobs end to end: how many bytes each of them has, and the group it belongs to."""
+    """Concatenated blobs, with the size in bytes and the group of each."""
 
     content: bytes
     sizes: Integers
@@ -183,15 +183,15 @@ class Joined:
 
 
 def merge(known: Iterable[bytes], limits: Iterable[bytes], groups: ArrayLike, *, of: int) -> Histograms:
-    """Blobs as the distributions of groups 0 to `of` - 1: one after the other a blob of values, one of limits (perhaps
-    empty), and the group both belong to. Several of one group add up. Raises `ValueError` when something is no blob.
+    """Merge blobs into the histograms of groups 0 to `of` - 1. The arguments are parallel: a blob of values, a blob of
+    limits (may be empty), and their group; blobs of one group add up. Raises `ValueError` for an invalid blob.
     """
     owners = np.asarray(groups, np.int64)
     return merge_joined(_join(known, owners), _join(limits, owners), of=of)
 
 
 def merge_joined(known: Joined, limits: Joined, *, of: int) -> Histograms:
-    """`merge` of blobs that are end to end already: of values, and of limits."""
+    """As `merge`, for blobs that are already concatenated."""
     of_known, of_limits = _entries(known), _entries(limits)
     occupied = np.zeros(_HIGHEST - _NOTHING + 1, np.bool_)
     for entries, _ in (of_known, of_limits):
@@ -212,22 +212,22 @@ def _join(blobs: Iterable[bytes], groups: Integers) -> Joined:
 
 
 def _entries(joined: Joined) -> tuple[NDArray[np.void], Integers]:
-    """All entries of all blobs, and whose each of them is."""
+    """Return all entries of all blobs, and the group of each."""
     counts, rest = np.divmod(joined.sizes, _ENTRY.itemsize)
     if rest.any():
-        raise ValueError(f"a histogram takes {_ENTRY.itemsize} bytes a bucket")
+        raise ValueError(f"a histogram has {_ENTRY.itemsize} bytes per bucket")
     return np.frombuffer(joined.content, _ENTRY), np.repeat(joined.groups, counts)
 
 
 def _added(entries: NDArray[np.void], owners: Integers, *, places: Integers, shape: tuple[int, int]) -> Integers:
     cells = owners * shape[1] + places[entries["bucket"].astype(np.int64) - _NOTHING]
-    # Sums of whole numbers below 2^53 are exact in the floats that bincount adds.
+    # bincount adds floats, in which sums of integers below 2^53 are exact.
     totals = np.bincount(cells, weights=entries["count"], minlength=shape[0] * shape[1])
     return totals.astype(np.int64).reshape(shape)
 
 
 def _first_reaching(running: Integers, ranks: Integers) -> Integers:
-    """Of each row of running totals the first place that reaches the rank; the last where none does."""
+    """Return, for each row of running totals, the first place that reaches the rank; the last if none does."""
     short: Integers = (running < ranks[:, None]).sum(axis=1)
     return short.clip(max=running.shape[1] - 1)
 
@@ -237,7 +237,7 @@ def _upper_edge(bucket: int) -> float:
 
 
 def interval_ranks(n: ArrayLike, share: float) -> tuple[Integers, Integers]:
-    """`stats.quantile.interval_ranks` of many n at once; 0 and 0 where there are no such ranks."""
+    """`stats.quantile.interval_ranks` for many n at once; 0 and 0 where there are no such ranks."""
     counts = np.asarray(n, np.int64)
     least_below, least_above = (1.0 - share) ** counts, np.float64(share) ** counts
     half = _ERROR / 2
@@ -251,7 +251,7 @@ def interval_ranks(n: ArrayLike, share: float) -> tuple[Integers, Integers]:
 
 
 def _first(n: Integers, holds: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
-    """Of each n the smallest k in 0 to n for which something holds that goes on holding; by bisection."""
+    """Return, for each n, the smallest k in 0 to n from which on a monotonic condition holds; by bisection."""
     fails, reached = np.full(n.shape, -1), np.maximum(n, 0)
     while np.any(reached - fails > 1):
         middle = np.maximum((fails + reached) // 2, 0)

@@ -1,10 +1,10 @@
-"""Who is there: what to call a vantage by what was last heard of it. Pure; instants are the collector's clock.
+"""Liveness of a vantage, from its heartbeats and samples. Pure; instants are the collector's clock.
 
 The laws:
 
-1. An agent promises when it will be heard again. Who breaks the promise is late, however fresh its samples are.
-2. Online means that samples arrive. Whoever keeps the promise and delivers nothing is silent.
-3. Where nothing is planned nobody can be silent: such a vantage is empty.
+1. Each heartbeat announces when the next one is due. A vantage past that is late, however fresh its samples are.
+2. Online means that samples arrive. A vantage that sends heartbeats but no samples is silent.
+3. A vantage without planned targets cannot be silent: it is empty.
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from isochrone_wire.answers import Liveness
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Plan
 
 LATE_GRACE_US = 5 * SECOND_US
-"""How long after the promised heartbeat a vantage is not late yet: a slow way, a slow commit."""
+"""Tolerance after a due heartbeat, in microseconds, for a slow network or commit."""
 
-# What an agent that promises nothing is taken to promise.
+# The interval assumed for an agent that announces none.
 _DEFAULT_HEARTBEAT_US = MINUTE_US
 _FRESH_ROUNDS = 3
 _FRESH_US = MINUTE_US
 _HOUR_US = 60 * MINUTE_US
-# The duration up to which a unit is spoken in, and the unit.
+# Upper limit of each unit in microseconds, the unit in microseconds, its symbol.
 _SPOKEN = ((2 * MINUTE_US, SECOND_US, "s"), (2 * _HOUR_US, MINUTE_US, "min"), (2 * DAY_US, _HOUR_US, "h"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageSignals:
-    """What is known of a vantage: when it was first and last heard, what it promised, when it last delivered samples,
-    the plan it runs (0: none) and how many samples wait in its spool.
+    """The signals that liveness is computed from: when a vantage was first and last seen, when its next heartbeat is
+    due, its newest sample, the plan it runs (0: none), and how many samples wait in its spool.
     """
 
     first_seen_at: int
@@ -40,7 +40,7 @@ class VantageSignals:
 
 
 def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tuple[Liveness, str]:
-    """What a vantage is at `now_at` (microseconds since the epoch) under the plan in force, and why, in a sentence."""
+    """Return the liveness at `now_at` (microseconds since the epoch) under the plan in force, with the reason."""
     due_at = signals.next_heartbeat_at or signals.last_seen_at + _DEFAULT_HEARTBEAT_US
     if now_at > due_at + LATE_GRACE_US:
         heard, due = rough_duration(now_at - signals.last_seen_at), rough_duration(now_at - due_at)
@@ -54,14 +54,14 @@ def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tupl
 
 
 def fresh_us(plan: Plan | None) -> int:
-    """How old, in microseconds, the newest sample of a vantage that is online may be: three rounds, at least 60 s."""
+    """Return the maximum age, in microseconds, of an online vantage's newest sample: three rounds, at least 60 s."""
     targets = plan.targets if plan else ()
     intervals = [target.every_us for target in targets if not target.paused] or [t.every_us for t in targets]
     return max(_FRESH_ROUNDS * min(intervals, default=0), _FRESH_US)
 
 
 def rough_duration(us: int) -> str:
-    """A duration as one says it: `42 s`, `9 min`, `3 h`, `5 d`. What lies ahead, because clocks differ, is `0 s`."""
+    """Format a duration in one unit: `42 s`, `9 min`, `3 h`, `5 d`. Negative ones (clocks differ) become `0 s`."""
     for limit_us, unit_us, unit in _SPOKEN:
         if us < limit_us:
             return f"{max(us, 0) // unit_us} {unit}"
@@ -73,7 +73,7 @@ def _is_fresh(newest_sample_at: int | None, *, now_at: int, plan: Plan | None) -
 
 
 def _why_nothing_planned(plan: Plan | None) -> str:
-    """Why no sample can be expected of anybody, or nothing."""
+    """Return why the plan expects no samples; empty if it does."""
     if plan is None:
         return "no plan has been applied yet"
     if not plan.targets:
@@ -91,7 +91,7 @@ def _heard_and_delivered(signals: VantageSignals, *, now_at: int) -> str:
 
 
 def _likely_cause(signals: VantageSignals, plan: Plan | None) -> str:
-    """What most likely keeps the samples away, the first that holds."""
+    """Return the most likely cause of missing samples: the first that applies."""
     version = plan.version if plan else 0
     clues = (
         (signals.refused_plan_version == version, f"it refuses plan {version}"),

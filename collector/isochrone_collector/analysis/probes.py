@@ -1,4 +1,4 @@
-"""Probes as columns: what a question over many samples is computed from. Pure."""
+"""Probes as columns, the input of queries over many samples. Pure."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,7 +13,7 @@ Kinds = NDArray[np.int8]
 
 
 class Kind(IntEnum):
-    """How a probe counts: among the successes, among the failures, or neither (throttled; never sent)."""
+    """How a probe counts: as a success, as a failure, or as neither (throttled, never sent)."""
 
     OK = 0
     FAILED = 1
@@ -23,11 +23,11 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """One row per probe, in no order. `region` is a place in `regions`.
+    """One row per probe, unordered. `region` is an index into `regions`.
 
-    `value` is of one metric (microseconds, or tokens per second), NaN where the probe has none; where `censored`, it is
-    the limit that the probe ran into. `network` is the part of the value that the road takes, in microseconds: the RTT,
-    and for a cold latency the connection too; NaN where it is not known.
+    `value` is of one metric (microseconds, or tokens per second), NaN if the probe has none; where `censored`, it is
+    the limit that the probe hit. `network` is the network's part of the value, in microseconds: the RTT, and for a cold
+    latency the connection too; NaN if unknown.
     """
 
     regions: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""What the day comes to: spent so far, as the agents count it, and the rounds that are still planned. Pure.
+"""Spend of a day: what agents reported so far, and a forecast of the rounds still planned. Pure.
 
-The forecast of a day (UTC) is what was spent plus the requests still planned until midnight, each at the mean of those
-made so far; where nothing was spent yet, at the plan's own estimate, which lets every answer use all its tokens. A
-budget does not bend the forecast: a forecast above the budget tells that rounds will be skipped.
+The forecast of a day (UTC) is the spend so far plus the requests still planned until midnight, each at the mean cost of
+those made so far; if nothing was spent yet, at the plan's estimate, which assumes that every answer uses all its
+tokens. Budgets do not limit the forecast: a forecast above the budget means that rounds will be skipped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from isochrone_wire.rounds import rounds_between
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spender:
-    """A vantage and what its agent reported of this day or an earlier one, per provider."""
+    """A vantage and the spend its agent reported, per provider, of this day or an earlier one."""
 
     vantage: str
     region: str
@@ -26,7 +26,7 @@ class Spender:
 def spend_lines(
     spender: Spender, *, plan: Plan, now_at: int, providers: Iterable[str] | None = None
 ) -> list[SpendLine]:
-    """One line per provider that is planned or was paid today, by name; only those of `providers` unless `None`."""
+    """Return one line per provider that is planned or has spend today, by name; filtered by `providers` if given."""
     day_at = day_of(now_at)
     today = {spend.provider: spend for spend in spender.reported if spend.day_at == day_at}
     planned = _by_provider(plan.targets)
@@ -44,13 +44,13 @@ def spend_lines(
 
 
 def budget_of(budgets: Sequence[Budget], *, provider: str, vantage: str) -> Budget | None:
-    """The budget that binds a vantage at a provider: its own, else the one of every vantage, else none."""
+    """Return the budget of a vantage at a provider: its own, else the one for every vantage, else `None`."""
     found = {budget.vantage: budget for budget in budgets if budget.provider == provider}
     return found.get(vantage) or found.get(None)
 
 
 def reported(parts: Iterable[Mapping[str, object]]) -> tuple[Spend, ...]:
-    """The spend that an agent reported, out of what was kept of it; fields that are not known here are left out."""
+    """Parse the spend that an agent reported, as stored; unknown fields are ignored."""
     return tuple(Spend(**{name: part[name] for name in Spend.__slots__ if name in part}) for part in parts)  # type: ignore[arg-type]  # each came out of a Spend
 
 
@@ -75,8 +75,8 @@ def _line(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ahead:
-    """What is planned until midnight: requests, and the plan's estimate of their tokens and of their cost in US
-    dollars, `None` where no price is known.
+    """The requests planned until midnight, with the plan's estimate of their tokens and cost in US dollars (`None` if
+    no price is known).
     """
 
     requests: int
@@ -102,7 +102,7 @@ def _forecast_usd(spent: Spend, ahead: _Ahead) -> float | None:
 
 
 def _at_mean(estimate: float, spent: float, requests: int, ahead: int) -> float:
-    """So many requests at the mean of those made; the estimate where nothing was spent."""
+    """Return `ahead` requests at the mean of those made; the estimate if nothing was spent."""
     return spent / requests * ahead if spent and requests else estimate
 
 

@@ -140,7 +140,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
         """Stream samples as they are stored."""
         selection = codec.decode(Selection, request.selection)
         async for portion in answers(
-            context, samples.followed(self._query_context, selection, since_at=request.since_at)
+            context, samples.follow(self._query_context, selection, since_at=request.since_at)
         ):
             yield codec.encode(portion)
 
@@ -149,7 +149,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ) -> AsyncIterator[observatory_pb2.ListSamplesResponse]:
         """Stream every sample of a selection, or the newest."""
         selection = codec.decode(Selection, request.selection)
-        async for portion in answers(context, samples.exported(self._query_context, selection, newest=request.newest)):
+        async for portion in answers(context, samples.export(self._query_context, selection, newest=request.newest)):
             yield codec.encode(SampleList(samples=tuple(portion)))
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from isochrone_collector.analysis.arrivals import Arrival, Arrivals, gathered
+from isochrone_collector.analysis.arrivals import Arrival, ArrivalCursor, grouped
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve, resolve_names
 from isochrone_collector.store import samples as sample_table
@@ -23,9 +23,9 @@ DEFAULT_SAMPLES = 1_000
 _PORTION = 250
 _PAGE = 2_000
 _LEAST_STRIDE_US = SECOND_US
-_LONGEST_AGO_US = 7 * DAY_US
-_LOOK_EVERY_S = 1.0
-_SIGN_OF_LIFE_US = 10 * SECOND_US
+_MAX_AGE_US = 7 * DAY_US
+_POLL_INTERVAL_S = 1.0
+_KEEPALIVE_US = 10 * SECOND_US
 
 
 async def samples(context: QueryContext, selection: Selection, *, limit: int) -> list[StoredSample]:
@@ -38,9 +38,7 @@ async def samples(context: QueryContext, selection: Selection, *, limit: int) ->
     return _values(records, resolved)
 
 
-async def exported(
-    context: QueryContext, selection: Selection, *, newest: int = 0
-) -> AsyncIterator[list[StoredSample]]:
+async def export(context: QueryContext, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
     """Every sample of a selection in portions, oldest round first; or so many of the newest, newest first.
 
     The samples are read page by page, so that neither end holds more than a page and no reader, however slow, keeps the
@@ -57,38 +55,38 @@ async def exported(
             yield _values(portion, resolved)
 
 
-async def followed(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
+async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
     """Samples that are received from `since_at` (0: from now) on, as they are stored, each once.
 
     The first portion comes at once; an empty portion now and then shows that this still runs.
     """
     now_at = context.clock()
-    if since_at and now_at - since_at > _LONGEST_AGO_US:
-        raise BadRequest(f"one can follow from at most {_LONGEST_AGO_US // DAY_US} days ago; export what is older")
-    arrivals, told_at = Arrivals(since_at or now_at), now_at - _SIGN_OF_LIFE_US
+    if since_at and now_at - since_at > _MAX_AGE_US:
+        raise BadRequest(f"one can follow from at most {_MAX_AGE_US // DAY_US} days ago; export what is older")
+    cursor, sent_at = ArrivalCursor(since_at or now_at), now_at - _KEEPALIVE_US
     while True:
-        resume_at, now_at = arrivals.resume_at, context.clock()
-        span = arrivals.span(now_at)
-        async for found in _come(context, selection, arrivals, span):
+        resume_at, now_at = cursor.resume_at, context.clock()
+        window = cursor.next_window(now_at)
+        async for found in _arrived(context, selection, cursor, window):
             for portion in _portions(found):
-                told_at = now_at
+                sent_at = now_at
                 yield SampleList(samples=tuple(portion), resume_at=resume_at)
-        if now_at - told_at >= _SIGN_OF_LIFE_US:
-            told_at = now_at
-            yield SampleList(resume_at=arrivals.resume_at)
-        if span.until_at >= now_at:
-            await asyncio.sleep(_LOOK_EVERY_S)
+        if now_at - sent_at >= _KEEPALIVE_US:
+            sent_at = now_at
+            yield SampleList(resume_at=cursor.resume_at)
+        if window.until_at >= now_at:
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-async def _come(
-    context: QueryContext, selection: Selection, arrivals: Arrivals, span: Window
+async def _arrived(
+    context: QueryContext, selection: Selection, cursor: ArrivalCursor, window: Window
 ) -> AsyncIterator[list[StoredSample]]:
     """The samples of the batches that came, about a page of them at a time."""
     async with context.database.connection() as connection:
         # Looked up each time: a new plan has new targets, and a pattern may ask for them too.
         resolved = await resolve_names(connection, selection)
-        fresh = arrivals.fresh(await sample_table.arrivals(connection, span, resolved.scope.regions), span)
-    for group in gathered(fresh, samples=_PAGE):
+        fresh = cursor.advance(await sample_table.arrivals(connection, window, resolved.scope.regions), window)
+    for group in grouped(fresh, samples=_PAGE):
         yield _values(await _samples_of(context, resolved, group), resolved)
 
 

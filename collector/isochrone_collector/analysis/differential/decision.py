@@ -1,41 +1,51 @@
-"""What a shift lets us say: `faster`, `slower`, `equivalent`, or `undecided` with the reason in words.
+"""Decisions on shifts: `faster`, `slower`, `equivalent`, or `undecided` with the reason in words.
 
 The laws:
 
-1. `faster` and `slower` need an interval off zero and a shift that matters, and survive the comparison with all others
-   of the same answer (see `stats.discovery`): of a hundred pairs that are alike, five have an interval off zero.
-2. `equivalent` needs the whole interval to be too small to matter. That is two one-sided tests at 2.5 % each, of "it is
+1. `faster` and `slower` need an interval that excludes zero and a shift that matters, and must survive the correction
+   for all comparisons of the same answer: of a hundred equal pairs, five have an interval that excludes zero.
+2. `equivalent` needs the whole interval to be within the margin. That is two one-sided tests at 2.5 % each, of "it is
    slower by the margin" and of "it is faster by the margin" (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987)
    657-680, who allows 5 % each).
-3. Nothing is decided in favour of a side that lost most of its rounds: what is left of it is not what its users see.
-   That a side is worse may still be told.
+3. No decision favours a side that lost most of its rounds: the remaining rounds are not what its users see. A decision
+   against that side is still possible.
 4. Everything else is `undecided`.
+
+The correction is Benjamini and Hochberg's step-up procedure: with the p-values in order, p(1) <= … <= p(m), deciding
+for every comparison with q(i) = min over j >= i of m·p(j)/j at or below 5 % keeps the expected share of false decisions
+at or below 5 %, for tests that are independent or positively dependent, as those against a common baseline are
+(Y. Benjamini and Y. Hochberg, JRSS B 57 (1995) 289-300; Y. Benjamini and D. Yekutieli, Annals of Statistics 29 (2001)
+1165-1188).
 """
 
-from isochrone_collector.analysis.stats.discovery import MAX_FALSE_SHARE
+import numpy as np
+from scipy.stats import false_discovery_control
+
+from isochrone_collector.analysis.probes import Reals
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.analysis.stats.signed_rank import MIN_N
 from isochrone_wire.answers import Decision, Metric
 
 MARGIN_US = 20_000
 MARGIN_SHARE = 0.05
+MAX_FALSE_SHARE = 0.05
 
 Verdict = tuple[Decision, str]
+"""A decision and the reason for `undecided`, empty otherwise."""
 
 
 def margin_of(metric: Metric, baseline_median: float) -> float:
-    """The smallest difference that matters: 20 ms or 5 % of the baseline, whichever is larger; for a rate 5 %."""
+    """Return the smallest difference that matters: 20 ms or 5 % of the baseline, if larger; 5 % for a rate."""
     share = MARGIN_SHARE * abs(baseline_median)
     return share if metric.more_is_better else max(MARGIN_US, share)
 
 
 def decide(shift: Shift, *, n: int, margin: float, metric: Metric, undetermined: int = 0) -> Verdict:
-    """What one shift of n rounds lets us say by itself; where n is too few, that `untold` more were left out."""
+    """Decide on one shift of n rounds alone; if n is too few, the reason mentions the `undetermined` rounds."""
     low, high = shift.low, shift.high
     if low is None or high is None:
-        return Decision.UNDECIDED, "; ".join(
-            filter(None, (f"{n} of {MIN_N} rounds needed", undetermined_note(undetermined)))
-        )
+        parts = (f"{n} of {MIN_N} rounds needed", undetermined_note(undetermined))
+        return Decision.UNDECIDED, "; ".join(filter(None, parts))
     if -margin <= low and high <= margin:
         return Decision.EQUIVALENT, ""
     if low <= 0 <= high:
@@ -47,7 +57,10 @@ def decide(shift: Shift, *, n: int, margin: float, metric: Metric, undetermined:
 
 
 def after_losses(verdict: Verdict, *, baseline: str, region: str) -> Verdict:
-    """A verdict of two sides of which some lost most of their rounds: `baseline` and `region` say so, or are empty."""
+    """Withdraw a verdict in favour of a side that lost most of its rounds.
+
+    `baseline` and `region` are the reasons, empty for a side that did not.
+    """
     decision, _ = verdict
     against = {Decision.FASTER: region, Decision.SLOWER: baseline, Decision.EQUIVALENT: region or baseline}
     reason = against.get(decision, "")
@@ -55,17 +68,25 @@ def after_losses(verdict: Verdict, *, baseline: str, region: str) -> Verdict:
 
 
 def mostly_lost(region: str, *, lost: int, rounds: int) -> str:
-    """That a region lost most of so many rounds to timeouts; empty when it did not."""
+    """Return the reason if a region lost most of its rounds to timeouts, else an empty text."""
     return f"most rounds of {region} ended in a timeout" if 2 * lost > rounds else ""
 
 
 def undetermined_note(undetermined: int) -> str:
-    """How many shared rounds were left out because a timeout leaves their sign open; empty when none was."""
+    """Report the shared rounds left out because a timeout leaves their sign open; empty without any."""
     return f"{undetermined} left out: a timeout of one side came before the other's answer" if undetermined else ""
 
 
+def q_values(p_values: Reals) -> Reals:
+    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value."""
+    known = ~np.isnan(p_values)
+    found = np.full(len(p_values), np.nan)
+    found[known] = false_discovery_control(p_values[known])
+    return found
+
+
 def adjusted_for_comparisons(verdict: Verdict, *, q_value: float | None, comparisons: int) -> Verdict:
-    """A verdict of one pair among so many: a difference that may well be chance is none."""
+    """Withdraw a difference that may be chance among so many comparisons."""
     decision, _ = verdict
     if decision in {Decision.FASTER, Decision.SLOWER} and (q_value is None or q_value > MAX_FALSE_SHARE):
         shown = "unknown" if q_value is None else f"{q_value:.3f}"

@@ -1,15 +1,14 @@
-"""Where a difference comes from: Δttft_cold = Δdns + Δtcp + Δtls + Δrtt + Δserver.
+"""Decomposition of a difference into phases: Δttft_cold = Δdns + Δtcp + Δtls + Δrtt + Δserver.
 
-Setting up a connection is dns, tcp and tls; of the time from the request to the first token one rtt is the road's, and
-the rest is called the server's (server = ttft - rtt). Beside it stands what the provider itself reports (`provider`),
-where it does. Only rounds count in which both sides know every phase.
+Connection setup is dns, tcp and tls. Of the time from the request to the first token, one rtt is the network's and the
+rest the server's (server = ttft - rtt). The provider's own figure (`provider`) is shown beside it, if it reports one.
+Only rounds in which both sides know every phase count.
 
-In each round, and so for means, the parts add up to the whole exactly. Each part is told as its own Hodges-Lehmann
-shift, as robust as the whole and with an interval of its own; such shifts add up nearly, not exactly.
+In each round, and so for means, the parts add up to the whole exactly. Each part is reported as its own Hodges-Lehmann
+shift, as robust as the whole and with its own interval; these shifts add up approximately, not exactly.
 
-The rtt is the kernel's for this connection and ends at the provider's edge: what lies between the edge and the model
-counts as the server's. On connections that are kept there are no phases of setting up; then the parts are those of
-ttft.
+The rtt is the kernel's for this connection and ends at the provider's edge: the path from the edge to the model counts
+as the server's. Reused connections have no setup phases; their parts are those of ttft.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ _CONNECTING = ("dns", "tcp", "tls")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """One row per probe with a first token, in no order; microseconds, NaN where not known. `region` is a place in
+    """One row per probe with a first token, unordered; microseconds, NaN if unknown. `region` is an index into
     `regions`.
     """
 
@@ -48,7 +47,7 @@ class Phases:
 def parts(
     phases: Phases, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes
 ) -> Mapping[TargetRegion, tuple[Part, ...]]:
-    """The parts of each target and region wanted against the baseline, in the order of a request."""
+    """Return the parts of each wanted target and region against the baseline, in the order of a request."""
     columns = _columns(phases)
     found: dict[TargetRegion, list[Part]] = {key: [] for key in wanted}
     for name, column in columns.items():
@@ -58,34 +57,34 @@ def parts(
 
 
 def _columns(phases: Phases) -> dict[str, Reals]:
-    """Each phase of the probes that count, NaN elsewhere. An address needs no dns and plain HTTP no tls: they are 0."""
+    """Return each phase of the probes that count, else NaN. A phase that a connection skips (dns, tls) is 0."""
     connected = ~np.isnan(phases.dns) | ~np.isnan(phases.tcp) | ~np.isnan(phases.tls)
     complete = ~np.isnan(phases.rtt) & ~np.isnan(phases.ttft)
     cold = _mostly(phases.target_id, connected, complete)
     counted = complete & (connected == cold)
     setup = {name: np.where(connected, np.nan_to_num(getattr(phases, name)), np.nan) for name in _CONNECTING}
-    # A phase that a target never has is no part of its requests.
+    # A phase that a target never has is left out.
     setup = {name: np.where(_ever(phases.target_id, column > 0), column, np.nan) for name, column in setup.items()}
     whole = {"rtt": phases.rtt, "server": phases.ttft - phases.rtt, "provider": phases.provider}
     return {name: np.where(counted, column, np.nan) for name, column in (setup | whole).items()}
 
 
 def _mostly(target_id: Integers, flags: Flags, among: Flags) -> Flags:
-    """For each probe whether at least half of its target's are flagged, of those among which it is asked."""
+    """Return, for each probe, whether at least half of its target's probes in `among` are flagged."""
     target_ids, target = np.unique(target_id, return_inverse=True)
     flagged, asked = (np.bincount(target[kept], minlength=len(target_ids)) for kept in (among & flags, among))
     return np.asarray((2 * flagged >= asked)[target])
 
 
 def _ever(target_id: Integers, flags: Flags) -> Flags:
-    """For each probe whether any of its target's probes is flagged."""
+    """Return, for each probe, whether any of its target's probes is flagged."""
     return np.isin(target_id, np.unique(target_id[flags]))
 
 
 def _shifts(
     phases: Phases, column: Reals, wanted: Sequence[TargetRegion], *, name: str, baseline: str, changes: Changes
 ) -> Iterator[tuple[TargetRegion, Part]]:
-    """The part of that name of each target and region that has it."""
+    """Yield the part `name` of each target and region that has it."""
     panel = build_panel(_as_probes(phases, column))
     pairs = pair_up(panel, wanted, baseline=baseline, changes=changes)
     base, other = panel.value[pairs.baseline], panel.value[pairs.region]

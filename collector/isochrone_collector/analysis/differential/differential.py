@@ -1,8 +1,8 @@
-"""Differentials: what one region adds to, or saves on, what the baseline region sees, target by target.
+"""Differentials: the difference between a region and the baseline region, target by target.
 
-The whole way from probes to decisions: `panel` makes one value per region and round, `pairing` finds the rounds that
-two regions share, `estimation` says how far apart they are, `decision` what that allows to say, and `attendance`
-whether enough was seen to say anything at all.
+The chain from probes to decisions: `panel` reduces probes to one value per region and round, `pairing` finds the rounds
+that two regions share, `estimation` estimates the shift between them, `decision` decides on it, and `participation`
+checks that enough was recorded to decide at all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,22 +17,22 @@ from isochrone_collector.analysis.differential.decision import (
     decide,
     margin_of,
     mostly_lost,
+    q_values,
     undetermined_note,
 )
 from isochrone_collector.analysis.differential.estimation import Estimate, estimates
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
-from isochrone_collector.analysis.stats.discovery import q_values
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
 LATENCIES = frozenset({Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E})
-"""The metrics that have a network part and the rest of them, which is the server's."""
+"""The metrics that divide into a network part and a server part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a differential is of, but for the metric and the baseline."""
+    """The target and region of a differential."""
 
     target_id: int
     target: str
@@ -42,14 +42,14 @@ class Subject:
 
     @property
     def key(self) -> TargetRegion:
-        """Its target and region."""
+        """The target's id and the region."""
         return self.target_id, self.region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonContext:
-    """What else is known: who was there, which regions are in trouble themselves and why, what changed lastingly and
-    when, and what the phases of a request add.
+    """Context of the comparisons: participation, regions with a problem of their own and its reason, the newest
+    lasting changes, and the parts by phase.
     """
 
     participations: Mapping[TargetRegion, Participation] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class ComparisonContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """Everything about one subject, before it is compared with all others."""
+    """The result of one subject, before the correction for all comparisons."""
 
     subject: Subject
     estimate: Estimate | None
@@ -75,13 +75,13 @@ class _Line:
     region_losses: str
 
     def tested(self) -> float:
-        """The p-value that counts among all comparisons; NaN where nothing is to be decided anyway."""
+        """Return the p-value that enters the correction; NaN if there is nothing to decide."""
         if self.unfit or self.estimate is None or self.estimate.p_value is None:
             return np.nan
         return self.estimate.p_value
 
     def why_nothing(self) -> str:
-        """Why there is no estimate."""
+        """Return the reason for a missing estimate."""
         losses = (self.unfit, self.region_losses, self.baseline_losses, undetermined_note(self.undetermined))
         return next(filter(None, losses), "no round has a value from both regions")
 
@@ -89,7 +89,7 @@ class _Line:
 def differentials_of(
     panel: Panel, subjects: Sequence[Subject], *, metric: Metric, baseline: str, known: ComparisonContext
 ) -> tuple[Differential, ...]:
-    """One differential per subject: region minus baseline with its interval and what it lets us say."""
+    """Return one differential per subject: region minus baseline, with its interval and the decision."""
     pairs = pair_up(panel, [subject.key for subject in subjects], baseline=baseline, changes=known.changes)
     lines = _lines(pairs, subjects, metric=metric, baseline=baseline, known=known)
     rates = q_values(np.array([line.tested() for line in lines], dtype=np.float64))
@@ -153,7 +153,7 @@ def _lines(
 def _unfit(
     sides: Sequence[tuple[str, int, Participation]], *, metric: Metric, region_problems: Mapping[str, str]
 ) -> str:
-    """Why nothing is to be decided of these two sides, whatever their values are; empty when something may be."""
+    """Return why nothing is decided on these two sides, whatever their values; empty if a decision is possible."""
     reasons = (
         *(region_problems.get(region, "") for region, _, _ in sides),
         *("" if n else f"no {metric.value} from {region}" for region, n, _ in sides),

@@ -1,7 +1,7 @@
-"""Every pair of an answer estimated at once: how far the region is from the baseline, and where that comes from.
+"""Estimates of all pairs of an answer at once: the shift between region and baseline, and its network part.
 
-Where at least six rounds meet, pairs are compared round by round. Where fewer do though each side has six, the two
-samples are compared as they are, and that is said (`paired` is false): what both sides share is then not taken out.
+With at least six shared rounds, the sides are compared round by round. With fewer, but six on each side, the two
+samples are compared unpaired (`paired` is false): what both sides have in common is then not removed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,8 @@ _CELLS = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One pair's figures, named as in `Differential`. `p_value` is the two-sided one of no shift, and `greater` the
-    share of rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half.
+    """One pair's figures, named as in `Differential`. `p_value` is two-sided, of no shift; `greater` is the share of
+    rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half.
     """
 
     shift: Shift
@@ -43,7 +43,7 @@ class Estimate:
 
 
 def estimates(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
-    """The estimate of each pair; `None` where nothing can be said. `with_network` asks for the parts of a latency."""
+    """Estimate each pair; `None` without data. `with_network` also estimates the network and server parts."""
     found = _paired(pairs, with_network=with_network)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
@@ -55,7 +55,7 @@ def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
     differences = pairs.rows(region - baseline)
-    # Most of either is numpy's selecting, which lets the other go on meanwhile.
+    # Both spend most of their time in numpy's partition, which releases the GIL.
     with ThreadPoolExecutor(max_workers=1) as beside:
         parts = beside.submit(_parts if with_network else _no_parts, pairs)
         shifts, counts = paired_shifts(differences), differences.counts
@@ -79,13 +79,13 @@ def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
 
 
 def _rows(columns: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
-    """Columns as rows of plain numbers; `None` for NaN."""
+    """Yield columns as rows of plain numbers; `None` for NaN."""
     for row in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield {name: None if isnan(value) else value for name, value in zip(columns, row, strict=True)}
 
 
 def _parts(pairs: Pairs) -> tuple[Reals, Reals]:
-    """The shift of the network part, and of what is left without it, over the rounds in which both sides know it."""
+    """Return the shifts of the network part and of the rest, over the rounds in which both sides know it."""
     panel = pairs.panel
     base, other = pairs.baseline, pairs.region
     network = panel.network[other] - panel.network[base]
@@ -102,8 +102,10 @@ def _no_parts(pairs: Pairs) -> tuple[Reals, Reals]:
 
 
 def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
-    """Where a side ran into a timeout whose limit does not lie beyond all that the other has, nothing is said: neither
-    is known to be worse. So it is when both ran into timeouts.
+    """Estimate a pair whose rounds are not shared.
+
+    There is no estimate if a side timed out at a limit that does not exceed all values of the other, or if both sides
+    timed out: then neither is known to be worse.
     """
     panel = pairs.panel
     base, other = pairs.sides(place)
@@ -126,19 +128,19 @@ def _unpaired(pairs: Pairs, place: int) -> Estimate | None:
 
 
 def _is_beyond(panel: Panel, side: slice, others: slice) -> bool:
-    """Whether every limit that a side ran into exceeds all values of the others."""
+    """Return whether every limit that a side hit exceeds all values of the other side."""
     limits = panel.value[side][panel.censored[side]]
     return bool(limits.min(initial=np.inf) > panel.value[others].max())
 
 
 def _sums(rows: Ragged, values: Reals) -> Reals:
-    """The sum of each row's values."""
+    """Return the sum of each row's values."""
     totals = np.concatenate([np.zeros(1), np.cumsum(values)])
     return np.diff(totals[rows.offsets])
 
 
 def medians(rows: Ragged) -> Reals:
-    """The median of each row; NaN of an empty one."""
+    """Return the median of each row; NaN for an empty one."""
     found = np.full(len(rows), np.nan)
     for places, matrix in rows.portions(cells=_CELLS):
         ordered, n = np.sort(matrix, axis=1), matrix.shape[1]

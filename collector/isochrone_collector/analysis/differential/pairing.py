@@ -1,19 +1,18 @@
-"""Pairs of a panel: for each target and region the rounds it shares with the baseline.
+"""Pairing of rounds: for each target and region, the rounds it shares with the baseline.
 
 The laws:
 
-1. Only rounds in which both regions have a value count, and the medians shown are those of these rounds: two regions
-   that were awake at different hours are not compared.
-2. A round in which both ran into a timeout says nothing of their difference and is left out. Where only one did and its
-   limit lies beyond the other's value, the limit stands in: the true difference is larger still, on the same side. A
-   limit that is not beyond it (attempts to connect are given up after seconds, answers may take minutes) leaves even
-   the sign open, and the round is left out too.
-3. A change point of either side cuts off the rounds before it: the old world is not mixed with the new.
+1. Only rounds in which both regions have a value count, and the medians shown are those of these rounds: values from
+   different hours are not compared.
+2. A round in which both sides timed out has no known difference and is left out. If only one side timed out and its
+   limit exceeds the other's value, the limit is used: the true difference is larger, with the same sign. If the limit
+   does not exceed it (connecting is given up after seconds, answers may take minutes), even the sign is open, and the
+   round is left out too.
+3. A change point of either side cuts off the rounds before it: values before and after a change are not mixed.
 
-A round is the same instant of the wall clock everywhere, so a vantage whose clock is wrong meets others late. Its
-durations are right all the same, being those of a clock that only counts; it only shares less with its partners,
-which makes the differences scatter more and the interval wider. So a wrong clock is told (`isochrone regions`) and
-rules nothing out.
+A round is the same instant of the wall clock everywhere, so a vantage with a wrong clock probes at another time than
+its partners. Its durations are still right, as they come from a monotonic clock; the differences only scatter more and
+the interval gets wider. So a wrong clock is reported (`isochrone regions`) and excludes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,26 +25,26 @@ from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.ragged import Ragged, grouped
 
 TargetRegion = tuple[int, str]
-"""A target, by its id, as seen from a region."""
+"""A target's id and a region."""
 
 Changes = Mapping[TargetRegion, int]
-"""When the newest lasting change was."""
+"""The instant of the newest lasting change, in microseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """For each pair where the rounds of one side begin and end in the panel."""
+    """For each pair, the place in the panel where the rounds of one side begin and end."""
 
     starts: Integers
     ends: Integers
 
     @property
     def counts(self) -> Integers:
-        """How many rounds the side has by itself."""
+        """The number of rounds of the side, shared or not."""
         return self.ends - self.starts
 
     def places(self) -> tuple[Integers, Integers]:
-        """Every round of every span: the pair it is of, and its place in the panel."""
+        """Return the pair and the place in the panel of every round of every span."""
         counts = self.counts
         pair = np.repeat(np.arange(len(counts)), counts)
         first = np.repeat(self.starts - (np.cumsum(counts) - counts), counts)
@@ -54,11 +53,11 @@ class Spans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Rounds that both sides share, by pair and ascending: which `pair` each is of, and its places in the panel.
+    """Rounds that both sides share, by pair and ascending: the `pair` of each, and its places in the panel.
 
-    The spans are those of all rounds of either side, from `since_at` on, which is 0 where nothing changed. `met` counts
-    the shared rounds of each pair with those that were left out, `untold` those that were because a timeout of one side
-    leaves the sign open, and `baseline_lost` and `region_lost` those of `met` that ended in a timeout.
+    The spans cover all rounds of either side from `since_at` on, which is 0 without a change. `n_shared` counts the
+    shared rounds of each pair, left-out ones included; `undetermined` those left out because a timeout of one side
+    leaves the sign open; `baseline_lost` and `region_lost` the shared rounds that ended in a timeout.
     """
 
     panel: Panel
@@ -77,11 +76,11 @@ class Pairs:
         return len(self.since_at)
 
     def rows(self, values: Reals, kept: Flags | None = None) -> Ragged:
-        """One value per shared round, or per one that is `kept`, as a row per pair."""
+        """Group one value per shared round (or per `kept` one) into a row per pair."""
         return grouped(values, self.pair if kept is None else self.pair[kept], rows=len(self))
 
     def sides(self, place: int) -> tuple[slice, slice]:
-        """Where all rounds of the baseline and of the region of one pair are in the panel, whether they meet or not."""
+        """Return the slices of the panel that hold all rounds of one pair's baseline and region, shared or not."""
         base, other = (
             slice(int(span.starts[place]), int(span.ends[place])) for span in (self.baseline_span, self.region_span)
         )
@@ -89,7 +88,7 @@ class Pairs:
 
 
 def pair_up(panel: Panel, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes) -> Pairs:
-    """The rounds that each target and region wanted shares with the baseline."""
+    """Pair the rounds of each wanted target and region with those of the baseline."""
     since_at = np.array([_since(changes, key, baseline) for key in wanted], dtype=np.int64)
     baseline_span = _spans(panel, [(target_id, baseline) for target_id, _ in wanted], since_at)
     region_span = _spans(panel, wanted, since_at)
@@ -131,7 +130,7 @@ def _spans(panel: Panel, sides: Sequence[TargetRegion], since_at: Integers) -> S
 
 
 def _partners(panel: Panel, region: Integers, baseline: str) -> tuple[Integers, Flags]:
-    """For each place in the panel that of the baseline's value in the same round, and whether there is one."""
+    """Return, for each place in the panel, the baseline's place in the same round, and whether there is one."""
     from_baseline = np.flatnonzero(panel.is_from(baseline))
     if not len(from_baseline):
         return np.zeros(len(region), dtype=np.int64), np.zeros(len(region), dtype=bool)

@@ -1,11 +1,11 @@
-"""Probes as a panel: one value per target, region and round, in the order of these three.
+"""Panel of probes: one value per target, region and round, sorted by these three.
 
 The laws:
 
-1. A region's value in a round is the median of its probes there, whichever vantages they came from.
-2. Probes that ran into a timeout rank above all others, with their limit for a value. A round is censored when the
-   upper middle of its probes is: its true median is then at least the value, and perhaps larger.
-3. The network part of a round is the median of its probes that know it.
+1. A region's value in a round is the median of its probes, of all its vantages.
+2. Probes that timed out rank above all others, with their limit as the value. A round is censored if the upper middle
+   of its probes is: its true median is then at least the value.
+3. The network part of a round is the median of its probes for which it is known.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ import numpy as np
 from isochrone_collector.analysis.probes import Flags, Integers, Probes, Reals
 from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
 
-# Above any limit of a probe in microseconds, and with room to add one.
+# Above any probe's limit in microseconds, even after adding one.
 _CENSORED = 1e13
 _LATEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Columns of one row per target, region and round that has a value, sorted. `group` is the place of the target in
-    `target_ids` times the number of `regions`, plus the place of the region.
+    """One row per target, region and round that has a value, sorted, as columns. `group` is the index of the target in
+    `target_ids` times the number of `regions`, plus the index of the region.
     """
 
     target_ids: Integers
@@ -36,7 +36,7 @@ class Panel:
     network: Reals
 
     def groups(self, key: Sequence[tuple[int, str]]) -> Integers:
-        """The group of each target and region; -1 where there are no probes of the one or the other."""
+        """Return the group of each target and region; -1 if either has no probes."""
         target = {target_id: place for place, target_id in enumerate(self.target_ids.tolist())}
         region = {name: place for place, name in enumerate(self.regions)}
         return np.array(
@@ -48,32 +48,32 @@ class Panel:
         )
 
     def targets_with_values(self) -> set[int]:
-        """The ids of the targets that have any."""
+        """Return the ids of the targets that have a value."""
         first = np.diff(self.group, prepend=-1) > 0
         return set(self.target_ids[self.group[first] // max(1, len(self.regions))].tolist())
 
     def is_from(self, region: str) -> Flags:
-        """Which rows are of that region."""
+        """Return which rows are of a region."""
         place = self.regions.index(region) if region in self.regions else -1
         return np.asarray(self.group % max(1, len(self.regions)) == place)
 
     def sign_is_known(self, ours: Integers, theirs: Integers) -> Flags:
-        """For two rows each whether the sign of their difference is known: none of the two is censored, or one is and
-        its value, which is the least it can be, lies beyond the other's.
+        """Return, for each two rows, whether the sign of their difference is known: neither is censored, or one is and
+        its limit, a lower bound of its value, exceeds the other's value.
         """
         our_limit, their_limit = self.censored[ours], self.censored[theirs]
         excess = self.value[ours] - self.value[theirs]
         return np.where(our_limit, ~their_limit & (excess > 0), ~their_limit | (excess < 0))
 
     def round_keys(self) -> Integers:
-        """One number per target and round, the same in each region, ascending within a region."""
+        """Return one number per target and round, equal in all regions and ascending within a region."""
         place = self.round_at - self.round_at.min(initial=_LATEST)
         span = int(place.max(initial=0)) + 1
         return np.asarray(self.group // max(1, len(self.regions)) * span + place)
 
 
 def build_panel(probes: Probes) -> Panel:
-    """The panel of probes; those without a value are left out."""
+    """Build the panel of probes; probes without a value are left out."""
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     known = ~np.isnan(probes.value)
     group = (target * len(probes.regions) + probes.region)[known]
@@ -98,7 +98,7 @@ def build_panel(probes: Probes) -> Panel:
 
 
 def _network(network: Reals, starts: Integers, lengths: Integers) -> Reals:
-    """The median of the known parts of each run; NaN of a run without any."""
+    """Return the median of the known parts of each run; NaN for a run without any."""
     if (lengths == 1).all():
         return network
     ordered = network[order_within(network, lengths)]

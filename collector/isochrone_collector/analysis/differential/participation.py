@@ -1,9 +1,8 @@
-"""Who was there: how many probes each region sent and lost, of how many planned rounds it recorded, and whether the
-control target says that the region itself is well.
+"""Participation of regions: probes sent and failed, planned rounds recorded, and the health of the control target.
 
-A comparison of latencies speaks only of the probes that came through. If a region fails often, or was away for most of
-the time, what is left is not what its users see; so both sides' failures are shown beside every comparison, and with
-too little recorded nothing is decided at all.
+A comparison of latencies covers only the probes that succeeded. If a region fails often, or was absent for most of the
+time, the rest is not what its users see; so both sides' failures are shown beside every comparison, and with too little
+recorded nothing is decided.
 """
 
 from collections import Counter
@@ -21,19 +20,19 @@ from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.answers import Side, Window
 
 MIN_COVERAGE = 0.5
-"""Of its planned rounds a region must have recorded so many, or nothing is decided."""
+"""The share of planned rounds that a region must have recorded for a decision."""
 
 MAX_FAILURES = 0.5
-"""Where surely more of the probes failed, the few that came through are no merit of the region."""
+"""If certainly more of the probes failed, nothing is decided in the region's favour."""
 
 MIN_CONTROL_SUCCESS = 0.9
-"""Where the control target surely succeeds less often than this, the trouble is the region's own."""
+"""If the control target certainly succeeds less often than this, the region itself has a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    """What became of one target as seen from one region. `tried` counts probes that were sent and not throttled,
-    `recorded` the rounds of all its vantages that left a sample of any kind, `planned` those that were asked for.
+    """Participation of one target in one region. `tried` counts the probes that were sent and not throttled,
+    `recorded` the rounds of all vantages with any sample, `planned` the rounds that the plans asked for.
     """
 
     tried: int = 0
@@ -43,26 +42,26 @@ class Participation:
 
     @property
     def coverage(self) -> float | None:
-        """The share of planned rounds that was recorded; `None` where none was planned."""
+        """The share of planned rounds that was recorded; `None` if none was planned."""
         return min(1.0, self.recorded / self.planned) if self.planned else None
 
     def side(self, n: int) -> Side:
-        """Its part in a differential, with n rounds that have a value."""
+        """Return the side of a differential with n rounds that have a value."""
         return Side(n=n, coverage=self.coverage, failures=wilson(self.failed, self.tried))
 
     def coverage_problem(self, region: str) -> str:
-        """Why too little was recorded to decide anything; empty when it was not."""
+        """Return why too little was recorded for a decision; empty if enough was."""
         if self.coverage is None or self.coverage >= MIN_COVERAGE:
             return ""
         return f"{region} recorded {_percent(self.coverage)} of its rounds; {_percent(MIN_COVERAGE)} needed"
 
     def losses(self, region: str) -> str:
-        """That surely most of what was tried failed, so that nothing is to be said in its favour; empty otherwise."""
+        """Return the reason if certainly most probes failed, so that nothing is decided in the region's favour."""
         failures = wilson(self.failed, self.tried)
         return f"most probes of {region} failed" if failures and failures.low > MAX_FAILURES else ""
 
     def control_problem(self, region: str, control: str) -> str:
-        """Why the region is not to be trusted, if this is its turnout of the control target; empty when it is."""
+        """Return the region's own problem, given its participation in the control target; empty without one."""
         success = wilson(self.tried - self.failed, self.tried)
         if success and success.high < MIN_CONTROL_SUCCESS:
             share = _percent(success.value)
@@ -74,7 +73,7 @@ class Participation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """A vantage's region, and the part of the window in which it was there."""
+    """A vantage's region, and the part of the window in which the vantage was active."""
 
     region: str
     part: Window
@@ -83,10 +82,10 @@ class Presence:
 def planned(
     presences: Iterable[Presence], spans: Sequence[PlanSpan], target_ids: Iterable[int]
 ) -> dict[TargetRegion, int]:
-    """How many rounds were planned of each target in each region, by all its vantages together."""
+    """Count the planned rounds of each target in each region, over all its vantages."""
     ids = list(target_ids)
     found: dict[TargetRegion, int] = {}
-    # Most vantages were there all the time.
+    # Most vantages were active all the time, so their presences are equal.
     for presence, vantages in Counter(presences).items():
         for target_id in ids:
             key = (target_id, presence.region)
@@ -96,7 +95,7 @@ def planned(
 
 
 def participations(probes: Probes, plans: Mapping[TargetRegion, int]) -> dict[TargetRegion, Participation]:
-    """The turnout of every target and region that has probes, or was to have some."""
+    """Return the participation of every target and region that has probes or planned rounds."""
     target_ids, target = np.unique(probes.target_id, return_inverse=True)
     regions = len(probes.regions)
     group = target * regions + probes.region
@@ -117,7 +116,7 @@ def participations(probes: Probes, plans: Mapping[TargetRegion, int]) -> dict[Ta
 
 
 def oldest_rounds(probes: Probes) -> dict[int, int]:
-    """The oldest round of each vantage, by its id."""
+    """Return the oldest round of each vantage, by its id."""
     vantage_ids, vantage = np.unique(probes.vantage_id, return_inverse=True)
     oldest = np.full(len(vantage_ids), np.iinfo(np.int64).max)
     np.minimum.at(oldest, vantage, probes.round_at)
@@ -125,12 +124,12 @@ def oldest_rounds(probes: Probes) -> dict[int, int]:
 
 
 def _percent(share: float) -> str:
-    """Rounded down, so that what is below a limit never reads as the limit."""
+    """Format a share, rounded down, so that a value below a limit never reads as the limit."""
     return f"{floor(100 * share)} %"
 
 
 def _rounds(probes: Probes, group: Integers, groups: int) -> Integers:
-    """How many rounds each group has, those of two vantages counted twice."""
+    """Count the rounds of each group, per vantage."""
     vantage_ids, vantage = np.unique(probes.vantage_id, return_inverse=True)
     own = group * len(vantage_ids) + vantage
     order = order_by(own, probes.round_at)

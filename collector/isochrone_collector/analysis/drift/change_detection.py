@@ -1,17 +1,17 @@
-"""Lasting changes of a series of round medians. Pure.
+"""Detection of lasting changes in a series of round medians. Pure.
 
 The laws:
 
-1. What the hour of the day explains is no change: the rhythm of the days before is taken off first.
-2. A change is a window of six rounds or more whose location strays further from the level since the last change than
-   windows of its length ever did by themselves, and by a tenth at least (`stats.wander`); by a quarter while the
-   rhythm is not known.
-3. E-divisive says where it began, and its permutation test must agree (`stats.changepoint`). It must be a step: what
-   grows and falls for hours is a rhythm that is not known yet.
-4. After a change the level is learned anew from there; how much the series wanders is known already. So back to normal
-   is a second change, and is found as fast.
+1. The hour of the day explains no change: the seasonality of the days before is subtracted first.
+2. A change is a window of six rounds or more whose location deviates further from the level since the last change than
+   the noise level of windows of its length allows (`stats.noise_level`), and by at least a tenth; by a quarter while
+   the seasonality is unknown.
+3. E-divisive locates the start of the change, and its permutation test must agree (`stats.changepoint`). The change
+   must be a step: a rise and fall over hours is seasonality that is not known yet.
+4. After a change the level is estimated again from there, while the noise level is kept. So the return to normal is a
+   second change, found as fast as the first.
 
-Values are looked at as logarithms: a change is a factor, and noise is of the same size on any level.
+Values are compared as logarithms: a change is a factor, and noise has the same size at every level.
 """
 
 from collections.abc import Iterator
@@ -27,30 +27,30 @@ from isochrone_collector.analysis.stats.changepoint import likeliest, significan
 from isochrone_wire.model import DAY_US
 
 MAX_ROUNDS = 1024
-"""How many rounds of a series are looked back at."""
+"""The maximum number of rounds kept of a series."""
 MIN_ROUNDS = 60
-"""How many rounds a new series takes before anything can be said of it."""
+"""The minimum number of rounds of a series for a detection."""
 MIN_CHANGE = 0.10
 MIN_CHANGE_AT_FIRST = 0.25
-"""The smallest change, of 1: once the rhythm of the day is known, and before."""
+"""The smallest change, as a share of the level: with known seasonality, and before."""
 MIN_ROUNDS_AFTER = 6
 
 _SIGNIFICANT = 0.01
 _MONTH_US = 30 * DAY_US
-# As many of the rounds before a window are looked at to find where the change began.
+# The number of rounds before a window that are searched for the start of the change.
 _MIN_TAIL, _MAX_TAIL = 48, 96
-# Bursts shorter than a change are to be found too, so that they are not taken for the end of one.
+# Bursts shorter than a change must be found too, so that they are not taken for the end of one.
 _MIN_PART = 2
 _MIN_DISTANCE = 3
-# New rounds that are looked at against the same past; fewer while a level is young.
+# New rounds that are compared with the same past; fewer while the level is young.
 _MAX_BATCH = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """One metric of one target as seen from one region: the median of each round, oldest first, all above zero.
+    """One metric of one target in one region: the median of each round, oldest first, all above zero.
 
-    The last `fresh` rounds have not been looked at yet; `changes` are the rounds with which known changes began.
+    The last `n_new` rounds have not been examined yet; `changes` are the first rounds of known changes.
     """
 
     rounds: Integers
@@ -66,8 +66,8 @@ class Series:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A lasting change, in the metric's unit. `after` is the median of the `n_after` rounds since `changed_at`, and
-    `before` what the `n_before` rounds since the last change let expect at the same hours. `seen_at` is the round that
-    gave it away.
+    `before` the value expected at the same hours from the `n_before` rounds since the previous change. `seen_at` is the
+    round at which the change was detected.
     """
 
     changed_at: int
@@ -80,7 +80,7 @@ class Change:
 
 
 def changes(series: Series) -> tuple[Change, ...]:
-    """The changes that the fresh rounds give away, the earliest first."""
+    """Return the changes detected in the new rounds, the earliest first."""
     found: list[Change] = []
     while change := _first(series):
         found.append(change)
@@ -90,7 +90,7 @@ def changes(series: Series) -> tuple[Change, ...]:
 
 
 def every_us(rounds: Integers) -> int:
-    """The usual time between two rounds in microseconds; at least 1."""
+    """Return the usual time between two rounds in microseconds; at least 1."""
     return max(1, int(np.median(np.diff(rounds)))) if len(rounds) > 1 else 1
 
 
@@ -122,13 +122,13 @@ def _min_shift(series: Series) -> float:
 
 
 def _edges(series: Series) -> list[int]:
-    """The places where the parts between changes begin, the first at 0."""
+    """Return the places where the parts between changes begin, the first at 0."""
     places = {int(place) for place in np.searchsorted(series.rounds, sorted(series.changes))}
     return sorted({0, *(place for place in places if place < len(series))})
 
 
 def _batches(rounds: int, n_new: int, begin: int) -> Iterator[tuple[int, int]]:
-    """(end, fresh) of the portions in which the fresh rounds are looked at."""
+    """Yield (end, number of new rounds) of the batches in which the new rounds are examined."""
     end = rounds - n_new
     while end < rounds:
         portion = min(max(1, min((end - begin) // 8, _MAX_BATCH)), rounds - end)
@@ -137,7 +137,7 @@ def _batches(rounds: int, n_new: int, begin: int) -> Iterator[tuple[int, int]]:
 
 
 def _without_level(logs: Reals, edges: list[int], *, known: int) -> Reals:
-    """Each part between changes with its own median taken off; of the last one that of the rounds known before."""
+    """Subtract each part's own median; for the last part, that of the rounds examined before."""
     residuals = logs.copy()
     for begin, end in zip(edges, [*edges[1:], len(logs)], strict=True):
         level_of = logs[begin : min(end, known)] if known > begin else logs[begin:end]
@@ -147,7 +147,7 @@ def _without_level(logs: Reals, edges: list[int], *, known: int) -> Reals:
 
 
 def _distinct(found: list[noise_level.Alarm]) -> Iterator[noise_level.Alarm]:
-    """The alarms without those of the same length that end only just after another: they say nothing new."""
+    """Drop alarms of the same length that end shortly after another one: they are not independent."""
     newest: dict[int, int] = {}
     for alarm in found:
         if alarm.end - newest.get(alarm.length, -_MIN_DISTANCE) >= _MIN_DISTANCE:
@@ -186,14 +186,14 @@ def _change(series: Series, place: int, end: int, *, shift: float, p_value: floa
 
 
 def _degree(series: Series) -> int:
-    """The degree of the curve that a step must beat: a day's flanks take one more while no rhythm is known."""
+    """Return the degree of the curve that a step must beat; one more while the seasonality is unknown."""
     return 3 if series.seasonality is NO_SEASONALITY else 2
 
 
 def _is_step(stretch: Reals, place: int, *, degree: int) -> bool:
-    """Whether two levels describe a stretch better than a polynomial of that degree."""
+    """Return whether two levels fit a stretch better than a polynomial of that degree."""
     before, after = stretch[:place], stretch[place:]
     unexplained = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
-    # Legendre's polynomials are all but orthogonal on a grid, so that the fit is well conditioned.
+    # Legendre polynomials are nearly orthogonal on a grid, so the fit is well conditioned.
     curve = np.polynomial.Legendre.fit(np.arange(len(stretch)), stretch, deg=degree)(np.arange(len(stretch)))
     return unexplained < float(((stretch - curve) ** 2).sum())

@@ -1,7 +1,7 @@
-"""The daily rhythm of a series: how its level at each hour of the day differs from that of the whole day. Pure.
+"""Daily seasonality of a series: the difference between the level of each hour and that of its day. Pure.
 
-The same hour of the days before is what an hour is measured against; so what comes every evening is no change. Instants
-are microseconds since the epoch, hours are UTC, and values are logarithms.
+An hour is compared with the same hour of the days before, so a pattern that repeats every evening is not a change.
+Instants are microseconds since the epoch, hours are UTC, and values are logarithms.
 """
 
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from isochrone_wire.model import DAY_US, MINUTE_US
 
 HOUR_US = 60 * MINUTE_US
 MIN_DAYS = 3
-"""How many days make a rhythm: with three, one odd day is outvoted."""
+"""The minimum number of days: with three, the median ignores one odd day."""
 
 _HOURS = 24
-# A day tells of the rhythm only when most of it was seen.
+# A day counts only if most of its hours have data.
 _MIN_HOURS = 18
 _SMOOTHING = np.array([0.25, 0.5, 0.25])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seasonality:
-    """By how much each of the 24 hours is usually above the level of its day."""
+    """The usual difference of each of the 24 hours to the level of its day, as a logarithm."""
 
     offsets: Reals
 
     def at(self, rounds: Integers) -> Reals:
-        """What is usual at these instants, between the middles of two hours in proportion."""
+        """Return the usual difference at these instants, interpolated between the middles of two hours."""
         hours = (rounds % DAY_US) / HOUR_US - 0.5
         usual: Reals = np.interp(hours, np.arange(-1, _HOURS + 1), np.pad(self.offsets, 1, mode="wrap"))
         return usual
@@ -38,7 +38,7 @@ NO_SEASONALITY = Seasonality(offsets=np.zeros(_HOURS))
 
 
 def estimate_seasonality(hours: Integers, levels: Reals) -> Seasonality:
-    """The rhythm of levels by hour, `hours` being their beginnings; none while fewer than three days were seen."""
+    """Estimate the seasonality from levels by hour (`hours`: their beginnings); none with fewer than three days."""
     days = _by_day(hours, levels)
     if len(days) < MIN_DAYS:
         return NO_SEASONALITY
@@ -48,7 +48,7 @@ def estimate_seasonality(hours: Integers, levels: Reals) -> Seasonality:
 
 
 def _by_day(hours: Integers, levels: Reals) -> Reals:
-    """A row of 24 levels for each day that was seen for the most part; hours that nobody saw take the day's median."""
+    """Return a row of 24 levels per day that has most of its hours; missing hours get the day's median."""
     days, row = np.unique(hours // DAY_US, return_inverse=True)
     table = np.full((len(days), _HOURS), np.nan)
     table[row, hours % DAY_US // HOUR_US] = levels

@@ -1,7 +1,7 @@
-"""What is remembered of a series between two looks: its newest rounds, and its hours for a week. Pure.
+"""State of a series between two detections: its newest rounds, and its hourly medians for a week. Pure.
 
-A track takes rounds as they come, in any order and repeatedly: what comes again replaces what was there, because the
-median of a round moves while its probes come in. It takes about 20 kB.
+Rounds may be added in any order and repeatedly: a repeated round replaces the earlier value, because the median of a
+round changes while its probes arrive. A state takes about 20 kB.
 """
 
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ from isochrone_wire.model import DAY_US
 MAX_DAYS = 7
 
 _NEVER = -1
-# How many rounds are looked at of a series that was never looked at in this process.
+# The number of newest rounds examined of a series that is new to this process.
 _FIRST_ROUNDS = 96
 
 
 class SeriesState:
-    """One series. `changes` are the rounds with which known changes of it began."""
+    """The state of one series. `changes` are the first rounds of its known changes."""
 
     def __init__(self, changes: Iterable[int] = ()) -> None:
         self.changes = tuple(sorted(changes))
@@ -34,10 +34,10 @@ class SeriesState:
         self._seasonality: tuple[int, Seasonality] = (_NEVER, NO_SEASONALITY)
 
     def add(self, rounds: Integers, values: Reals, censored: Flags | None = None) -> None:
-        """Remember rounds with their medians; values that are unknown, or not above zero, are none.
+        """Add rounds with their medians; values that are unknown or not above zero are skipped.
 
-        Of a `limited` one only the least is known, where a timeout cut it off: it is a value where it lies beyond the
-        level, and none where it does not, for what was given up early is not fast.
+        A `censored` value is only a lower bound, at which a timeout cut it off: it counts if it exceeds the level, and
+        is skipped otherwise, because a probe given up early is not fast.
         """
         known = np.isfinite(values) & (values > 0)
         if censored is not None:
@@ -48,11 +48,11 @@ class SeriesState:
         rounds, values = _merged(self.rounds, self.values, rounds[known], values[known])
         begin = int(np.searchsorted(rounds, first_hour))
         self._update_hours(rounds[begin:], values[begin:], is_whole=begin > 0)
-        # Copies, because a slice would keep all of what it is a slice of.
+        # Copies, because a slice would keep the whole array alive.
         self.rounds, self.values = rounds[-MAX_ROUNDS:].copy(), values[-MAX_ROUNDS:].copy()
 
     def _level(self, rounds: Integers, values: Reals) -> float:
-        """The median since the newest change, with what is new; nothing is beyond it while nothing is known."""
+        """Return the median since the newest change, new values included; infinite without values."""
         begin = max(self.changes, default=_NEVER)
         since = np.concatenate([self.values[self.rounds >= begin], values[rounds >= begin]])
         return float(np.median(since)) if len(since) else np.inf
@@ -64,11 +64,11 @@ class SeriesState:
 
     @property
     def has_new_rounds(self) -> bool:
-        """Whether rounds came that nobody has looked at."""
+        """True if there are rounds that were not examined yet."""
         return len(self.rounds) > 0 and int(self.rounds[-1]) > self._examined_until
 
     def detect(self) -> tuple[Change, ...]:
-        """The changes that the rounds since the last look give away; they are known from now on."""
+        """Return the changes detected in the rounds since the last detection, and remember them."""
         found = changes(self._series())
         self._examined_until = int(self.rounds[-1]) if len(self.rounds) else _NEVER
         self.changes = tuple(sorted({*self.changes, *(change.changed_at for change in found)}))
@@ -87,7 +87,7 @@ class SeriesState:
         )
 
     def _current_seasonality(self) -> Seasonality:
-        """The rhythm of the days before today; it lasts until tomorrow."""
+        """Return the seasonality of the days before today, computed once a day."""
         today = int(self.rounds[-1]) // DAY_US if len(self.rounds) else _NEVER
         if self._seasonality[0] != today:
             before = self._hours < today * DAY_US
@@ -95,7 +95,7 @@ class SeriesState:
         return self._seasonality[1]
 
     def _update_hours(self, rounds: Integers, values: Reals, *, is_whole: bool) -> None:
-        """The median of each hour; of the first only if its beginning is not forgotten, or nothing is known of it."""
+        """Update the median of each hour; the first hour only if its beginning is kept, or it has no median yet."""
         hours, first = np.unique(rounds // HOUR_US * HOUR_US, return_index=True)
         levels = medians_within(np.log(values), np.diff(first, append=len(values)))
         if not is_whole and hours[0] in self._hours:
@@ -106,8 +106,8 @@ class SeriesState:
 
 
 def _merged(rounds: Integers, values: Reals, more: Integers, of_more: Reals) -> tuple[Integers, Reals]:
-    """All rounds in order; those that are there twice have their newer value."""
+    """Merge rounds in order; a repeated round gets its newer value."""
     every = np.concatenate([more, rounds])
-    # Of equal ones `unique` gives the first.
+    # `unique` keeps the first of equal ones.
     ordered, places = np.unique(every, return_index=True)
     return ordered, np.concatenate([of_more, values])[places]

@@ -1,13 +1,13 @@
-"""Latency budgets: how long a use can wait, and whether a target keeps to that as seen from one region.
+"""Latency targets: the latency that a use tolerates, and whether a target meets it from one region.
 
-The uses and their limits are the ones commonly published; each limit is on the 95th percentile. Whether it is kept is
-decided on the interval of that quantile, which runs between two order statistics X(l) and X(u) (see `stats.quantile`):
-`yes` when X(u) is within the limit, `no` when X(l) exceeds it, `maybe` when the limit lies between. X(u) is within the
-limit exactly when u values are, so counting is enough. A timeout whose limit is below that of the use may have taken
-longer than the use can wait or not: it does not count towards `yes`, and not towards `no`.
+The uses and their limits are the commonly published ones; each limit applies to the 95th percentile. The decision rests
+on the interval of that quantile, which runs between two order statistics X(l) and X(u) (see `stats.quantile`): `yes` if
+X(u) is within the limit, `no` if X(l) exceeds it, `maybe` if the limit lies between. X(u) is within the limit exactly
+if u values are, so counting is enough. A timeout at a limit below that of the use counts neither towards `yes` nor
+towards `no`.
 
-A probe that failed otherwise has no latency and no place in a percentile. Where such failures are more than the share
-of requests that may be slow, the reason says so.
+A probe that failed otherwise has no latency and is not part of a percentile. If the share of such failures exceeds the
+share of requests that may be slow, the reason mentions it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _MS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What somebody wants to use a model for, and how long `share` of the requests may take there at most."""
+    """A use of a model, and the latency that a `share` of its requests must not exceed."""
 
     name: str
     meaning: str
@@ -49,13 +49,13 @@ USES = (
 
 
 def assess(entries: Iterable[Entry], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
-    """One line per entry and use, in order of the region, the target, and the uses."""
+    """Return one line per entry and use, ordered by region, target and use."""
     ordered = sorted(entries, key=lambda entry: (entry.region, entry.target))
     return tuple(_assessed(entry, use) for entry in ordered for use in uses)
 
 
 def eligible(values: Distribution, *, limit: float, share: float) -> Eligible:
-    """Whether `share` of what these values were drawn from is within the limit."""
+    """Decide whether the quantile `share` of the distribution is within the limit."""
     ranks = interval_ranks(values.n, share)
     if ranks is None:
         return Eligible.UNKNOWN
@@ -67,7 +67,7 @@ def eligible(values: Distribution, *, limit: float, share: float) -> Eligible:
 
 @cache
 def needed(share: float) -> int:
-    """With how many values the quantile `share` has a 95 % interval: 59 for 0.95."""
+    """Return the number of values from which the quantile `share` has a 95 % interval: 59 for 0.95."""
     return next(n for n in count(1) if interval_ranks(n, share) is not None)
 
 

@@ -1,10 +1,10 @@
-"""Leaderboards: the targets as each region sees them, ranked.
+"""Leaderboards: the targets ranked within each region.
 
 The laws:
 
-1. A quantity that has no 95 % interval yet ranks behind all that have one, and one that is not known behind those.
-2. Success ranks by the lower bound of its interval: 3 of 3 is no better a record than 998 of 1000.
-3. What costs nothing gives more than anything for a dollar. What has no price is not known to.
+1. A quantity without a 95 % interval ranks behind all that have one, and an unknown quantity behind those.
+2. Success ranks by the lower bound of its interval: 3 of 3 is not better than 998 of 1000.
+3. A free target ranks first in tokens per dollar; a target without a price is unknown there.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,15 +17,15 @@ from isochrone_collector.analysis.distribution import Distribution, OutcomeCount
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_wire.answers import Metric, Order, Quantile, Standing
 
-# Whether there is an interval (0), only a value (1) or nothing (2); then what is to be small.
+# 0 with an interval, 1 with only a value, 2 with nothing; then the value, smallest first.
 Place = tuple[int, float]
 _NOWHERE: Place = (2, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One target as seen from one region: its values by metric, and how its probes ended. Prices are in US dollars per
-    million tokens.
+    """One target in one region: its values by metric and its outcome counts. Prices are in US dollars per million
+    tokens.
     """
 
     region: str
@@ -39,19 +39,19 @@ class Entry:
     newest_at: int | None = None
 
     def quantile(self, metric: Metric, share: float) -> Quantile | None:
-        """A quantile of one metric; `None` when no probe has a value that is more than a limit."""
+        """Return a quantile of one metric; `None` if all values are censored."""
         values = self.values.get(metric)
         return values.quantile(share) if values is not None and values.known else None
 
     @property
     def known(self) -> int:
-        """How many probes had a first token."""
+        """The number of probes with a first token."""
         values = self.values.get(Metric.TTFT)
         return values.known if values is not None else 0
 
 
 def standings(entries: Iterable[Entry], order: Order = Order.TTFT) -> tuple[Standing, ...]:
-    """Ranked lines, regions in order of their names; ties go to the smaller median TTFT, then to the name."""
+    """Rank entries within each region, regions by name; ties go to the smaller median TTFT, then to the name."""
     place = _PLACE_BY[order]
 
     def key(standing: Standing) -> tuple[str, Place, Place, str]:
@@ -66,7 +66,7 @@ def standings(entries: Iterable[Entry], order: Order = Order.TTFT) -> tuple[Stan
 
 
 def place_of(quantile: Quantile | None, *, sign: int = 1) -> Place:
-    """Where a quantile ranks: the smallest first, or with the `sign` -1 the largest."""
+    """Return the sort key of a quantile: smallest first, or with the `sign` -1 largest first."""
     if quantile is None:
         return _NOWHERE
     said = quantile.low is not None and quantile.high is not None
@@ -74,7 +74,7 @@ def place_of(quantile: Quantile | None, *, sign: int = 1) -> Place:
 
 
 def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | None:
-    """Tokens per second for each dollar that a million output tokens cost; `None` where they cost nothing."""
+    """Return tokens per second per US dollar per million output tokens; `None` if they are free or unpriced."""
     return speed.value / usd_per_m_output if speed is not None and usd_per_m_output else None
 
 

@@ -1,9 +1,9 @@
-"""Price tiers: what competes with what, by the price of a million output tokens.
+"""Price tiers: groups of comparable targets, by the price of a million output tokens.
 
-The boundaries are the ones commonly published: a sweet spot from 0.15 to 0.30 US dollars, quality first up to 0.80,
-premium above. A price at a boundary belongs to the dearer tier. `free` is what costs nothing; between that and the
-sweet spot lies `nearly free`, which published tables call free although it is not. A target whose plan states no price
-is `unpriced`: its price is not known, and so it competes with none of the others.
+The boundaries are the commonly published ones: a sweet spot from 0.15 to 0.30 US dollars, quality first up to 0.80,
+premium above. A price at a boundary belongs to the more expensive tier. `free` costs nothing; between that and the
+sweet spot lies `nearly free`, which published tables call free although it is not. A target whose plan has no price is
+`unpriced`, and is compared with no other tier.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ UNPRICED = "unpriced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """Prices below a bound, in US dollars per million output tokens, down to the bound of the tier before."""
+    """A tier of prices below a bound, in US dollars per million output tokens, from the bound of the previous tier."""
 
     name: str
     below_usd: float
@@ -37,7 +37,7 @@ _ORDER = {name: place for place, name in enumerate((FREE, *(tier.name for tier i
 
 
 def tier_of(usd_per_m_output: float | None) -> str:
-    """The name of the tier of a price."""
+    """Return the name of a price's tier."""
     if usd_per_m_output is None:
         return UNPRICED
     if usd_per_m_output <= 0:
@@ -46,7 +46,7 @@ def tier_of(usd_per_m_output: float | None) -> str:
 
 
 def tier_lines(entries: Iterable[Entry]) -> tuple[TierLine, ...]:
-    """The lines of each tier, the cheapest first, in it by region, in that ranked by median TTFT."""
+    """Return the lines by tier, cheapest first, then by region, ranked by median TTFT."""
     lines = sorted((_line(entry) for entry in entries), key=_place)
     return tuple(
         replace(line, rank=rank)

@@ -1,20 +1,20 @@
-"""Where each provider is nearest, and what the other regions pay.
+"""Region cost: the best region for each provider, and the latency that the other regions add.
 
 The laws:
 
-1. Regions are compared on the targets of a provider that all of them measured; a region that measured none of what the
-   others did is left out, and says so. What is unfit (a region in trouble, too few rounds recorded) counts as not
+1. Regions are compared on the targets of a provider that all of them measured; a region without any such target is left
+   out, with the reason. Unfit data (a region with its own problem, too few rounds recorded) counts as not
    measured. A lasting change of a target in any region cuts off the rounds before it.
-2. The best region is the one from which no other is estimated to be nearer. What another adds is the Hodges-Lehmann
-   shift of its differences to the best one, paired by target and round (see `stats.paired`); a pair that both lost to
-   a timeout, or in which one side's timeout leaves the sign open (see `pairing`), says nothing. A region that lost most
-   of its rounds to timeouts is not the best while another is left, and nothing is decided in its favour.
-3. The half-width of the interval is multiplied by √τ. Differences of one target resemble their neighbours in time and
-   those of different targets need not, so n/τ is the sum over targets of what the differences of each are worth.
-4. The best region is decided only when every other is decidedly farther; where some are as near, it is equivalent.
+2. The best region is the one to which no other is estimated to be better. The cost of another region is the
+   Hodges-Lehmann shift of its differences to the best one, paired by target and round (see `stats.paired`); a pair that
+   both sides lost to a timeout, or in which one side's timeout leaves the sign open (see `pairing`), does not count. A
+   region that lost most of its rounds to timeouts is not the best if there is another, and no decision favours it.
+3. The half-width of the interval is multiplied by √τ. Differences of one target are correlated with their neighbours in
+   time, those of different targets need not be, so n/τ is the sum of the effective sample sizes of the targets.
+4. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
 
-The best region is chosen from the rounds on which it is then compared. Of regions that are alike the one that had luck
-looks nearer than it is; the margin (see `decision`), and not the interval, keeps that from being told.
+The best region is chosen from the same rounds on which it is compared, so among equal regions a lucky one looks better
+than it is; the margin (see `decision`), not the interval, keeps this from becoming a decision.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ from isochrone_collector.analysis.differential.decision import (
     decide,
     margin_of,
     mostly_lost,
+    q_values,
     undetermined_note,
 )
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.analysis.stats.autocorrelation import correlation_times
-from isochrone_collector.analysis.stats.discovery import q_values
 from isochrone_collector.analysis.stats.paired import Shift, Shifts, paired_estimates, paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, grouped
 from isochrone_wire.answers import Decision, Metric
@@ -47,7 +47,7 @@ _NEVER: Changes = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A cost with the p-value of its shift, NaN where there is none."""
+    """A cost with the p-value of its shift, NaN without one."""
 
     cost: RegionCost
     p_value: float = np.nan
@@ -61,9 +61,10 @@ def region_costs(
     unfit: Mapping[TargetRegion, str] = _NOTHING,
     changes: Changes = _NEVER,
 ) -> tuple[RegionCost, ...]:
-    """One line for each provider (by target id) and region that has a value, the best region of a provider first.
+    """Return one line per provider and region that has a value, the best region of a provider first.
 
-    Targets without a provider are not asked for. `unfit` says of targets and regions why they are not to be compared.
+    `providers` maps target id → provider; other targets are ignored. `unfit` maps a target and region → why it is not
+    compared.
     """
     panel = _since_newest_change(panel, changes)
     places: dict[str, list[int]] = {}
@@ -79,7 +80,7 @@ def region_costs(
 
 
 def _since_newest_change(panel: Panel, changes: Changes) -> Panel:
-    """The rounds of each target since its newest change."""
+    """Return the panel with only the rounds of each target since its newest change."""
     newest: dict[int, int] = {}
     for (target_id, _), changed_at in changes.items():
         newest[target_id] = max(newest.get(target_id, 0), changed_at)
@@ -97,7 +98,7 @@ def _since_newest_change(panel: Panel, changes: Changes) -> Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Differences:
-    """Differences with the target of each, and how many were left out because a timeout leaves their sign open."""
+    """Differences with the target of each, and the number left out because a timeout leaves their sign open."""
 
     values: Reals
     targets: Integers
@@ -108,7 +109,7 @@ class _Differences:
 
 
 class _PanelView:
-    """A panel cut up by target and region, with what is unfit in it."""
+    """A panel indexed by target and region, with what is unfit in it."""
 
     def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[TargetRegion, str]) -> None:
         self.regions = panel.regions
@@ -126,21 +127,21 @@ class _PanelView:
         ).reshape(self.counts.shape)
 
     def rows(self, region: int, targets: Sequence[int]) -> Integers:
-        """Where the values of some targets from one region are, by target and round."""
+        """Return the places of the values of some targets from one region, by target and round."""
         return np.concatenate([np.arange(*self._span(region, target)) for target in targets])
 
     def median(self, region: int, targets: Sequence[int]) -> float:
-        """The median over targets of their medians."""
+        """Return the median of the targets' medians."""
         spans = (slice(*self._span(region, target)) for target in targets)
         return float(np.median([np.median(self._panel.value[span]) for span in spans]))
 
     def losses(self, region: int, rows: Integers) -> str:
-        """That most of a region's `rows` ended in a timeout; empty when they did not."""
+        """Return the reason if most of a region's `rows` ended in a timeout, else an empty text."""
         lost = int(np.count_nonzero(self._panel.censored[rows]))
         return mostly_lost(self.regions[region], lost=lost, rounds=len(rows))
 
     def differences(self, rows: Integers, best: Integers) -> _Differences:
-        """The values in `rows` minus those in `best` of the same target and round."""
+        """Return the values in `rows` minus those in `best` of the same target and round."""
         _, left, right = np.intersect1d(
             self._round_keys[rows], self._round_keys[best], assume_unique=True, return_indices=True
         )
@@ -155,7 +156,7 @@ class _PanelView:
         )
 
     def why_unfit(self, region: int, targets: Sequence[int]) -> str:
-        """Why some target is not to be compared from a region; empty when all are."""
+        """Return why some target is not compared from a region; empty if all are."""
         name = self.regions[region]
         reasons = (self._unfit.get((int(self._panel.target_ids[target]), name)) for target in targets)
         return next(filter(None, reasons), "")
@@ -194,7 +195,7 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
 def _excluded_lines(
     view: _PanelView, blank: RegionCost, places: Sequence[int], compared: Sequence[int]
 ) -> Iterator[_Line]:
-    """A line with the reason for each region that has values and is not compared."""
+    """Yield a line with the reason for each region that has values and is not compared."""
     for region in np.flatnonzero(view.counts[places].any(axis=0)).tolist():
         if region not in compared:
             reason = view.why_unfit(region, places) or (
@@ -204,8 +205,9 @@ def _excluded_lines(
 
 
 def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The regions to compare and the targets that all of them measured. While there are none, the region that measured
-    the fewest targets is left out.
+    """Return the regions to compare and the targets that all of them measured.
+
+    Without such a target, the region that measured the fewest targets is dropped, until there is one.
     """
     measured = (view.counts[places] > 0) & view.fit[places]
     regions = np.flatnonzero(measured.any(axis=0)).tolist()
@@ -218,15 +220,15 @@ def _comparable(view: _PanelView, places: Sequence[int]) -> tuple[list[int], lis
 
 
 def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[int]) -> int:
-    """The place of the candidate from which no other is nearer: begin at the one with most values, and go to the one
-    that is nearest as seen from there, until that is nowhere new.
+    """Return the place of the best candidate: start at the one with most values, and move to the one that is best
+    compared with it, until that was tried before.
     """
     best = max(candidates, key=lambda place: len(rows[place]))
     tried: set[int] = set()
     while best not in tried:
         tried.add(best)
         differences = [view.differences(rows[place], rows[best]).values for place in candidates]
-        # Where nothing meets, nothing is nearer.
+        # Without shared rounds, no candidate is better.
         estimates = np.nan_to_num(view.sign * paired_estimates(_laid_out(differences)))
         if estimates.min() < 0:
             best = candidates[int(estimates.argmin())]
@@ -239,7 +241,7 @@ def _shifts(differences: Sequence[_Differences]) -> Shifts:
 
 
 def _taus(rows: Ragged, targets: Integers) -> Reals:
-    """τ of each row from those of its targets, which stand one after the other."""
+    """Return τ of each row from those of its targets, which are contiguous."""
     counts = rows.counts
     owner = np.repeat(np.arange(len(rows)), counts)
     if not len(owner):
@@ -258,7 +260,7 @@ def _laid_out(rows: Sequence[Reals]) -> Ragged:
 def _added(
     line: RegionCost, shift: Shift | None, own: _Differences, *, best_median: float, losses: tuple[str, str]
 ) -> RegionCost:
-    """The line with what its region adds; `losses` are those of the best region and of its own."""
+    """Return the line with its region's cost; `losses` are the reasons of the best region and of this one."""
     best_losses, own_losses = losses
     if shift is None:
         nowhere = f"no round has a value both from here and from {line.best_region}"
@@ -285,7 +287,7 @@ def _adjusted(cost: RegionCost, rate: float, comparisons: int) -> RegionCost:
 
 
 def _ordered(costs: Sequence[RegionCost], provider: str) -> list[RegionCost]:
-    """The lines of one provider, the best region first and what is not known last."""
+    """Return the lines of one provider, the best region first and unknown costs last."""
     own = [cost for cost in costs if cost.provider == provider]
     others = [cost for cost in own if cost.region != cost.best_region]
     others.sort(key=lambda cost: (cost.added is None, _disadvantage(cost), cost.region))
@@ -298,7 +300,7 @@ def _disadvantage(cost: RegionCost) -> float:
 
 
 def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
-    """The best region's own line, decided by all that were compared with it."""
+    """Return the best region's own line, decided by all that were compared with it."""
     decisions = {cost.region: cost.decision for cost in others if cost.targets}
     near = [region for region, decision in decisions.items() if decision is Decision.EQUIVALENT]
     open_ = [region for region, decision in decisions.items() if decision is Decision.UNDECIDED]

@@ -1,11 +1,16 @@
-"""Policies by which a client could choose among members, as people write them, and what each gives. Pure.
+"""Simulated policies of a client that chooses among members, and their syntax. Pure.
 
-static            the member that was best over the learning rounds of all regions; the same everywhere, and for good
-static:TARGET     this member
-nearest           per region the member that was best over its learning rounds, for good
-routed            the best, changed only for good reason (see `incumbent`)
+static            always the member that was best over the learning rounds of all regions
+static:TARGET     always this member
+nearest           in each region, always the member that was best over its learning rounds
+routed            the best so far, switched only under the rules below
 race:K            the K best so far at once; the first token wins
-fallback:MS       the best so far, and the second too when there is no token after so many milliseconds
+fallback:MS       the best so far, and the second best too if there is no token after MS milliseconds
+
+`routed` is a simple form of the routing rules. A challenger takes over if the 95 % interval of incumbent minus
+challenger, paired by round over the rounds looked back at, lies above zero and the shift is at least max(20 ms, 5 % of
+the incumbent's median), three rounds running. After three failures in a row the next best member takes over at once.
+Without such rules two equally good members would alternate all day without any gain.
 """
 
 import re
@@ -42,12 +47,12 @@ _MARGIN_SHARE = 0.05
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be played. Act: whoever asked."""
+    """An invalid policy. Act: the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
-    """A vantage's rounds with the ranking before each of them, and the member that is best over all regions."""
+    """A vantage's recorded rounds, the ranking before each round, and the best member over all regions."""
 
     recorded: RecordedRounds
     ranking: Places
@@ -56,7 +61,7 @@ class PolicyInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy by its full name, how it is played, and what is to be noted of it."""
+    """A policy with its full name, its replay function, and a note on its figures."""
 
     name: str
     play: Callable[[PolicyInput], Replay]
@@ -64,16 +69,16 @@ class Policy:
 
 
 def policy_inputs(recordings: Sequence[RecordedRounds]) -> list[PolicyInput]:
-    """The tracks made ready for every policy."""
+    """Prepare recordings for the policies."""
     learning = np.concatenate([recorded.effective_us[: recorded.learning] for recorded in recordings])
     best = int(np.argmin(np.median(learning, axis=0)))
     return [PolicyInput(recorded=recorded, ranking=rank_members(recorded), best=best) for recorded in recordings]
 
 
 def policy(text: str, members: Sequence[str], *, best: int = 0) -> Policy:
-    """The policy that `text` names, among members by name; `best` is the one that is best over all regions.
+    """Parse a policy; `members` are names, `best` is the place of the best one over all regions.
 
-    Raises `PolicyError` with a sentence.
+    Raises `PolicyError`.
     """
     kind, _, argument = text.strip().partition(":")
     if kind not in KINDS:
@@ -89,7 +94,7 @@ def _static_policy(argument: str, members: Sequence[str], best: int) -> Policy:
 
 
 def _member(argument: str, members: Sequence[str]) -> int:
-    """The member of that name, or the only one whose model is called or begins so."""
+    """Return the place of the member of that name, or of the only one whose model has that name or prefix."""
     fits = (
         [name for name in members if name == argument],
         [name for name in members if name.rpartition("/")[2] == argument],
@@ -142,7 +147,7 @@ def _always(given: PolicyInput, member: int) -> Places:
 
 
 def incumbents(recorded: RecordedRounds, ranking: Places) -> Places:
-    """The member in use in each round. Until there are six rounds to judge by, that is the best so far."""
+    """Return the member in use in each round; the best so far until there are six rounds to compare."""
     effective, failed = recorded.effective_us, np.isnan(recorded.ttft_us)
     chosen = ranking[:, 0].copy()
     running = 0
@@ -153,7 +158,7 @@ def incumbents(recorded: RecordedRounds, ranking: Places) -> Places:
         better = challenger != current and _is_better(memory[:, current], memory[:, challenger])
         running = (running if same else 0) + 1 if better else 0
         if failed[place - _FAILURES_RUNNING : place, current].all():
-            # Its median may be the lowest still.
+            # The failing member may still have the lowest median.
             challenger, running = next(int(member) for member in ranking[place] if member != current), _ROUNDS_RUNNING
         chosen[place] = challenger if running >= _ROUNDS_RUNNING else current
     return chosen
@@ -169,10 +174,10 @@ def _is_better(incumbent: Reals, challenger: Reals) -> bool:
 
 
 def _may_be_above_zero(differences: Reals) -> bool:
-    """Whether the interval could lie above zero: a necessary condition that takes a hundredth of its time.
+    """Return whether the interval could lie above zero: a necessary condition that takes a hundredth of the time.
 
-    Its lower bound is the Walsh average at a certain depth before it is widened, so fewer of them than that may be
-    at or below zero; and each difference at or below zero makes as many of them as its rank by size.
+    Before widening, the interval's lower bound is the Walsh average at a certain depth, so fewer averages than that may
+    be at or below zero; and each difference at or below zero makes as many of them as its rank by absolute size.
     """
     depth = interval_depth(len(differences))
     ranks = np.argsort(np.argsort(np.abs(differences))) + 1

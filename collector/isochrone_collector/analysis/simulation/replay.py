@@ -1,15 +1,15 @@
-"""What other policies would have given: recorded rounds, played again under each of them. Pure.
+"""Replay of recorded rounds under other policies. Pure.
 
 The laws:
 
-1. Every policy is scored on the same rounds: those in which each member was asked. A member that failed counts as
-   failed, not as missing; a throttled one tells of the prober's own quota, so its round is left out.
-2. Nothing is taken to be independent. What a policy's requests would have met is what was recorded of the members in
-   that very round, so stalls that they share are in.
-3. No policy looks ahead. What it does in a round follows from the rounds before; the first rounds of each vantage are
-   for learning only, and are scored for none.
+1. Every policy is scored on the same rounds: those in which every member was probed. A failed member counts as failed,
+   not as missing; a throttled one reflects the agent's own quota, so its round is left out.
+2. Members are not assumed to be independent. A policy's requests get the results recorded in that very round, so common
+   stalls are included.
+3. No policy looks ahead. Its choice in a round follows from earlier rounds; the first rounds of each vantage are for
+   learning only, and are not scored.
 
-A vantage is played as a client of its own, and the vantages of a region are pooled.
+Each vantage is replayed as a separate client, and the vantages of a region are pooled.
 """
 
 from collections.abc import Sequence
@@ -25,22 +25,22 @@ Reals = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 LOOKBACK_ROUNDS = 60
-"""How many of the rounds before a choice it is made from."""
+"""The number of earlier rounds that a choice is based on."""
 
 MIN_LEARNING_ROUNDS = 6
 _LEARNING_SHARE = 4
-# Rounds that are ranked in one go; each takes the memory of sixty.
+# Rounds that are ranked at once; each takes the memory of sixty.
 _AT_ONCE = 4_096
-# How long a failure without a limit of its own counts in a choice: as long as a probe waits for a first token.
+# The duration of a failure without a recorded limit: the time that a probe waits for a first token.
 _FAILED_US = float(MINUTE_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRounds:
-    """The rounds of one vantage in which all members were asked: a row per round, in their order, a column per member.
+    """The rounds of one vantage in which all members were probed: a row per round, in order, a column per member.
 
-    `ttft_us` is NaN where there was no first token, `limit_us` how long the probe then waited (0: not known), and
-    `cost_usd` is NaN where it is not known; a request that failed without a known cost was free.
+    `ttft_us` is NaN without a first token, `limit_us` is then the time waited (0: unknown); `cost_usd` is NaN if
+    unknown; a failed request without a known cost counts as free.
     """
 
     region: str
@@ -53,13 +53,13 @@ class RecordedRounds:
 
     @property
     def learning(self) -> int:
-        """How many of the rounds are for learning only: a quarter, but at least 6 and at most 60."""
+        """The number of rounds for learning only: a quarter, but at least 6 and at most 60."""
         wanted = max(MIN_LEARNING_ROUNDS, min(len(self) // _LEARNING_SHARE, LOOKBACK_ROUNDS))
         return min(wanted, len(self))
 
     @property
     def effective_us(self) -> Reals:
-        """What each member cost in time, for choosing among them: a failure counts as its limit, at least a minute."""
+        """TTFT for choosing among members; a failure counts as its limit, at least a minute."""
         failed = np.maximum(self.limit_us, _FAILED_US)
         effective: Reals = np.where(np.isnan(self.ttft_us), failed, self.ttft_us)
         return effective
@@ -67,8 +67,8 @@ class RecordedRounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a policy gave in the scored rounds of some tracks. `censored_us` are the limits of rounds without any first
-    token; `usd` is NaN where the cost of a request is not known.
+    """The result of a policy over the scored rounds. `censored_us` are the limits of rounds without any first token;
+    `usd` is NaN if the cost of a request is unknown.
     """
 
     ttft_us: Reals
@@ -79,12 +79,12 @@ class Replay:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were scored."""
+        """The number of scored rounds."""
         return len(self.ttft_us) + len(self.censored_us)
 
 
 def pooled(replays: Sequence[Replay]) -> Replay:
-    """The replays of several tracks as one."""
+    """Pool the replays of several vantages."""
     return Replay(
         ttft_us=np.concatenate([replay.ttft_us for replay in replays]),
         censored_us=np.concatenate([replay.censored_us for replay in replays]),
@@ -95,9 +95,9 @@ def pooled(replays: Sequence[Replay]) -> Replay:
 
 
 def rank_members(recorded: RecordedRounds) -> Places:
-    """Before each round, the members from the lowest median of the rounds remembered to the highest.
+    """Rank the members before each round, from the lowest median of the rounds looked back at to the highest.
 
-    Before the first round, and among equals, in the order of the members.
+    Before the first round, and among equals, the members are in their own order.
     """
     effective = recorded.effective_us
     ranks = np.tile(np.arange(effective.shape[1]), (len(effective), 1))
@@ -113,7 +113,7 @@ def rank_members(recorded: RecordedRounds) -> Places:
 
 
 def race(recorded: RecordedRounds, chosen: Places) -> Replay:
-    """All members `chosen` in a round (a row each) are asked at once, and the first token wins."""
+    """Replay requests to all members `chosen` in a round (a row each) at once; the first token wins."""
     rows = np.arange(len(recorded))[:, None]
     ttft = recorded.ttft_us[rows, chosen]
     first = np.fmin.reduce(ttft, axis=1)
@@ -122,8 +122,8 @@ def race(recorded: RecordedRounds, chosen: Places) -> Replay:
 
 
 def fall_back(recorded: RecordedRounds, chosen: Places, delay_us: float) -> Replay:
-    """The second member `chosen` is asked too when the first has given no token after `delay_us`, even if it failed
-    earlier; then the first token wins.
+    """Replay a request to the first member `chosen`, and to the second too if there is no token after `delay_us` (even
+    if the first failed earlier); then the first token wins.
     """
     rows = np.arange(len(recorded))
     first, second = (recorded.ttft_us[rows, chosen[:, place]] for place in (0, 1))
@@ -135,7 +135,7 @@ def fall_back(recorded: RecordedRounds, chosen: Places, delay_us: float) -> Repl
 
 
 def _scored(recorded: RecordedRounds, chosen: Places, ttft: Reals, waited: Reals, sent: NDArray[np.bool_]) -> Replay:
-    """The replay of the rounds after learning, from each round's first token, or how long it was waited for in vain."""
+    """Score the rounds after learning, from each round's TTFT, or the time waited if there was no token."""
     scored = slice(recorded.learning, len(recorded))
     cost = np.take_along_axis(recorded.cost_usd, chosen, axis=1)
     answered = ~np.isnan(np.take_along_axis(recorded.ttft_us, chosen, axis=1))

@@ -1,8 +1,8 @@
-"""Probes of several targets brought together into rounds that they share. Pure.
+"""Grouping of the probes of several targets into shared rounds. Pure.
 
-Each target has rounds of its own, at its own phase and interval (`isochrone_wire.rounds`). A slot is as long as the
-longest of the intervals, so that it holds a round of every target; a target with several keeps its first. The targets
-of one slot were so asked within one interval of each other, though not at the same instant.
+Each target has its own phase and interval (`isochrone_wire.rounds`). A slot is as long as the longest interval, so that
+it holds a round of every target; of several rounds of a target the first counts. So the targets of a slot were probed
+within one interval of each other, though not at the same instant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from isochrone_collector.analysis.simulation.replay import RecordedRounds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentProbes:
-    """One row per probe that was sent, in no order. `ttft_us` is NaN without a first token, `limit_us` 0 where no limit
-    was hit, `cost_usd` NaN where it is not known.
+    """One row per probe that was sent, unordered. `ttft_us` is NaN without a first token, `limit_us` is 0 if no limit
+    was hit, `cost_usd` is NaN if unknown.
     """
 
     target_id: Integers
@@ -35,8 +35,8 @@ class SentProbes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRounds:
-    """The rounds of one vantage in which every member was asked, and how many were left out because one was not, or was
-    throttled. `absent` are the members that it never asked.
+    """The rounds of one vantage in which every member was probed, and the number left out because a member was missing
+    or throttled. `absent` are the members that it never probed.
     """
 
     recorded: RecordedRounds
@@ -47,7 +47,7 @@ class SharedRounds:
 def find_shared_rounds(
     sent: SentProbes, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int
 ) -> list[SharedRounds]:
-    """For each vantage the slots of `slot_us` microseconds that all members, given by id, share."""
+    """Return, for each vantage, the slots of `slot_us` microseconds that all members (by id) share."""
     order = np.lexsort((sent.dispatched_at, sent.round_at))
     return [
         _of_vantage(sent, order[sent.vantage_id[order] == vantage_id], members, region_of[int(vantage_id)], slot_us)
@@ -57,7 +57,7 @@ def find_shared_rounds(
 
 def _of_vantage(sent: SentProbes, rows: Integers, members: Sequence[int], region: str, slot_us: int) -> SharedRounds:
     slots, place = np.unique(sent.round_at[rows] // slot_us, return_inverse=True)
-    # Row of `asked` per slot and member, or -1; writing backwards leaves the first.
+    # The row in `sent` per slot and member, or -1; writing backwards keeps the first.
     first = np.full((len(slots), len(members)), -1, np.int64)
     for column, member in enumerate(members):
         of_member = sent.target_id[rows] == member

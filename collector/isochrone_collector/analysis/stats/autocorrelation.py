@@ -1,24 +1,24 @@
-"""What n measurements are worth when each resembles the one before.
+"""Effective sample size of autocorrelated measurements.
 
-The mean of n values with autocorrelations r_k varies τ times as much as that of n independent ones, τ = 1 + 2·Σ r_k;
-so n of them are worth n_eff = n/τ (G. V. Bayley and J. M. Hammersley, JRSS Suppl. 8 (1946) 184-197). The r_k are those
-of the ranks, which a single outlier cannot spoil, each from the mean of its n - k products; and the sum ends before the
-first r_k <= 2/√n, from where on they are noise (an initial-sequence rule; cf. C. J. Geyer, Statistical Science 7 (1992)
+The mean of n values with autocorrelations r_k varies τ times as much as that of n independent ones, τ = 1 + 2·Σ r_k; so
+their effective sample size is n_eff = n/τ (G. V. Bayley and J. M. Hammersley, JRSS Suppl. 8 (1946) 184-197). The r_k
+are those of the ranks, which are robust to outliers, each from the mean of its n - k products; the sum ends before the
+first r_k <= 2/√n, from which on they are noise (an initial-sequence rule; cf. C. J. Geyer, Statistical Science 7 (1992)
 473-483).
 
 Two corrections keep intervals honest in short series:
 
-* The r_k are measured about the mean of the same values, which takes (1 - r_k)·τ/n off each (F. H. C. Marriott and
-  J. A. Pope, Biometrika 41 (1954) 390-402). Put back in all K of the sum, τ = (1 + 2S) / (1 - 2(K - S)/n), S = Σ r_k.
-* A variance known from n_eff values calls for Student's t with n_eff - 1 degrees of freedom in the place of the normal
-  distribution (F. W. Zwiers and H. von Storch, J. Climate 8 (1995) 336-351). Where no likeness is found there is
-  nothing to correct: the exact distributions hold.
+* The r_k are measured about the mean of the same values, which lowers each by (1 - r_k)·τ/n (F. H. C. Marriott and
+  J. A. Pope, Biometrika 41 (1954) 390-402). Corrected in all K of the sum, τ = (1 + 2S) / (1 - 2(K - S)/n), S = Σ r_k.
+* A variance estimated from n_eff values needs Student's t with n_eff - 1 degrees of freedom instead of the normal
+  distribution (F. W. Zwiers and H. von Storch, J. Climate 8 (1995) 336-351). Without autocorrelation there is nothing
+  to correct, and the exact distributions apply.
 
-Values are taken in the order of their rounds, and a round that is missing is passed over: it is the neighbours in the
-sample whose likeness matters to it.
+Values are in the order of their rounds, and missing rounds are skipped: the correlation that matters is that between
+neighbours in the sample.
 
-The limit: in a short series likeness does not stand out from noise. Among 24 rounds it takes a correlation of 0.4, and
-what is not seen is not corrected.
+The limit: in a short series autocorrelation does not stand out from noise. With 24 rounds it takes a correlation of
+0.4; smaller ones are not detected and not corrected.
 """
 
 import numpy as np
@@ -29,12 +29,12 @@ from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 
 _CELLS = 1 << 17
 _UPPER = 0.975
-# However long the sum is, what is put back at most doubles it.
+# The correction at most doubles τ, however long the sum is.
 _LEAST_DIVISOR = 0.5
 
 
 def correlation_time(values: Reals) -> float:
-    """τ of one series, at least 1."""
+    """Return τ of one series, at least 1."""
     n = len(values)
     centred = rankdata(values) - (n + 1) / 2 if n else values
     total = float(centred @ centred)
@@ -48,7 +48,7 @@ def correlation_time(values: Reals) -> float:
 
 
 def correlation_times(series: Ragged) -> Reals:
-    """τ of each row."""
+    """Return τ of each row."""
     taus: Reals = np.ones(len(series))
     for places, rows in series.portions(cells=_CELLS):
         taus[places] = _times(rows)
@@ -56,13 +56,13 @@ def correlation_times(series: Ragged) -> Reals:
 
 
 def widening(taus: Reals | float, worth: Reals | float) -> Reals:
-    """By how much the half-widths of a 95 % interval grow when its values, correlated over τ, are `worth` so many."""
+    """Return the factor of the half-widths of a 95 % interval whose values have correlation time τ and size n_eff."""
     student = stdtrit(_freedom(worth), _UPPER) / ndtri(_UPPER)
     return np.asarray(np.where(np.asarray(taus) > 1, np.sqrt(taus) * student, 1.0))
 
 
 def corrected_p_values(scores: Reals | float, taus: Reals | float, worth: Reals | float) -> Reals:
-    """The two-sided p-values of standard scores (at least 0) of values that are correlated over τ and worth so many."""
+    """Return the two-sided p-values of standard scores (at least 0) of values with correlation time τ and n_eff."""
     narrowed = -np.asarray(scores) / np.sqrt(taus)
     tails = np.where(np.asarray(taus) > 1, stdtr(_freedom(worth), narrowed), ndtr(narrowed))
     return np.asarray(2 * tails)

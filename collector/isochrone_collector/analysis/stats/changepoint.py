@@ -1,16 +1,16 @@
-"""Where a stretch of values divides in two, and how surely: one step of E-divisive.
+"""Location and significance of a change point in a stretch of values: one step of E-divisive.
 
-The energy distance of what lies before and after a place τ among n values is
+The energy distance of the values before and after a place τ among n is
 
     E(τ) = 2·mean|X - Y| - mean|X - X'| - mean|Y - Y'|
 
-over pairs across and within the two sides; the estimated change is where τ(n - τ)/n · E(τ) is greatest, and its
+over pairs across and within the two sides; the estimated change is at the greatest τ(n - τ)/n · E(τ), and its
 significance is that of a permutation test (D. S. Matteson and N. A. James, A Nonparametric Approach for Multiple Change
 Point Analysis of Multivariate Data, JASA 109 (2014) 334-345, arXiv:1306.4933; with exponent 1, and the end of the
-stretch in the place of their κ). The test takes the values to be exchangeable where nothing changes. Neighbours that
-resemble each other make its p-value too small, so it must not be the only thing between a series and an alarm.
+stretch in place of their κ). The test assumes exchangeable values under no change. Autocorrelation makes its p-value
+too small, so it must not be the only criterion of an alarm.
 
-The permutations are drawn from a generator with a fixed seed: the same values always get the same answer.
+The permutations come from a generator with a fixed seed: the same values always give the same result.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ _SEED = 20141306
 
 
 def likeliest(values: Reals, *, least: int) -> int | None:
-    """The place, from 0, of the first value of the second of two parts of at least `least` values each, divided where
-    their energy distance is greatest; `None` of too few values for that.
+    """Return the place, from 0, where the second of two parts of at least `least` values begins, divided where their
+    scaled energy distance is greatest; `None` with fewer than 2·`least` values.
     """
     if len(values) < 2 * least:
         return None
@@ -32,7 +32,7 @@ def likeliest(values: Reals, *, least: int) -> int | None:
 
 
 def significance(values: Reals, *, least: int, enough: float = 1.0) -> float:
-    """The p-value of the likeliest division of at least 2·`least` values; 1 once it is sure to exceed `enough`."""
+    """Return the p-value of the likeliest division of at least 2·`least` values; 1 if it certainly exceeds `enough`."""
     distances = _distances(values)
     greatest = _scores(distances, least).max()
     shuffled = np.random.default_rng(_SEED)
@@ -52,9 +52,9 @@ def _distances(values: Reals) -> Reals:
 
 
 def _scores(distances: Reals, least: int) -> Reals:
-    """The scaled energy distance for each place from `least` to n - `least`."""
+    """Return the scaled energy distance of each place from `least` to n - `least`."""
     n = len(distances)
-    # Of the distances among the first τ values, and between them and all.
+    # Sums of the distances among the first τ values, and between them and all.
     among_first = np.concatenate(([0.0], np.cumsum(2 * np.tril(distances).sum(axis=1))))
     of_first = np.concatenate(([0.0], np.cumsum(distances.sum(axis=1))))
     first = np.arange(least, n - least + 1)

@@ -1,19 +1,19 @@
-"""Whether the newest values of a series lie further from its level than it ever wanders by itself.
+"""Alarms for windows of a series that deviate from its level by more than its own noise level.
 
-Theory of operation. A window of m values has a location: their mean, with whatever lies further than 3 spreads from the
-window's middle pulled in (P. J. Huber, Ann. Math. Statist. 35 (1964) 73-101, one step), the middle being the point
-between the quartiles that is nearest to the level. So three wild values in a row are no new level, but a whole window
-is. How far that location strays while nothing happens is not derived from a model of the noise but read off the series:
-it is the standard deviation of the locations of the earlier windows of the same length (overlapping batch means;
-M. S. Meketon and B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), which holds for noise that resembles
-itself from value to value too. Such a deviation from N values has about 1.5·N/m degrees of freedom, and Student's t
-with as many says how far a window may stray before it is called an alarm.
+Theory of operation. A window of m values has a location: their mean, with values further than 3 spreads from the
+window's middle pulled in (P. J. Huber, Ann. Math. Statist. 35 (1964) 73-101, one step), where the middle is the point
+between the quartiles that is nearest to the level. So three outliers in a row do not make a new level, but a whole
+window does. The noise level of that location is not derived from a model but measured on the series: it is the standard
+deviation of the locations of the earlier windows of the same length (overlapping batch means; M. S. Meketon and
+B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), which also holds for autocorrelated noise. Such a deviation
+from N values has about 1.5·N/m degrees of freedom, and Student's t with as many gives the deviation from which on a
+window is an alarm.
 
-Every window of every length is another chance to be wrong, so the error is shared out: a month of looks at one series
-may raise `FALSE_ALARMS` false alarms if its windows were all independent. They overlap, so that there are fewer.
+Every window of every length is another chance of a false alarm, so the error is divided among them: a month of looks at
+one series may raise `FALSE_ALARMS` false alarms if all windows were independent. They overlap, so there are fewer.
 
-For long windows few earlier ones exist. Above `_LONGEST_TRUSTED` values the deviation is at least half of that of
-windows a quarter as long, as it is where values so far apart are independent, and the degrees of freedom are theirs.
+There are few earlier windows of great length. Above `_LONGEST_TRUSTED` values the deviation is at least half of that of
+windows a quarter as long, as if values so far apart were independent, with the degrees of freedom of those windows.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ Reals = NDArray[np.float64]
 FALSE_ALARMS = 0.03
 """False alarms of one series in a month of independent looks."""
 
-# Window length → its share of the error. Twelve is what the promise is about.
+# Window length → its share of the error. Twelve is the length that the detection delay is specified for.
 SHARES = {6: 0.15, 12: 0.45, 24: 0.2, 48: 0.1, 96: 0.1}
 LEAST_LEVEL = 12
-"""How many values a level must have been seen for."""
+"""The minimum number of values of a level."""
 
 _LONGEST_TRUSTED = 24
 _LEAST_WINDOWS = 4
@@ -41,13 +41,13 @@ _LOCAL_WINDOWS = 4
 _LEAST_REACH = 48
 _CLIP = 3.0
 _NORMAL_MAD = 1.4826
-# A series that hardly varies still does by so much (of 1).
+# The minimum spread, as a share of the level, for series that hardly vary.
 _LEAST_SPREAD = 0.003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A window of `length` values that ends before place `end`, by how much its location is off the level."""
+    """A window of `length` values that ends before place `end`; `shift` is its location minus the level."""
 
     end: int
     length: int
@@ -56,7 +56,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseLevel:
-    """How far windows of one length stray: the standard deviation of their locations, with its degrees of freedom."""
+    """The noise level of windows of one length: their standard deviation and its degrees of freedom."""
 
     deviation: float
     freedom: float
@@ -65,11 +65,11 @@ class NoiseLevel:
 def alarms(
     values: Reals, *, n_new: int, begin: int, looks_per_month: float, min_shift: float, is_local: bool = False
 ) -> list[Alarm]:
-    """The alarms among the windows that end within the last `fresh` values, the earliest first.
+    """Return the alarms among the windows that end within the last `n_new` values, the earliest first.
 
-    `values` have their level taken off, each part between changes its own; the part in which the windows are sought
-    begins at place `begin`. A shift below `least_shift` is none. Where a series is known to swing, unless `is_local` is
-    said, its level is that of everything since `begin`; else it is that of the four windows before.
+    Each part of `values` between changes has its own level subtracted; the part that is searched begins at place
+    `begin`. Shifts below `min_shift` are ignored. The level is that of all values since `begin`, or with `is_local`
+    (seasonality unknown) that of the four windows before.
     """
     known = len(values) - n_new
     levels: dict[int, NoiseLevel] = {}
@@ -102,7 +102,7 @@ def _exceeding(rest: Reals, length: int, spread: float, limit: float, *, first_e
 def _noise_level(
     past: Reals, length: int, spread: float, shorter: dict[int, NoiseLevel], *, is_local: bool
 ) -> NoiseLevel:
-    # Windows a quarter apart say nearly as much as all of them. The newest are kept, whatever remains is the oldest.
+    # Windows a quarter apart carry nearly the information of all. Counted from the newest; the oldest may be cut off.
     every = max(1, length // 4)
     windows = sliding_window_view(past, length)[::-1][::every]
     locations = _locations(windows, spread)
@@ -117,8 +117,8 @@ def _noise_level(
 
 
 def _off_those_before(locations: Reals, *, apart: int) -> Reals:
-    """How far each window, the newest first, lies off the four windows before, `apart` places apart; all as they are
-    when there are too few of them.
+    """Subtract from each window's location, the newest first, the mean of the four windows before, `apart` places
+    apart; unchanged if there are too few.
     """
     before = np.convolve(locations[apart:], np.full(_LOCAL_WINDOWS * apart, 1 / (_LOCAL_WINDOWS * apart)), mode="valid")
     return locations[: len(before)] - before if len(locations) > 2 * _LOCAL_WINDOWS * apart else locations
@@ -139,5 +139,5 @@ def _level(values: Reals, spread: float) -> float:
 
 
 def _spread(values: Reals) -> float:
-    """The standard deviation as the median absolute deviation tells it, of normal values."""
+    """Estimate the standard deviation of normal values from their median absolute deviation."""
     return max(_NORMAL_MAD * float(np.median(np.abs(values - np.median(values)))), _LEAST_SPREAD)

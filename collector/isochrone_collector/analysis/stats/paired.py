@@ -1,16 +1,16 @@
-"""The shift of paired differences: one-sample Hodges-Lehmann estimate with its signed-rank interval.
+"""Shift of paired differences: one-sample Hodges-Lehmann estimate with its signed-rank interval.
 
 The estimate is the median of the n(n+1)/2 Walsh averages (d_i + d_j)/2, i <= j. If A(1) <= … <= A(N) are the Walsh
 averages in order and W is Wilcoxon's signed-rank statistic under a true shift, then A(c) and A(N+1-c) bound the shift
 with probability 1 - 2·P(W <= c - 1), assuming the differences to be independent and symmetric about it (M. Hollander,
 D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd ed., sections 3.2 and 3.3).
 
-Differences of neighbouring rounds resemble each other. Both half-widths of the interval are therefore multiplied by √τ
-and a factor of Student's (see `autocorrelation`); without it, intervals of 95 % hold the truth half of the time where
+Differences of neighbouring rounds are correlated. Both half-widths of the interval are therefore multiplied by √τ and a
+factor of Student's t (see `autocorrelation`); without it, 95 % intervals contain the true shift half of the time if
 neighbours correlate by 0.8.
 
-One series at a time has plain functions. Thousands of them, of which one by one most of the time would go into calling
-numpy, have `paired_shifts`, with the same results.
+There are plain functions for one series, and `paired_shifts` for thousands at once, with the same results but without
+the overhead of calling numpy for each.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,16 @@ from isochrone_collector.analysis.stats.walsh import walsh_averages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """The estimated shift in the unit of the differences, with its 95 % interval or `None` for too few of them."""
+    """An estimated shift in the unit of the differences, with its 95 % interval; bounds are `None` with too few of
+    them.
+    """
 
     estimate: float
     low: float | None
     high: float | None
 
     def widened(self, factor: float) -> "Shift":
-        """The same estimate with both half-widths multiplied."""
+        """Return the same estimate with both half-widths multiplied."""
         if self.low is None or self.high is None:
             return self
         low = self.estimate - factor * (self.estimate - self.low)
@@ -44,8 +46,8 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts:
-    """Many shifts as columns; NaN is what is not known. `n_eff` is what the differences of each are worth, and
-    `p_value` the two-sided one of no shift.
+    """Many shifts as columns; NaN if unknown. `n_eff` is the effective sample size, `p_value` the two-sided p-value of
+    no shift.
     """
 
     estimate: Reals
@@ -55,7 +57,7 @@ class Shifts:
     p_value: Reals
 
     def listed(self) -> list[Shift | None]:
-        """Each shift by itself; `None` where there was no difference."""
+        """Return the shifts as a list; `None` for a row without differences."""
         rows = zip(self.estimate.tolist(), self.low.tolist(), self.high.tolist(), strict=True)
         return [None if isnan(estimate) else _shift(estimate, low, high) for estimate, low, high in rows]
 
@@ -65,7 +67,7 @@ def _shift(estimate: float, low: float, high: float) -> Shift:
 
 
 def hodges_lehmann(differences: Reals) -> Shift | None:
-    """The shift of independent differences from zero; `None` of none at all."""
+    """Estimate the shift of independent differences from zero; `None` without differences."""
     n = len(differences)
     if n == 0:
         return None
@@ -79,13 +81,13 @@ def hodges_lehmann(differences: Reals) -> Shift | None:
 
 
 def paired_shift(differences: Reals) -> Shift | None:
-    """The shift of differences in the order of their rounds, which may resemble their neighbours."""
+    """Estimate the shift of differences, in the order of their rounds, that may be autocorrelated."""
     found, tau = hodges_lehmann(differences), correlation_time(differences)
     return found and found.widened(float(widening(tau, len(differences) / tau)))
 
 
 def paired_shifts(differences: Ragged, *, taus: Reals | None = None) -> Shifts:
-    """`paired_shift` of each row, with what it is worth; with `taus` given where a row is no single series."""
+    """Estimate the shift of each row as `paired_shift` does; pass `taus` for rows that are not a single series."""
     taus = correlation_times(differences) if taus is None else taus
     counts = differences.counts
     depths = _by_count(counts, interval_depth)
@@ -104,18 +106,18 @@ def paired_shifts(differences: Ragged, *, taus: Reals | None = None) -> Shifts:
 
 
 def paired_estimates(differences: Ragged) -> Reals:
-    """Only the estimate of each row's shift; NaN of an empty one."""
+    """Return only the estimate of each row's shift; NaN for an empty row."""
     counts = differences.counts
     totals = counts * (counts + 1) // 2
     return np.asarray(walsh_averages(differences, np.column_stack(_middles(totals))).mean(axis=1))
 
 
 def _middles(totals: Integers) -> tuple[Integers, Integers]:
-    """The ranks, from 1, whose mean is the median."""
+    """Return the two ranks, from 1, whose mean is the median."""
     return totals // 2 + 1, -(-totals // 2)
 
 
 def _by_count(counts: Integers, value: Callable[[int], int | None]) -> Integers:
-    """The value of each count, 0 for none."""
+    """Return the value of each count, 0 for `None`."""
     distinct, places = np.unique(counts, return_inverse=True)
     return np.array([value(int(n)) or 0 for n in distinct], dtype=np.int64)[places]

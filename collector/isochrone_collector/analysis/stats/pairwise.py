@@ -1,9 +1,9 @@
-"""Order statistics of the sums of all pairs, of which there may be too many to write down.
+"""Order statistics of the sums of all pairs, without listing all sums.
 
-Two arrays of 10 000 numbers have a hundred million sums a_i + b_j. With both sorted, those up to a value are counted
-by a binary search for each a_i, and those between two values are listed by two. So the wanted one is first caught
-between two values, guessed from a coarse picture of both arrays and checked by counting; the bracket is halved until
-few sums are left in it, and among these it is found by sorting.
+Two arrays of 10 000 numbers have a hundred million sums a_i + b_j. With both sorted, one binary search per a_i counts
+the sums up to a value, and two list the sums between two values. The wanted sum is first bracketed by two values,
+guessed from a coarse sample of both arrays and verified by counting; the bracket is halved until it holds few sums, and
+these are partitioned.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ import numpy as np
 from isochrone_collector.analysis.stats.ragged import Integers, Reals
 
 MAX_LISTED = 1 << 17
-"""So many sums are written down at once: one megabyte."""
+"""The maximum number of sums listed at once: one megabyte."""
 
 _COARSE = 64
-# How far the coarse picture may be wrong before its guess is given up, as a share of all sums.
+# Tolerance of the guess from the coarse sample, as a share of all sums.
 _SLACK = 0.012
-# More than a double has bits to halve.
+# More halvings than a double has bits.
 _BISECTIONS = 64
 
 
@@ -31,35 +31,35 @@ class PairSums:
     from_j: Integers
 
     def select(self, rank: int) -> float:
-        """The sum of that rank, from 1, among all of them in order."""
+        """Return the sum of a rank, from 1, among all sums in order."""
         low, high = self._guess(rank)
         for _ in range(_BISECTIONS):
             if int((self._until(high) - self._until(low)).sum()) <= MAX_LISTED:
                 return self._listed(low, high, rank - self._up_to(low))
             middle = (low + high) / 2
             low, high = (low, middle) if self._up_to(middle) >= rank else (middle, high)
-        # So many within so little are one and the same.
+        # The remaining sums are equal.
         return self._largest(high)
 
     @property
     def total(self) -> int:
-        """How many sums there are."""
+        """The number of sums."""
         return int((len(self.b) - self.from_j).sum())
 
     def _until(self, value: float) -> Integers:
-        """For each a_i the j before which its sums are at most the value."""
+        """Return, for each a_i, the j before which its sums are at most the value."""
         return np.maximum(np.searchsorted(self.b, value - self.a, side="right"), self.from_j)
 
     def _up_to(self, value: float) -> int:
         return int((self._until(value) - self.from_j).sum())
 
     def _guess(self, rank: int) -> tuple[float, float]:
-        """Two values, of which the first has fewer than `rank` sums up to it and the second has as many."""
+        """Return two values; fewer than `rank` sums are up to the first, at least `rank` up to the second."""
         sums = np.sort((_coarse(self.a)[:, None] + _coarse(self.b)).ravel())
         place, slack = len(sums) * rank / self.total, _SLACK * len(sums)
         low = float(sums[max(0, int(place - slack))])
         high = float(sums[min(len(sums) - 1, int(place + slack))])
-        # Beyond both ends by more than rounding.
+        # Outside all sums by more than rounding.
         beyond = 1.0 + float(np.abs(self.a).max() + np.abs(self.b).max())
         if self._up_to(low) >= rank:
             low = float(self.a[0] + self.b[0]) - beyond
@@ -68,14 +68,14 @@ class PairSums:
         return low, high
 
     def _listed(self, low: float, high: float, rank: int) -> float:
-        """The sum of that rank, from 1, among those above `low` and up to `high`."""
+        """Return the sum of a rank, from 1, among those above `low` and up to `high`."""
         starts, counts = self._until(low), self._until(high) - self._until(low)
         i = np.repeat(np.arange(len(self.a)), counts)
         j = np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts - starts, counts)
         return float(np.partition(self.a[i] + self.b[j], rank - 1)[rank - 1])
 
     def _largest(self, value: float) -> float:
-        """The largest sum that is at most the value."""
+        """Return the largest sum that is at most the value."""
         ends = self._until(value)
         i = np.flatnonzero(ends > self.from_j)
         return float((self.a[i] + self.b[ends[i] - 1]).max())

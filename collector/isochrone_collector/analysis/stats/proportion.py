@@ -1,7 +1,7 @@
-"""A share of trials with its interval.
+"""Proportion of successes with its interval.
 
 Wilson's score interval of k successes in n trials, p = k/n and z = 1.96:
-(p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z·√(p(1-p)/n) it keeps its promise near 0 and 1 and for
+(p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z·√(p(1-p)/n) its coverage holds near 0 and 1 and for
 few trials (E. B. Wilson, JASA 22 (1927) 209-212; recommended by L. D. Brown, T. T. Cai and A. DasGupta, Statistical
 Science 16 (2001) 101-133).
 """
@@ -18,7 +18,7 @@ _Z = float(ndtri(0.975))
 
 @lru_cache(maxsize=4096)
 def wilson(count: int, n: int) -> Proportion | None:
-    """The share of `count` in `n` trials with its 95 % interval; `None` of no trials."""
+    """Return the share of `count` in `n` trials with its 95 % interval; `None` without trials."""
     if n == 0:
         return None
     share, spread = count / n, _Z**2 / n

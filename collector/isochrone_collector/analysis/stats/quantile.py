@@ -1,12 +1,12 @@
 """Nearest-rank quantiles with distribution-free confidence intervals.
 
-The value of the p-quantile of n values is the one of rank ceil(p·n). Its interval runs between two order statistics
+The p-quantile of n values is the value of rank ceil(p·n). Its interval runs between two order statistics
 X(l) and X(u): the number of values at or below the true quantile is Binomial(n, p), so the interval holds it with
 probability P(l <= B < u), whatever the distribution of the values (H. A. David and H. N. Nagaraja, Order Statistics,
 3rd ed., section 7.1). Below n = 6 for the median, 29 for p90, 59 for p95 and 299 for p99 no pair of ranks reaches 95 %.
 
-A censored value is one we know only to be larger than its limit, say of a probe that timed out. It takes its place
-above all others, so that it raises p95 instead of vanishing.
+A censored value, such as that of a probe that timed out, is known only to exceed its limit. It ranks above all others,
+so that it raises p95 instead of being ignored.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 
 
 def quantile(values: Sequence[float], share: float, *, censored: Sequence[float] = ()) -> Quantile | None:
-    """The quantile `share` (0 < share < 1) with its 95 % interval, or `None` of no values at all.
+    """Return the quantile `share` (0 < share < 1) with its 95 % interval, or `None` without values.
 
     `censored` holds the limits of values known only to exceed them; a rank among them is reported as the larger of its
     limit and the largest value.
@@ -43,10 +43,10 @@ def quantile(values: Sequence[float], share: float, *, censored: Sequence[float]
 
 @lru_cache(maxsize=4096)
 def interval_ranks(n: int, share: float) -> tuple[int, int] | None:
-    """The ranks (l, u), counted from 1, whose order statistics bound the quantile with at least 95 %, or `None`.
+    """Return the ranks (l, u), from 1, whose order statistics bound the quantile with at least 95 %, or `None`.
 
-    Each side gets half of the error; where even the extreme value leaves more than that on its side, the other side
-    gets what remains.
+    Each side gets half of the error; if even the extreme value leaves more than that on its side, the other side gets
+    the rest.
     """
     least_below, least_above = float((1 - share) ** n), float(share**n)
     if least_below + least_above > _ERROR + _ROUNDING:

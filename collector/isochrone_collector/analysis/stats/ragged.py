@@ -1,4 +1,4 @@
-"""Many rows of numbers of different lengths, laid end to end: how thousands of pairs are estimated in one go."""
+"""Rows of different lengths in one array, so that thousands of pairs are estimated at once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ragged:
-    """Row i is `values[offsets[i]:offsets[i + 1]]`."""
+    """Rows in one array: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
     values: Reals
     offsets: Integers
@@ -24,15 +24,15 @@ class Ragged:
 
     @property
     def counts(self) -> Integers:
-        """How many numbers each row has."""
+        """The length of each row."""
         return np.diff(self.offsets)
 
     def row(self, place: int) -> Reals:
-        """The numbers of one row."""
+        """Return the numbers of one row."""
         return self.values[self.offsets[place] : self.offsets[place + 1]]
 
     def portions(self, *, cells: int, size: Callable[[int], int] = int) -> "Iterator[tuple[Integers, Reals]]":
-        """All rows but the empty ones, by length: matrices of rows of one length with the rows' places.
+        """Yield all rows but the empty ones, as matrices of rows of one length, with the rows' places.
 
         A row of n numbers takes `size(n)` cells, and a matrix at most `cells` unless it has a single row.
         """
@@ -48,11 +48,11 @@ class Ragged:
 
 
 def grouped(values: Reals, groups: Integers, *, rows: int) -> Ragged:
-    """Values whose groups ascend from 0 to below `rows`, as rows."""
+    """Return values, whose groups ascend from 0 to below `rows`, as rows."""
     return Ragged(values=values, offsets=np.searchsorted(groups, np.arange(rows + 1)))
 
 
 def ragged(rows: Sequence[Reals]) -> Ragged:
-    """Rows laid end to end."""
+    """Concatenate rows."""
     values = np.concatenate(rows) if rows else np.empty(0)
     return Ragged(values=values, offsets=np.cumsum([0, *(len(row) for row in rows)]))

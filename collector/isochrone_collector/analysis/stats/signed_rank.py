@@ -1,12 +1,12 @@
-"""Wilcoxon's signed-rank statistic: its distribution, and the p-value of differences that may resemble each other.
+"""Wilcoxon's signed-rank statistic: its distribution, and p-values of differences that may be autocorrelated.
 
 W is the sum of the ranks of |d| over the positive d; ties share their mean rank and a zero counts half. With no true
-shift every sign is a coin's, so P(W <= w) counts subsets of 1..n by their sum: exact up to n = 50, and above normal
-with mean n(n+1)/4, variance n(n+1)(2n+1)/24 and a continuity correction (M. Hollander, D. A. Wolfe and E. Chicken,
-Nonparametric Statistical Methods, 3rd ed., section 3.1).
+shift both signs are equally likely, so P(W <= w) counts subsets of 1..n by their sum: exact up to n = 50, and above
+that normal with mean n(n+1)/4, variance n(n+1)(2n+1)/24 and a continuity correction (M. Hollander, D. A. Wolfe and E.
+Chicken, Nonparametric Statistical Methods, 3rd ed., section 3.1).
 
-Differences that resemble their neighbours make W vary √τ times as much, so the standard score of its p-value is
-divided by √τ, just as the interval is widened; see `autocorrelation`.
+Autocorrelated differences make W vary √τ times as much, so the standard score of its p-value is divided by √τ, just as
+the interval is widened; see `autocorrelation`.
 """
 
 from functools import lru_cache
@@ -20,7 +20,7 @@ from isochrone_collector.analysis.stats.autocorrelation import corrected_p_value
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 
 MIN_N = 6
-"""Below so many differences no interval reaches 95 %."""
+"""The number of differences below which no interval reaches 95 %."""
 
 _TAIL = 0.025
 _MAX_EXACT_N = 50
@@ -28,7 +28,7 @@ _CELLS = 1 << 17
 
 
 def signed_rank_counts(n: int) -> Reals:
-    """In how many of the 2^n sign patterns the statistic is 0, 1, 2, …: the subsets of 1..n by their sum."""
+    """Count the sign patterns, of 2^n, in which the statistic is 0, 1, 2, …: the subsets of 1..n by their sum."""
     counts = np.zeros(n * (n + 1) // 2 + 1)
     counts[0] = 1
     for rank in range(1, n + 1):
@@ -38,7 +38,7 @@ def signed_rank_counts(n: int) -> Reals:
 
 @lru_cache(maxsize=4096)
 def interval_depth(n: int) -> int | None:
-    """How many Walsh averages in from either end the 95 % interval begins, from 1; `None` where there is none."""
+    """Return the rank, from 1, of the Walsh average that bounds the 95 % interval on either side; `None` without."""
     if n > _MAX_EXACT_N:
         mean, deviation = _moments(n)
         return floor(mean - 0.5 + float(ndtri(_TAIL)) * deviation) + 1
@@ -47,7 +47,7 @@ def interval_depth(n: int) -> int | None:
 
 
 def p_values(series: Ragged, taus: Reals) -> Reals:
-    """The two-sided p-value that each row is of no shift, its n differences worth n/τ; NaN below `MIN_N` of them."""
+    """Return each row's two-sided p-value of no shift, with effective size n/τ; NaN below `MIN_N` differences."""
     found = np.full(len(series), np.nan)
     for places, rows in series.portions(cells=_CELLS):
         n = rows.shape[1]
@@ -64,7 +64,7 @@ def _statistics(rows: Reals) -> Reals:
 
 
 def _tail(statistics: Reals, n: int) -> Reals:
-    """P(W <= w)."""
+    """Return P(W <= w)."""
     if n <= _MAX_EXACT_N:
         return _tails(n)[np.ceil(statistics).astype(np.int64)]
     mean, deviation = _moments(n)

@@ -1,4 +1,4 @@
-"""The shift between two regions whose rounds do not meet: two-sample Hodges-Lehmann estimate with its interval.
+"""Shift between two regions that share no rounds: two-sample Hodges-Lehmann estimate with its interval.
 
 The estimate is the median of all m·n differences y_j - x_i: the median of differences, not the difference of medians.
 The interval runs from the k-th to the (mn+1-k)-th of them in order, with k from Mann and Whitney's U in its normal
@@ -6,12 +6,12 @@ approximation: mean mn/2, variance mn(m+n+1)/12, continuity correction (M. Holla
 Nonparametric Statistical Methods, 3rd ed., sections 4.1 to 4.3; from m = n = 6 on the approximation gives the exact
 table's k, or one less).
 
-Each side resembles itself from round to round. A median of m values with correlation time τ varies as one of m/τ, so
+Each side is autocorrelated. A median of m values with correlation time τ varies as one of m/τ, so
 the correlation time of the comparison is τ = (τ_x/m + τ_y/n) / (1/m + 1/n); interval and p-value are corrected by it as
 in `autocorrelation`. `n_eff` is the smaller of m/τ_x and n/τ_y.
 
-What both regions share, such as a provider's busy hour, is not taken out here as pairing takes it out; so intervals
-are wider.
+Effects common to both regions, such as a provider's busy hour, are not removed as they are by pairing, so intervals are
+wider.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _Z = float(ndtri(0.975))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Separation:
-    """How far two samples lie apart. `greater` is the share of pairs in which y is greater than x, ties counting half:
+    """The shift between two samples. `greater` is the share of pairs in which y is greater than x, ties counting half:
     U/mn, the probability of superiority.
     """
 
@@ -42,7 +42,7 @@ class Separation:
 
 
 def separation(x: Reals, y: Reals) -> Separation | None:
-    """How far y lies above x, each in the order of its rounds; `None` when either has fewer than `MIN_N` values."""
+    """Estimate the shift from x to y, each in order of its rounds; `None` if either has fewer than `MIN_N` values."""
     m, n = len(x), len(y)
     if min(m, n) < MIN_N:
         return None

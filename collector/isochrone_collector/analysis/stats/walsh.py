@@ -1,13 +1,13 @@
 """Walsh averages by rank, of many rows of differences at once.
 
-The averages (d_i + d_j)/2, i <= j, of n sorted values grow with i and with j. So those of given ranks are sought among
-the pairs of which i + j is about what it would be if that alone decided: in a band of diagonals of the triangle of all
-pairs. Whether they were there is known afterwards. Every pair below the band is at most as large as one of the diagonal
-next to it, and every pair above at least as large as one of the diagonal there; so if no average of the one exceeds the
-smallest found, and none of the other falls short of the largest, the ranks among the band are those among all. Where
-they are not, the band was too narrow, and one of twice the width is looked at; the last one has all pairs.
+The averages (d_i + d_j)/2, i <= j, of n sorted values grow with i and with j. So given ranks are searched among the
+pairs whose i + j is about what it would be if that sum alone decided: in a band of diagonals of the triangle of all
+pairs. The result is then verified. Every pair below the band is at most as large as one on the diagonal next to it, and
+every pair above at least as large as one on the diagonal there; so if no average on the lower diagonal exceeds the
+smallest found, and none on the upper one falls below the largest, the ranks within the band are those among all pairs.
+Otherwise the band was too narrow, and is doubled; the last one has all pairs.
 
-Most rows of a day of probes take two fifths of the averages, and a fifth where only the median is wanted.
+Most rows of a day of probes need two fifths of the averages, and a fifth if only the median is wanted.
 """
 
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ import numpy as np
 from isochrone_collector.analysis.stats.pairwise import MAX_LISTED, PairSums
 from isochrone_collector.analysis.stats.ragged import Flags, Integers, Ragged, Reals
 
-# The longest row whose averages are written down.
+# The longest row whose averages are listed.
 _MAX_LISTED_N = isqrt(2 * MAX_LISTED) - 1
-# How much wider than the ranks a band is on either side, as a share of all pairs, times √n. More than four of five rows
-# of probes need no more, and a wider one costs more than looking at the others again.
+# The margin of a band on either side of the ranks, as a share of all pairs, times √n. It is enough for more than four
+# of five rows of probes, and a wider band costs more than repeating the others.
 _SLACK = 1.0
-# One in so many averages is in a band, about.
+# About one in so many averages is in a band.
 _SHARE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Band:
-    """The pairs (i, j) of some diagonals, with so many pairs `below` them, and the pairs of the next diagonal on either
-    side, `before` and `after`, of which there are none at the ends.
+    """The pairs (i, j) of some diagonals, the number of pairs `below` them, and the pairs of the next diagonal on
+    either side, `before` and `after`, which are empty at the ends.
     """
 
     i: Integers
@@ -42,7 +42,9 @@ class _Band:
 
 
 def walsh_averages(differences: Ragged, ranks: Integers) -> Reals:
-    """For each row the Walsh averages of its ranks, from 1, the same for rows of one length; NaN of an empty one."""
+    """Return, for each row, the Walsh averages of its ranks (from 1, equal for rows of one length); NaN for an empty
+    row.
+    """
     found = np.full(ranks.shape, np.nan)
     for places, rows in differences.portions(cells=MAX_LISTED, size=_size):
         ordered, wanted = np.sort(rows, axis=1), ranks[places[0]]
@@ -68,9 +70,9 @@ def _listed(ordered: Reals, ranks: Integers) -> Reals:
 
 
 def _sought(ordered: Reals, places: Integers, band: _Band) -> tuple[Reals, Flags]:
-    """The sums at these places of the band's, in order, and of which rows they are surely the ones that were sought."""
+    """Return the sums at these places of the ordered band, and for which rows they are verified."""
     sums, start = _sums(ordered, band.i, band.j), 0
-    # One after the other takes half of the time: only for a single place does numpy use vector instructions.
+    # One place after the other takes half the time: numpy vectorizes only a partition at a single place.
     for place in sorted(set(places.tolist())):
         sums[:, start:].partition(place - start, axis=1)
         start = place + 1
@@ -87,7 +89,7 @@ def _sums(ordered: Reals, i: Integers, j: Integers) -> Reals:
 
 @lru_cache(maxsize=256)
 def _band(n: int, first: int, last: int, slack: float) -> _Band:
-    """Where to seek the ranks from `first` to `last` of the averages of n values."""
+    """Return the band to search for the ranks from `first` to `last` of the averages of n values."""
     i, j = np.triu_indices(n)
     diagonal = i + j
     ends = np.cumsum(np.bincount(diagonal))

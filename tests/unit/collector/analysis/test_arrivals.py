@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isochrone_collector.analysis.arrivals import OVERLAP_US, STEP_US, Arrival, Arrivals, gathered
+from isochrone_collector.analysis.arrivals import OVERLAP_US, STEP_US, Arrival, ArrivalCursor, grouped
 from isochrone_wire.model import SECOND_US
 
 # Other tests and processes share these cores.
@@ -23,15 +23,15 @@ def arrival(seq: int, received_at: int, stored: int = 1) -> Arrival:
     )
 
 
-def look(arrivals: Arrivals, ledger: list[tuple[int, Arrival]], now_at: int) -> list[int]:
+def look(arrivals: ArrivalCursor, ledger: list[tuple[int, Arrival]], now_at: int) -> list[int]:
     """What is new at an instant, of a ledger of (committed, batch)."""
-    span = arrivals.span(now_at)
+    window = arrivals.next_window(now_at)
     there = [
         row
         for committed_at, row in ledger
-        if committed_at <= now_at and span.from_at <= row.received_at < span.until_at
+        if committed_at <= now_at and window.from_at <= row.received_at < window.until_at
     ]
-    return [row.seq for row in arrivals.fresh(there, span)]
+    return [row.seq for row in arrivals.advance(there, window)]
 
 
 @unhurried
@@ -42,7 +42,7 @@ def test_late_commits_are_found_once(batches: list[tuple[int, int]], data: st.Da
         (START_AT + (received + took) * SECOND_US, arrival(seq, START_AT + received * SECOND_US))
         for seq, (received, took) in enumerate(batches)
     ]
-    arrivals, now_at, told = Arrivals(START_AT), START_AT, list[int]()
+    arrivals, now_at, told = ArrivalCursor(START_AT), START_AT, list[int]()
     while now_at < START_AT + 400 * SECOND_US:
         told += look(arrivals, ledger, now_at)
         now_at += data.draw(st.integers(1, 9)) * SECOND_US
@@ -57,42 +57,42 @@ def test_somebody_else_can_go_on(batches: list[tuple[int, int]], broken: int) ->
         (START_AT + (received + took) * SECOND_US, arrival(seq, START_AT + received * SECOND_US))
         for seq, (received, took) in enumerate(batches)
     ]
-    first, told = Arrivals(START_AT), set[int]()
+    first, told = ArrivalCursor(START_AT), set[int]()
     for second in range(0, broken, 7):
         told |= set(look(first, ledger, START_AT + second * SECOND_US))
     second_at = START_AT + 400 * SECOND_US
-    again = Arrivals(first.resume_at)
+    again = ArrivalCursor(first.resume_at)
     told |= set(look(again, ledger, second_at))
     assert told == set(range(len(batches)))
 
 
 def test_the_past_comes_in_pieces() -> None:
     """After a long pause no look spans more than a step and the overlap, and looks catch up."""
-    arrivals, now_at, looks = Arrivals(START_AT), START_AT + 10 * STEP_US, 0
-    while (span := arrivals.span(now_at)).until_at < now_at:
-        assert span.until_at - span.from_at <= STEP_US + OVERLAP_US
-        arrivals.fresh([], span)
+    arrivals, now_at, looks = ArrivalCursor(START_AT), START_AT + 10 * STEP_US, 0
+    while (window := arrivals.next_window(now_at)).until_at < now_at:
+        assert window.until_at - window.from_at <= STEP_US + OVERLAP_US
+        arrivals.advance([], window)
         looks += 1
     assert looks == 9
 
 
 def test_nothing_is_asked_of_before_the_start() -> None:
     """Following begins where it was asked to, not an overlap earlier."""
-    arrivals = Arrivals(START_AT)
-    assert arrivals.resume_at == arrivals.span(START_AT).from_at == START_AT
+    arrivals = ArrivalCursor(START_AT)
+    assert arrivals.resume_at == arrivals.next_window(START_AT).from_at == START_AT
 
 
 def test_memory_is_bounded_by_the_overlap() -> None:
     """Batches that no look can find again are forgotten."""
-    arrivals = Arrivals(START_AT)
+    arrivals = ArrivalCursor(START_AT)
     for second in range(300):
         now_at = START_AT + second * SECOND_US
-        arrivals.fresh([arrival(second, now_at)], arrivals.span(now_at))
+        arrivals.advance([arrival(second, now_at)], arrivals.next_window(now_at))
     assert len(arrivals._seen) <= OVERLAP_US // SECOND_US + 1
 
 
 def test_groups_are_of_about_a_size() -> None:
     """Batches are read together up to a number of samples; a larger one is read alone."""
     batches = [arrival(seq, START_AT, stored) for seq, stored in enumerate((10, 10, 10, 50, 5))]
-    assert [[row.seq for row in group] for group in gathered(batches, samples=20)] == [[0, 1], [2], [3], [4]]
-    assert list(gathered([], samples=20)) == []
+    assert [[row.seq for row in group] for group in grouped(batches, samples=20)] == [[0, 1], [2], [3], [4]]
+    assert list(grouped([], samples=20)) == []

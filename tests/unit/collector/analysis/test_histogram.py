@@ -84,7 +84,7 @@ def test_merging_is_adding(parts: list[list[float]], chance: object) -> None:
 
 @given(st.lists(VALUES, max_size=40))
 def test_a_blob_tells_counts_in_order(values: list[float]) -> None:
-    """A blob is six bytes a bucket, ascending, and its counts are those of the values."""
+    """A blob is six bytes per bucket, ascending, and its counts are those of the values."""
     blob = histogram.pack(values)
     entries = [
         (int.from_bytes(blob[at : at + 2], "little", signed=True), int.from_bytes(blob[at + 2 : at + 6], "little"))
@@ -96,7 +96,7 @@ def test_a_blob_tells_counts_in_order(values: list[float]) -> None:
 
 def test_what_is_no_blob_is_refused() -> None:
     """A torn blob is an error, not other numbers."""
-    with pytest.raises(ValueError, match="bytes a bucket"):
+    with pytest.raises(ValueError, match="bytes per bucket"):
         histogram.merge([b"12345"], [b""], [0], of=1)
 
 

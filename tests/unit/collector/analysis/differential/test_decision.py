@@ -1,8 +1,9 @@
 """What a shift allows to say."""
 
+import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.decision import adjusted_for_comparisons, decide, margin_of
+from isochrone_collector.analysis.differential.decision import adjusted_for_comparisons, decide, margin_of, q_values
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_wire.answers import Decision, Metric
 
@@ -65,3 +66,34 @@ def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: fl
 def test_what_is_no_chance_stands(decision: Decision, q_value: float) -> None:
     """A sure difference stands among however many; that two are alike is not a difference found."""
     assert adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300) == (decision, "")
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 300])
+def test_q_values_are_those_of_benjamini_and_hochberg(n: int) -> None:
+    """They are min over j >= i of m·p(j)/j, at most 1, in the order of the p-values given."""
+    p_values = np.random.default_rng(n).beta(0.5, 3.0, n)
+    ascending = np.sort(p_values)
+    by_definition = [
+        min(1.0, *(n * ascending[ascending >= p] / (np.flatnonzero(ascending >= p) + 1))) for p in p_values
+    ]
+    assert q_values(p_values) == pytest.approx(by_definition, rel=1e-12)
+
+
+def test_one_comparison_needs_no_correction() -> None:
+    """A single p-value is its own q-value."""
+    assert q_values(np.array([0.03])).tolist() == [0.03]
+
+
+def test_q_values_worked_out_by_hand() -> None:
+    """The procedure's own example: of fifteen tests, those with a q-value up to 5 % are the first four."""
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
+    p_values += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    assert (q_values(np.array(p_values)) <= 0.05).sum() == 4
+
+
+def test_comparisons_without_a_p_value_do_not_count() -> None:
+    """A pair without a p-value has no q-value and does not count among the comparisons."""
+    found = q_values(np.array([np.nan, 0.02, np.nan, 0.04]))
+    assert np.isnan(found).tolist() == [True, False, True, False]
+    assert found[[1, 3]].tolist() == [0.04, 0.04]
+    assert q_values(np.array([])).tolist() == []
