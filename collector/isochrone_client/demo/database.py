@@ -1,4 +1,4 @@
-"""The folder of the demo's database, whose server ends with the demo even when its collector could not end it."""
+"""The data folder of the demo's database; its server is stopped with the demo even if the collector was killed."""
 
 import os
 import signal
@@ -12,38 +12,39 @@ from typing import Self
 
 from isochrone_client.errors import DemoError
 
-# First as one does, then without waiting for anybody.
+# A fast shutdown, then an immediate one.
 _SIGNALS = (signal.SIGINT, signal.SIGQUIT)
-_PATIENCE_SECONDS = 15.0
-_LOOK_SECONDS = 0.05
+_STOP_TIMEOUT_SECONDS = 15.0
+_POLL_SECONDS = 0.05
 
 
 @contextmanager
-def database_folder(place: Path) -> Iterator[Path]:
-    """A new folder in `place` for a collector's embedded PostgreSQL. A server that a killed collector has left running
-    over it is ended with the block. Raises `DemoError` when it does not end.
+def database_folder(root: Path) -> Iterator[Path]:
+    """A new folder in `root` for a collector's embedded PostgreSQL. At the end of the block, a server that a killed
+    collector left running is stopped. Raises `DemoError` if it does not stop.
 
-    New for each run: a server removes its socket when it ends, by name, and must not find that of the next one there.
+    Each run has a new folder, because a stopping server removes its socket by name: in the same folder it could remove
+    that of the next server.
     """
-    data = Path(tempfile.mkdtemp(prefix="collector-", dir=place))
+    data = Path(tempfile.mkdtemp(prefix="collector-", dir=root))
     try:
         yield data
     finally:
-        server = _Server.left_over(data / "postgres")
+        server = _Server.find(data / "postgres")
         if server is not None:
             server.end()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """A PostgreSQL by its process id, and the folder of its data."""
+    """A PostgreSQL server: its process id and its data folder."""
 
     pid: int
     cluster: Path
 
     @classmethod
-    def left_over(cls, cluster: Path) -> Self | None:
-        """The server that still runs over these data."""
+    def find(cls, cluster: Path) -> Self | None:
+        """The server that still runs on the data folder `cluster`, if any."""
         try:
             pid = int((cluster / "postmaster.pid").read_text().splitlines()[0])
         except (OSError, IndexError, ValueError):
@@ -52,26 +53,26 @@ class _Server:
         return server if server.runs() else None
 
     def runs(self) -> bool:
-        """Whether it lives and is ours: PostgreSQL works in the folder of its data."""
+        """Whether the process is this server: PostgreSQL's working directory is its data folder."""
         try:
             return Path(f"/proc/{self.pid}/cwd").readlink() == self.cluster.resolve()
         except OSError:
             return not Path("/proc/self").exists() and self._answers_to_signals()
 
     def end(self) -> None:
-        """End it, and wait until it has. Raises `DemoError`."""
-        for how in _SIGNALS:
+        """Stop the server and wait for its end. Raises `DemoError`."""
+        for signal_number in _SIGNALS:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, how)
-            deadline = time.monotonic() + _PATIENCE_SECONDS
+                os.kill(self.pid, signal_number)
+            deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
             while time.monotonic() < deadline:
                 if not self.runs():
                     return
-                time.sleep(_LOOK_SECONDS)
-        raise DemoError(f"the demo's PostgreSQL (process {self.pid}) does not end", hint=f"end process {self.pid}")
+                time.sleep(_POLL_SECONDS)
+        raise DemoError(f"the demo's PostgreSQL (process {self.pid}) does not stop", hint=f"kill process {self.pid}")
 
     def _answers_to_signals(self) -> bool:
-        """Where there is no /proc: its own file, in a folder of this run alone, says that the number is its own."""
+        """The check without /proc: the pid file is in a folder that only this run uses, so the pid is the server's."""
         try:
             os.kill(self.pid, 0)
         except OSError:

@@ -12,7 +12,7 @@ PUBLISHED = "published"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One differential, measured and true, in microseconds; positive means slower than the baseline."""
+    """One differential, measured and true, in microseconds; positive values are slower than the baseline."""
 
     model: str
     region: str

@@ -1,4 +1,4 @@
-"""Processes the demo starts, waits for and ends: each of its own program, by pid, the last started first."""
+"""The processes of the demo: started, awaited and stopped by pid, in reverse order of their start."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _LOG_LINES = 12
 
 
 class Processes:
-    """Programs of this project running side by side; leaving the `with` block ends them all."""
+    """The programs of the project that run at the same time; the end of the `with` block stops them all."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
@@ -31,29 +31,29 @@ class Processes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Agents first, all at once, so that their last samples still find the collector.
+        # In reverse order: agents stop before the collector, so that they can deliver their last samples.
         for _, process in reversed(self._running):
             process.terminate()
             _end(process)
 
     def start(self, name: str, module: str, *options: str) -> subprocess.Popen[bytes]:
-        """Start `python -m module options`, logging to a file called after `name`."""
+        """Start `python -m module options`; its log is a file named after `name`."""
         with (self._logs / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603  # our own programs
+            process = subprocess.Popen(  # noqa: S603  # programs of this project
                 [sys.executable, "-m", module, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C is for the demo, which ends the others in order.
+                # Ctrl-C goes to the demo only, which stops the others in order.
                 start_new_session=True,
             )
         self._running.append((name, process))
         return process
 
     def start_ready(self, name: str, module: str, *options: str) -> dict[str, Any]:
-        """As `start`, and wait for the line of JSON in which the program says that it is ready.
+        """Start a program and return the JSON line that it prints when it is ready.
 
-        Raises `DemoError` when it does not, and ends it: it may be started again.
+        Without such a line, stops the program and raises `DemoError`; the caller may start it again.
         """
         process = self.start(name, module, *options)
         line = _first_line(process, READY_SECONDS)
@@ -67,7 +67,7 @@ class Processes:
         return ready
 
     def stop(self, names: Sequence[str]) -> None:
-        """End the named processes, all at once, and wait until they have."""
+        """Stop the named processes at the same time, and wait for their end."""
         ending = [(name, process) for name, process in self._running if name in names]
         for _, process in ending:
             process.terminate()
@@ -75,7 +75,7 @@ class Processes:
             _end(process)
 
     def check(self) -> None:
-        """Raises `DemoError` with the end of its log when one of them has ended by itself."""
+        """Raises `DemoError` with the end of the log if a process has ended unexpectedly."""
         for name, process in self._running:
             if process.poll() is not None:
                 raise self._failure(name, f"ended with exit code {process.returncode}")
@@ -83,16 +83,16 @@ class Processes:
     def _failure(self, name: str, what: str) -> DemoError:
         log = self._logs / f"{name}.log"
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
-        return DemoError(f"{name} {what}\n{tail}", hint="the end of its log stands above")
+        return DemoError(f"{name} {what}\n{tail}", hint="see the end of its log above")
 
 
 def run(module: str, *options: str) -> str:
-    """What `python -m module options` prints. Raises `DemoError` with what it complained of."""
-    done = subprocess.run(  # noqa: S603  # our own programs
+    """The output of `python -m module options`. Raises `DemoError` with its error output."""
+    done = subprocess.run(  # noqa: S603  # programs of this project
         [sys.executable, "-m", module, *options], capture_output=True, text=True, check=False, timeout=READY_SECONDS
     )
     if done.returncode:
-        raise DemoError(f"{module} {' '.join(options)}: {done.stderr.strip()}", hint="this should not happen; tell us")
+        raise DemoError(f"{module} {' '.join(options)}: {done.stderr.strip()}", hint="this is a bug: please report it")
     return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""A folder for one run of the demo, which nobody else takes meanwhile, and which is gone afterwards."""
+"""The folder of one run of the demo: locked while it runs and removed afterwards."""
 
 import fcntl
 import os
@@ -11,60 +11,60 @@ from typing import IO
 
 from isochrone_client.errors import DemoError
 
-_MARK = ".isochrone-demo"
+_LOCK_FILE = ".isochrone-demo"
 
 
 @contextmanager
 def run_folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
-    """`folder`, or a new temporary one, for the length of the block; removed at the end unless `keep`.
+    """`folder`, or a new temporary one, for the block; removed at the end unless `keep`.
 
-    Raises `DemoError` for a folder that holds something else than a former demo, or in which a demo is running.
+    Raises `DemoError` if the folder holds files of anything but an earlier demo, or if a demo is running in it.
     """
-    place = folder or Path(tempfile.mkdtemp(prefix="isochrone-demo-"))
-    if place.exists() and not (place / _MARK).exists() and any(place.iterdir()):
-        raise DemoError(f"{place} holds something else", hint="name an empty or a new folder with --folder")
-    with _held(place):
-        _clear(place)
-        (place / "logs").mkdir(exist_ok=True)
+    root = folder or Path(tempfile.mkdtemp(prefix="isochrone-demo-"))
+    if root.exists() and not (root / _LOCK_FILE).exists() and any(root.iterdir()):
+        raise DemoError(f"{root} holds files that are not from a demo", hint="use an empty or a new folder with --folder")
+    with _locked(root):
+        _remove_contents(root)
+        (root / "logs").mkdir(exist_ok=True)
         try:
-            yield place.resolve()
+            yield root.resolve()
         finally:
             if not keep:
-                _clear(place)
-                # The mark last: whoever finds it gone may begin at once.
-                (place / _MARK).unlink(missing_ok=True)
+                _remove_contents(root)
+                # The lock file is removed last, because without it another demo may start.
+                (root / _LOCK_FILE).unlink(missing_ok=True)
                 with suppress(OSError):
-                    place.rmdir()
+                    root.rmdir()
 
 
 @contextmanager
-def _held(place: Path) -> Iterator[None]:
-    """Lock the folder's mark for the block. The kernel lets go of it however this run ends."""
+def _locked(root: Path) -> Iterator[None]:
+    """Hold the lock file of the folder for the block. The kernel releases the lock however this run ends."""
     while True:
-        place.mkdir(parents=True, exist_ok=True)
-        with (place / _MARK).open("a") as mark:
+        root.mkdir(parents=True, exist_ok=True)
+        with (root / _LOCK_FILE).open("a") as lock:
             try:
-                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                hint = "end it, or name another folder with --folder"
-                raise DemoError(f"a demo is running in {place}", hint=hint) from error
-            if _is_there(mark, place):
+                hint = "stop it, or use another folder with --folder"
+                raise DemoError(f"a demo is running in {root}", hint=hint) from error
+            if _is_current(lock, root):
                 yield
                 return
 
 
-def _is_there(mark: IO[str], place: Path) -> bool:
-    """Whether the mark is still the folder's: a demo that ended just now took its own with it."""
+def _is_current(lock: IO[str], root: Path) -> bool:
+    """Whether the open lock file is still the one in the folder: a demo that has just ended removed its own."""
     try:
-        return os.path.samestat(os.fstat(mark.fileno()), (place / _MARK).stat())
+        return os.path.samestat(os.fstat(lock.fileno()), (root / _LOCK_FILE).stat())
     except FileNotFoundError:
         return False
 
 
-def _clear(place: Path) -> None:
-    """Remove all but the mark."""
-    for path in place.iterdir():
+def _remove_contents(root: Path) -> None:
+    """Remove everything except the lock file."""
+    for path in root.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
-        elif path.name != _MARK:
+        elif path.name != _LOCK_FILE:
             path.unlink(missing_ok=True)

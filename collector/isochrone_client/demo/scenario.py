@@ -1,4 +1,4 @@
-"""What the demo plays: which vantages, which plan, and what the simulated world knows to be true. Pure."""
+"""The scenario of the demo: its vantages, its plan and the ground truth of the simulated world. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 HOST = "llm.isochrone.test"
 BASELINE = "us-east-2"
 EVERY_SECONDS = 4
-# What to ask a demo that is running; each of them stands as an example in the help of its command, too.
+# Commands to try while a demo runs; each is also an example in the help of its command.
 SUGGESTIONS = (
     "isochrone diff --baseline us-east --explain kimi-k2.5",
     "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms",
@@ -17,7 +17,7 @@ SUGGESTIONS = (
     "isochrone routes watch",
 )
 PROMPT = "Explain recursion in 200 words"
-# Long enough for a speed, short enough that the slowest model, at 10 tokens/s, is done before its next round.
+# Long enough to measure speed; short enough that the slowest model, 10 tokens/s, finishes before its next round.
 MAX_OUTPUT_TOKENS = 24
 
 
@@ -38,9 +38,7 @@ VANTAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRoute:
-    """A route of the demo's plan: what it promises, in milliseconds, and its members, the first one when nothing is
-    known.
-    """
+    """A route of the demo's plan: its objective, in milliseconds, and its members; without data the first is used."""
 
     name: str
     slo_class: str
@@ -73,9 +71,7 @@ MIN_SUCCESS = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A provider that gets slower from one region: by how many milliseconds, how many seconds after the start, and for
-    how many.
-    """
+    """A slowdown of a provider from one region: added milliseconds, seconds after the start, duration in seconds."""
 
     provider: str
     region: str
@@ -84,14 +80,14 @@ class Episode:
     lasting_seconds: int
 
 
-# Later than a demo of a minute ends, and with no part in any published difference.
+# Starts after a demo of one minute has ended, and affects no published difference.
 EPISODE = Episode(provider="tencent", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A model of the world: its price in US dollars per million output tokens, and per region the true difference to
-    the baseline's time to first token in microseconds, with where that figure comes from.
+    the baseline's time to first token, in microseconds, with the source of that figure.
     """
 
     name: str
@@ -103,13 +99,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the simulated world says of itself."""
+    """The simulated world as the simulator describes it."""
 
     models: tuple[Model, ...]
 
 
 def read_world(text: str) -> World:
-    """The world as `isochrone-sim world --output json` tells it."""
+    """Parse the output of `isochrone-sim world --output json`."""
     return World(
         models=tuple(
             Model(
@@ -125,13 +121,13 @@ def read_world(text: str) -> World:
 
 
 def control(world: World) -> str:
-    """The target that shows whether a region itself is well: the cheapest, as one would choose it."""
+    """The control target, which shows whether a region itself has problems: the cheapest target."""
     cheapest = min(world.models, key=lambda model: (model.usd_per_m_output, model.name))
     return f"{cheapest.provider}/{cheapest.name}"
 
 
 def plan_document(world: World) -> str:
-    """The demo's plan for the models of the world. JSON, which is YAML too."""
+    """The demo's plan for the models of the world, as JSON, which is valid YAML."""
     targets = [
         {
             "provider": model.provider,
@@ -154,7 +150,7 @@ def plan_document(world: World) -> str:
 
 
 def routes(world: World) -> list[dict[str, Any]]:
-    """The routes whose members are all in the world, as a plan says them."""
+    """The routes whose members are all in the world, in the form of a plan."""
     known = {f"{model.provider}/{model.name}" for model in world.models}
     return [
         {

@@ -35,6 +35,6 @@ def test_kept_files_stay_until_the_next_demo(tmp_path: Path) -> None:
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     """A folder that holds files of something other than a demo is refused and not changed."""
     (tmp_path / "mine").touch()
-    with pytest.raises(DemoError, match="something else"), run_folder(tmp_path, keep=False):
+    with pytest.raises(DemoError, match="not from a demo"), run_folder(tmp_path, keep=False):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
