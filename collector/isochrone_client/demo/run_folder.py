@@ -22,7 +22,7 @@ def run_folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
     """
     root = folder or Path(tempfile.mkdtemp(prefix="isochrone-demo-"))
     if root.exists() and not (root / _LOCK_FILE).exists() and any(root.iterdir()):
-        raise DemoError(f"{root} holds files that are not from a demo", hint="use an empty or a new folder with --folder")
+        raise DemoError(f"{root} holds files not from a demo", hint="use an empty or new folder with --folder")
     with _locked(root):
         _remove_contents(root)
         (root / "logs").mkdir(exist_ok=True)
