@@ -1,5 +1,5 @@
-"""A collector for the agent's tests: a real gRPC server in this process that remembers what it was given, and
-misbehaves as it is told.
+"""A faulty collector for the agent's tests: a real gRPC server in this process that records its pushes and fails on
+request.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ Answer = Callable[[fleet_pb2.PushRequest, fleet_pb2.PushResponse, Context], Awai
 
 
 async def behave(_request: fleet_pb2.PushRequest, _response: fleet_pb2.PushResponse, _context: Context) -> None:
-    """The answer as it should be."""
+    """Leave the answer unchanged."""
 
 
 @dataclass(slots=True)
 class Misbehaving(fleet_pb2_grpc.FleetServicer):
-    """Stores each batch once, like a collector, under (epoch, seq). Before a push is stored `before` may refuse it, and
-    after that `after` may alter or withhold the answer. `ahead_us` is how far its clock is ahead.
+    """Stores each batch once, like a collector, under (epoch, seq). `before` may refuse a push before it is stored;
+    `after` may change or withhold the answer. The clock is ahead by `ahead_us`.
     """
 
     before: Answer = behave
@@ -40,7 +40,7 @@ class Misbehaving(fleet_pb2_grpc.FleetServicer):
     most_in_flight: int = 0
 
     async def Push(self, request: fleet_pb2.PushRequest, context: Context) -> fleet_pb2.PushResponse:  # noqa: N802  # the name in the .proto
-        """One push, stored before it is answered."""
+        """Store the push, then answer."""
         received_at = self._now_at()
         self.pushes.append(request)
         self.in_flight += 1
@@ -57,19 +57,19 @@ class Misbehaving(fleet_pb2_grpc.FleetServicer):
             self.in_flight -= 1
 
     async def FetchPlan(self, _request: fleet_pb2.FetchPlanRequest, _context: Context) -> fleet_pb2.FetchPlanResponse:  # noqa: N802  # the name in the .proto
-        """No plan."""
+        """Answer without a plan."""
         return fleet_pb2.FetchPlanResponse()
 
     async def Join(self, _request: fleet_pb2.JoinRequest, context: Context) -> fleet_pb2.JoinResponse:  # noqa: N802  # the name in the .proto
-        """Nobody joins."""
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "nobody joins here")
+        """Refuse every join."""
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this collector does not admit agents")
         raise AssertionError("abort raises")
 
     @property
     def stored(self) -> list[int]:
-        """The rounds of everything stored, sorted."""
-        parcels = [fleet_pb2.PushRequest.FromString(content) for content in self.batches.values()]
-        return sorted(sample.round_at for parcel in parcels for sample in parcel.samples)
+        """The rounds of all stored samples, sorted."""
+        pushes = [fleet_pb2.PushRequest.FromString(content) for content in self.batches.values()]
+        return sorted(sample.round_at for push in pushes for sample in push.samples)
 
     def _store(self, request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse) -> None:
         if not request.seq:
@@ -91,7 +91,7 @@ class Misbehaving(fleet_pb2_grpc.FleetServicer):
 async def serving(
     collector: Misbehaving, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
 ) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to the collector, which serves for the length of the block."""
+    """A channel to the collector, which runs for the duration of the block."""
     server = grpc.aio.server()
     fleet_pb2_grpc.add_FleetServicer_to_server(collector, server)
     port = server.add_insecure_port("127.0.0.1:0")

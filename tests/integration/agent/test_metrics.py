@@ -1,4 +1,4 @@
-"""What Prometheus reads of an agent: the counts are those of its probes and pushes, and unasked it costs nothing."""
+"""The agent's Prometheus metrics count its probes and pushes, and cost nothing if they are not enabled."""
 
 import json
 import subprocess
@@ -16,21 +16,21 @@ from testdata.waiting import eventually
 
 
 def scrape(agent: Agent) -> dict[str, float]:
-    """What its metrics say, by name with labels, once its door is open."""
+    """The values of all metrics, by name with labels, once the endpoint is up."""
     deadline = time.monotonic() + 20
     while "metrics.started" not in agent.log():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     [line] = [line for line in agent.log().splitlines() if "metrics.started" in line]
     with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=10) as page:
-        told = (line.rpartition(" ") for line in page.read().decode().splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, _, value in told}
+        samples = (line.rpartition(" ") for line in page.read().decode().splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
 
 
 def test_probes_and_pushes_are_counted(
     start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator
 ) -> None:
-    """Samples by outcome, pushes by status, the spool and the plan are what they are."""
+    """Samples by outcome, pushes by status, the spool and the plan have the expected values."""
     collector = start_collector()
     collector.call.apply(
         "baseline: us-east-2\nevery: 500ms\n"
@@ -39,15 +39,15 @@ def test_probes_and_pushes_are_counted(
     more = ("--metrics-listen", "127.0.0.1:0")
     agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2", more=more)
     deadline = time.monotonic() + 30
-    while (told := scrape(agent)).get('isochrone_pushes_total{status="OK"}', 0) < 2:
-        assert time.monotonic() < deadline, told
+    while (metrics := scrape(agent)).get('isochrone_pushes_total{status="OK"}', 0) < 2:
+        assert time.monotonic() < deadline, metrics
         time.sleep(0.2)
-    assert told['isochrone_probes_total{outcome="http_error"}'] >= 1
-    assert told["isochrone_plan_version"] == 1
-    assert told["isochrone_spool_bytes"] > 0
-    assert told['isochrone_build_info{region="us-east-2",vantage="us-1",version="0.1.0"}'] == 1
-    assert told["process_resident_memory_bytes"] > 1e6
-    names = {name.partition("{")[0] for name in told}
+    assert metrics['isochrone_probes_total{outcome="http_error"}'] >= 1
+    assert metrics["isochrone_plan_version"] == 1
+    assert metrics["isochrone_spool_bytes"] > 0
+    assert metrics['isochrone_build_info{region="us-east-2",vantage="us-1",version="0.1.0"}'] == 1
+    assert metrics["process_resident_memory_bytes"] > 1e6
+    names = {name.partition("{")[0] for name in metrics}
     assert {name for name in names if not name.startswith(("isochrone_", "process_"))} == set()
     assert agent.stop() == 0
 
@@ -55,7 +55,7 @@ def test_probes_and_pushes_are_counted(
 def test_one_line_per_unit_of_work(
     start_collector: StartCollector, start_agent: StartAgent, fault_simulator: Simulator
 ) -> None:
-    """Every stored sample has one line in the agent's log, every batch of the ledger one in each log."""
+    """Every stored sample has one line in the agent's log, and every batch of the ledger one in both logs."""
     collector = start_collector()
     collector.call.apply(
         "baseline: us-east-2\nevery: 500ms\n"
@@ -72,18 +72,22 @@ def test_one_line_per_unit_of_work(
     assert len([line for line in ingested if line["seq"]]) == batches
 
 
-def test_unasked_nothing_is_loaded() -> None:
-    """An agent that nobody scrapes does not carry Prometheus' library."""
+def test_without_metrics_the_library_is_not_imported() -> None:
+    """An agent without metrics does not import prometheus_client."""
     code = "import sys, isochrone_agent.runner, isochrone_agent.cli.run; print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_metrics_stay_on_this_machine(tmp_path: Path) -> None:
-    """An address that others could reach is refused with a sentence and exit code 2."""
-    told = ["--vantage", "us-1", "--region", "us", "--data-dir", str(tmp_path), "--metrics-listen", "0.0.0.0:4691"]
+    """An address that other machines can reach is refused with a message, a hint and exit code 2."""
+    arguments = ["--vantage", "us-1", "--region", "us", "--data-dir", str(tmp_path), "--metrics-listen", "0.0.0.0:4691"]
     done = subprocess.run(
-        [sys.executable, "-m", "isochrone_agent", "run", *told], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "isochrone_agent", "run", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 2
     assert "metrics are served on loopback only" in done.stderr

@@ -1,11 +1,11 @@
-"""The estimate of the collector's clock never says more than the exchanges do."""
+"""The estimated clock offset is as certain as the exchanges allow, and not more."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_agent.clock_offset import Offset, OffsetEstimator, TimestampExchange
 
-roads = st.integers(min_value=0, max_value=2_000_000)
+delays = st.integers(min_value=0, max_value=2_000_000)
 NOON = 1_795_000_000_000_000
 
 
@@ -19,22 +19,22 @@ def exchange(true_offset_us: int, *, there_us: int, back_us: int, held_us: int =
     )
 
 
-@given(st.integers(min_value=-(10**13), max_value=10**13), roads, roads, roads)
+@given(st.integers(min_value=-(10**13), max_value=10**13), delays, delays, delays)
 def test_the_truth_is_within_the_uncertainty(true_offset_us: int, there_us: int, back_us: int, held_us: int) -> None:
-    """However unequal the ways: the collector's clock minus ours is the offset, give or take half of the road."""
-    said = exchange(true_offset_us, there_us=there_us, back_us=back_us, held_us=held_us).offset
-    assert said is not None
-    assert abs(said.offset_us - true_offset_us) <= said.uncertainty_us + 1
-    assert said.uncertainty_us == (there_us + back_us + 1) // 2
+    """The true offset is within half of the network time, however it is divided between the two directions."""
+    offset = exchange(true_offset_us, there_us=there_us, back_us=back_us, held_us=held_us).offset
+    assert offset is not None
+    assert abs(offset.offset_us - true_offset_us) <= offset.uncertainty_us + 1
+    assert offset.uncertainty_us == (there_us + back_us + 1) // 2
 
 
 def test_a_collector_ahead_is_a_positive_offset() -> None:
-    """The sign: add the offset to an instant of ours to have the collector's."""
+    """The sign: collector time = agent time + offset."""
     assert exchange(5000, there_us=100, back_us=100).offset == Offset(offset_us=5000, uncertainty_us=100)
 
 
 def test_the_best_of_the_last_eight_counts() -> None:
-    """The fastest exchange is believed until it is eight exchanges old."""
+    """The fastest exchange is used until it is eight exchanges old."""
     estimator = OffsetEstimator()
     estimator.add(exchange(7, there_us=10, back_us=10), lead_us=0)
     for _ in range(7):
@@ -44,8 +44,8 @@ def test_the_best_of_the_last_eight_counts() -> None:
     assert estimator.estimate(lead_us=0) == Offset(offset_us=9, uncertainty_us=500)
 
 
-def test_a_stepped_wall_clock_forgets() -> None:
-    """After a step of ours nothing is known until the next exchange, and nothing of before it counts again."""
+def test_a_stepped_wall_clock_discards_exchanges() -> None:
+    """A step of the agent's clock discards all exchanges; the next one gives a new estimate."""
     estimator = OffsetEstimator()
     estimator.add(exchange(7, there_us=10, back_us=10), lead_us=0)
     assert estimator.estimate(lead_us=900) is not None
@@ -54,12 +54,12 @@ def test_a_stepped_wall_clock_forgets() -> None:
     assert estimator.estimate(lead_us=3_600_000_000) == Offset(offset_us=-3_600_000_000, uncertainty_us=50)
 
 
-def test_what_says_nothing_is_not_believed() -> None:
-    """Without the collector's instants, or with time running backwards, there is no estimate."""
-    silent = TimestampExchange(sent_at=NOON, received_at=0, server_at=NOON, returned_at=NOON + 9)
+def test_invalid_exchanges_are_ignored() -> None:
+    """An exchange without the collector's timestamps, or with time running backwards, gives no estimate."""
+    incomplete = TimestampExchange(sent_at=NOON, received_at=0, server_at=NOON, returned_at=NOON + 9)
     backwards = TimestampExchange(sent_at=NOON, received_at=NOON + 5, server_at=NOON + 4, returned_at=NOON + 9)
     impossible = TimestampExchange(sent_at=NOON, received_at=NOON, server_at=NOON + 50, returned_at=NOON + 9)
     estimator = OffsetEstimator()
-    for one in (silent, backwards, impossible):
+    for one in (incomplete, backwards, impossible):
         estimator.add(one, lead_us=0)
     assert estimator.estimate(lead_us=0) is None

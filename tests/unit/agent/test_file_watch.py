@@ -1,18 +1,17 @@
-"""Files that change are noticed, and a keyring is renewed for everybody who holds it."""
+"""A change of a watched file is detected once."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from isochrone_agent.file_watch import FileWatch
-from isochrone_agent.plan.credentials import Credential, Keyring
 
 
-def test_changes_are_noticed_once(tmp_path: Path) -> None:
-    """Coming, being written, being replaced and going are each told once."""
+def test_changes_are_detected_once(tmp_path: Path) -> None:
+    """Creating, writing, touching, replacing and deleting a file are each reported once."""
     file, other = tmp_path / "a", tmp_path / "b"
-    watched = FileWatch([file])
-    assert not watched.changed()
+    watch = FileWatch([file])
+    assert not watch.changed()
 
     def replace_it() -> None:
         other.write_text("12")
@@ -28,13 +27,5 @@ def test_changes_are_noticed_once(tmp_path: Path) -> None:
     )
     for change in changes:
         change()
-        assert watched.changed()
-        assert not watched.changed()
-
-
-def test_a_keyring_is_renewed_for_everybody() -> None:
-    """Whoever holds the keyring has the new keys without being told."""
-    held = Keyring()
-    newer = Credential(name="sim", hosts=("h",), env="KEY")
-    held.replace_with(Keyring({"sim": newer}))
-    assert held.credentials == {"sim": newer}
+        assert watch.changed()
+        assert not watch.changed()

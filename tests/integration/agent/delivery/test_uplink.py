@@ -1,4 +1,4 @@
-"""Delivery against a collector that misbehaves: everything recorded arrives, once, and the account holds throughout."""
+"""Delivery to a faulty collector: every sample is stored exactly once, and the account holds throughout."""
 
 import asyncio
 import time
@@ -33,8 +33,8 @@ async def follow(version: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same behaviour at a twentieth of the patience."""
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same behaviour with waits about a twentieth as long."""
     monkeypatch.setattr(uplink_module, "LINGER_SECONDS", 0.02)
     monkeypatch.setattr(uplink_module, "REFUSED_HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(uplink_module, "SPOOL_RETRY_SECONDS", 0.05)
@@ -46,7 +46,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def delivering(
     folder: Path, collector: Misbehaving, *, backlog: int = 0, batch: int = 5, conditions: Conditions = NO_CONDITIONS
 ) -> AsyncIterator[tuple[AsyncSpool, Uplink]]:
-    """An uplink at work, with `backlog` samples sealed in batches of `batch`."""
+    """A running uplink, with `backlog` samples sealed in batches of `batch`."""
     async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as spool:
         for number in range(backlog):
             await spool.record(sample(number))
@@ -58,7 +58,7 @@ async def delivering(
             on_plan_version=follow,
             conditions=lambda: conditions,
         )
-        # A new spool's backoff begins where the test's begins.
+        # The default of `Backoff` was set before the fixture changed it.
         uplink._backoff = verdict.Backoff(ceiling_us=verdict.FIRST_WAIT_US)
         task = asyncio.create_task(uplink.run())
         try:
@@ -81,7 +81,7 @@ async def until_empty(spool: AsyncSpool, seconds: float = 15) -> None:
 
 
 def times(count: int, code: grpc.StatusCode, details: str = "", **metadata: str) -> Answer:
-    """Refuse the first `count` pushes of samples."""
+    """Refuse the first `count` pushes that carry samples."""
     left = [count]
 
     async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
@@ -102,8 +102,8 @@ def times(count: int, code: grpc.StatusCode, details: str = "", **metadata: str)
         ("before", grpc.StatusCode.INTERNAL),
     ],
 )
-async def test_what_fails_is_tried_again(tmp_path: Path, place: str, code: grpc.StatusCode) -> None:
-    """Cut before the commit or between commit and reply: in the end everything is stored, once, and unaltered."""
+async def test_a_failed_push_is_tried_again(tmp_path: Path, place: str, code: grpc.StatusCode) -> None:
+    """A failure before the commit, or between commit and reply: in the end every sample is stored once, unaltered."""
     fault = times(4, code)
     collector = Misbehaving(before=fault if place == "before" else behave, after=fault if place == "after" else behave)
     async with delivering(tmp_path, collector, backlog=30) as (spool, _):
@@ -113,8 +113,8 @@ async def test_what_fails_is_tried_again(tmp_path: Path, place: str, code: grpc.
     assert (collector.altered, stats.stored, stats.account.holds) == (0, 30, True)
 
 
-async def test_a_batch_that_is_refused_is_halved(tmp_path: Path) -> None:
-    """More samples than the collector takes, and one it never takes: all others arrive, that one is in quarantine."""
+async def test_a_refused_batch_is_halved(tmp_path: Path) -> None:
+    """The collector refuses large batches and one sample: that one ends in quarantine, all others are stored."""
 
     async def at_most_three(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
         if len(request.samples) > 3 or any(one.round_at == 17 for one in request.samples):
@@ -128,8 +128,8 @@ async def test_a_batch_that_is_refused_is_halved(tmp_path: Path) -> None:
     assert (stats.quarantined, stats.account.holds) == (1, True)
 
 
-async def test_a_message_too_large_for_the_road_is_halved(tmp_path: Path) -> None:
-    """What gRPC itself will not carry is told from a collector that is busy, which has the same status."""
+async def test_a_message_that_is_too_large_is_halved(tmp_path: Path) -> None:
+    """A message larger than gRPC's limit is split, although a busy collector has the same status."""
     collector = Misbehaving(
         before=times(2, grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)")
     )
@@ -139,8 +139,8 @@ async def test_a_message_too_large_for_the_road_is_halved(tmp_path: Path) -> Non
     assert len(collector.batches) > 1
 
 
-async def test_a_long_road_is_filled(tmp_path: Path) -> None:
-    """With 0.2 s to the answer four calls are in flight, so that 40 batches take far less than 40 times as long."""
+async def test_a_slow_link_has_four_calls_in_flight(tmp_path: Path) -> None:
+    """With 0.2 s per reply four calls are in flight, so that 40 batches take much less than 8 s."""
     collector = Misbehaving(delay_seconds=0.2)
     async with delivering(tmp_path, collector, backlog=200) as (spool, _):
         begun = time.monotonic()
@@ -150,8 +150,8 @@ async def test_a_long_road_is_filled(tmp_path: Path) -> None:
     assert (collector.most_in_flight, took < 40 * 0.2 * 0.75) == (4, True)
 
 
-async def test_after_a_failure_one_call_asks_the_way(tmp_path: Path) -> None:
-    """While nothing goes well, never more than one call is in flight."""
+async def test_after_a_failure_one_call_is_in_flight(tmp_path: Path) -> None:
+    """While every call fails, at most one call is in flight."""
 
     async def refuse(_request: object, _response: object, context: Context) -> None:
         await asyncio.sleep(0.02)
@@ -163,8 +163,8 @@ async def test_after_a_failure_one_call_asks_the_way(tmp_path: Path) -> None:
     assert collector.most_in_flight == 1
 
 
-async def test_the_collector_sets_the_pace(tmp_path: Path) -> None:
-    """A delay in the receipt, or in the metadata of a refusal, is waited out."""
+async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
+    """The uplink waits for the delay in a receipt, or in the metadata of a refusal."""
 
     async def slowly(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
         response.delay_us = 300_000
@@ -182,15 +182,15 @@ async def test_the_collector_sets_the_pace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "FAILED_PRECONDITION"])
-async def test_a_refused_agent_measures_on(tmp_path: Path, code: str) -> None:
-    """A revoked credential stops the pushing and not the agent; when it is accepted again everything arrives."""
+async def test_a_refused_agent_keeps_its_samples(tmp_path: Path, code: str) -> None:
+    """A revoked credential stops the pushes but not the recording; once accepted again, all samples are stored."""
     closed = [True]
 
-    async def gate(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
+    async def refuse(request: fleet_pb2.PushRequest, _response: object, context: Context) -> None:
         if closed[0]:
             await context.abort(grpc.StatusCode[code], "revoked")
 
-    collector = Misbehaving(before=gate)
+    collector = Misbehaving(before=refuse)
     async with delivering(tmp_path, collector, backlog=5) as (spool, uplink):
         await until(lambda: uplink.refusal is not None)
         await until(lambda: len(collector.pushes) >= 3)
@@ -202,8 +202,8 @@ async def test_a_refused_agent_measures_on(tmp_path: Path, code: str) -> None:
     assert collector.stored == list(range(6))
 
 
-async def test_counts_that_do_not_add_up_are_no_receipt(tmp_path: Path) -> None:
-    """A reply that accounts for fewer samples acknowledges nothing: the batch stays, and is stored once in the end."""
+async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
+    """A receipt that accounts for too few samples is not accepted: the batch stays, and in the end is stored once."""
     left = [2]
 
     async def miscount(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
@@ -220,7 +220,7 @@ async def test_counts_that_do_not_add_up_are_no_receipt(tmp_path: Path) -> None:
 
 
 async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
-    """What the collector rejects is dropped under its reason's name, in the account and in the vitals."""
+    """Rejected samples count as dropped for the collector's reason, in the account and in the vitals."""
 
     async def reject_first(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
         if request.samples:
@@ -236,7 +236,7 @@ async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
 
 
 async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
-    """While a backlog drains slowly, a sample recorded now is stored before most of it."""
+    """While a backlog is delivered slowly, a new sample is stored before most of it."""
     collector = Misbehaving(delay_seconds=0.05)
     async with delivering(tmp_path, collector, backlog=300) as (spool, _):
         await until(lambda: bool(collector.order))
@@ -246,7 +246,7 @@ async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
 
 
 async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
-    """What is recorded while the collector is away is not sealed one by one."""
+    """Samples recorded while the collector is unreachable are not sealed one by one."""
 
     async def away(_request: object, _response: object, context: Context) -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
@@ -260,8 +260,8 @@ async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
     assert sealed <= 2
 
 
-async def test_samples_carry_what_is_known_of_the_clock(tmp_path: Path) -> None:
-    """Before the first exchange a sample is flagged; after it, it has the collector's offset, within what it says."""
+async def test_samples_have_the_clock_offset(tmp_path: Path) -> None:
+    """A sample before the first exchange is flagged; later ones have the true offset within the uncertainty."""
     collector = Misbehaving(ahead_us=3_000_000)
     async with delivering(tmp_path, collector) as (spool, _):
         await spool.record(sample(0))
@@ -275,8 +275,8 @@ async def test_samples_carry_what_is_known_of_the_clock(tmp_path: Path) -> None:
     assert abs(known.clock_offset_us - 3_000_000) <= known.clock_uncertainty_us + 1000
 
 
-async def test_vitals_tell_everything(tmp_path: Path) -> None:
-    """Account, heartbeat promise, clock, spend, missed rounds and the refused plan are in the newest push."""
+async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
+    """The newest push has the account, next heartbeat, clock, spend, missed rounds and the refused plan."""
     collector = Misbehaving()
     conditions = Conditions(plan_version=7, rounds_missed=4, refused_plan=(8, "no such dialect"))
     async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (spool, _):
@@ -294,8 +294,8 @@ async def test_vitals_tell_everything(tmp_path: Path) -> None:
     assert [(line.provider, line.requests) for line in vitals.spend] == [("deep", 1)]
 
 
-async def test_what_is_left_is_delivered_at_the_end(tmp_path: Path) -> None:
-    """Stopped in the middle of a call, the last push takes along what that call carried."""
+async def test_drain_delivers_an_interrupted_batch(tmp_path: Path) -> None:
+    """After the uplink is stopped during a call, `drain` delivers the batch of that call."""
     collector = Misbehaving(delay_seconds=0.2)
     async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as spool:
         uplink = Uplink(CollectorClient(channel=lambda: channel, vantage=VANTAGE), spool, on_plan_version=follow)

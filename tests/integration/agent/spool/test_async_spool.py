@@ -1,4 +1,4 @@
-"""The spool under a running loop: what goes wrong on disk is told as what it is."""
+"""The spool under asyncio: disk errors become `SpoolError`, and new samples end the wait for more."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from isochrone_wire.model import Outcome, Sample
 SAMPLE = Sample(target_id=1, round_at=1, outcome=Outcome.OK, dispatched_at=1)
 
 
-async def test_a_spool_that_fails_later_is_a_spool_error(tmp_path: Path) -> None:
-    """A disk that refuses in the middle of the run is an error with a hint, for reading and for writing alike."""
+async def test_a_failing_disk_is_a_spool_error(tmp_path: Path) -> None:
+    """A disk that fails during the run is an error with a hint, for reads and for writes."""
     async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
         await spool.record(SAMPLE)
         spool._spool._db.execute("drop table waiting")
@@ -23,8 +23,8 @@ async def test_a_spool_that_fails_later_is_a_spool_error(tmp_path: Path) -> None
             await spool.record(SAMPLE)
 
 
-async def test_whoever_waits_is_woken(tmp_path: Path) -> None:
-    """A recorded sample ends the wait for more; without one the wait ends by itself."""
+async def test_a_sample_ends_the_wait(tmp_path: Path) -> None:
+    """A recorded sample ends `wait_for_more`; without one it ends after its timeout."""
     async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
         await spool.record(SAMPLE)
         await spool.wait_for_more(60)

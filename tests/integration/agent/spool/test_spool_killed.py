@@ -1,4 +1,4 @@
-"""`kill -9` of a process that writes a spool, at random instants: nothing that was committed is lost or changed."""
+"""`kill -9` of a process that writes a spool, at random moments: no committed sample is lost or changed."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from isochrone_wire.model import Outcome, Sample
 from isochrone_wire.v1 import sample_pb2
 
 KILLS = 12
-# Records, seals, stores and splits as fast as it can, and tells what was committed, in the order it was.
+# Records, seals, stores and splits as fast as possible, and prints each commit after it was made.
 WRITER = """
 import sys
 from pathlib import Path
@@ -27,46 +27,46 @@ from isochrone_agent.spool.spool import Spool
 from isochrone_wire.model import Outcome, Sample
 spool = Spool(Path(sys.argv[1]))
 number = int(sys.argv[2])
-def tell(*words):
+def report(*words):
     sys.stdout.write(" ".join(map(str, words)) + "\\n")
     sys.stdout.flush()
 while True:
     number += 1
     spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
-    tell("kept", number)
+    report("recorded", number)
     if number % 7 == 0:
         batch = spool.lease()
         if number % 3 == 0:
             spool.split(batch, "no")
         else:
-            tell("storing", batch.samples)
+            report("storing", batch.samples)
             spool.acknowledge(batch)
-            tell("stored", batch.samples)
+            report("stored", batch.samples)
 """
 
 
-def test_what_was_committed_is_there(tmp_path: Path) -> None:
-    """After every kill the spool opens without salvage, the account holds, and it knows every sample it promised to
-    keep: at most the one being written when the kill came is more than was told. Of a log that ends in a half-written
-    frame a copy may be kept, because a bad disk would look the same.
+def test_committed_samples_survive_a_kill(tmp_path: Path) -> None:
+    """After every kill the spool opens without salvage, the account holds, and it includes every reported sample and at
+    most one more, which was being written. A copy of a log with a half-written frame may be kept, because a bad disk
+    looks the same.
     """
     path = tmp_path / "spool.sqlite3"
     chance = Random(7)
-    told_kept = told_stored = told_storing = 0
+    recorded = stored = storing = 0
     for _ in range(KILLS):
-        words = _until_killed(path, told_kept, chance.uniform(0.02, 0.2))
-        told_kept = max([told_kept, *(int(word[1]) for word in words if word[0] == "kept")])
-        told_stored += sum(int(word[1]) for word in words if word[0] == "stored")
-        told_storing += sum(int(word[1]) for word in words if word[0] == "storing")
+        words = _until_killed(path, recorded, chance.uniform(0.02, 0.2))
+        recorded = max([recorded, *(int(word[1]) for word in words if word[0] == "recorded")])
+        stored += sum(int(word[1]) for word in words if word[0] == "stored")
+        storing += sum(int(word[1]) for word in words if word[0] == "storing")
         assert inspection.verify_spool(path) == []
         spool = Spool(path)
         account = spool.account()
         spool.close()
         assert account.holds
-        assert told_kept <= account.finished <= told_kept + KILLS
-        assert told_stored <= account.stored <= told_storing
-    assert told_kept > KILLS
-    assert [kept.name for kept in tmp_path.glob("*damaged*") if not kept.name.endswith("-wal")] == []
+        assert recorded <= account.finished <= recorded + KILLS
+        assert stored <= account.stored <= storing
+    assert recorded > KILLS
+    assert [file.name for file in tmp_path.glob("*damaged*") if not file.name.endswith("-wal")] == []
 
 
 def _until_killed(path: Path, number: int, seconds: float) -> list[list[str]]:
@@ -76,13 +76,13 @@ def _until_killed(path: Path, number: int, seconds: float) -> list[list[str]]:
         first = writer.stdout.readline()
         time.sleep(seconds)
         writer.kill()
-        # A line that was cut off says nothing.
+        # Without the last line, which may be incomplete.
         lines = [first, *writer.stdout.read().split("\n")[:-1]]
     return [line.split() for line in lines if len(line.split()) == 2]
 
 
-# Stores two batches of three samples, records three more, and is gone without closing anything.
-LEAVER = """
+# Stores two batches of three samples, records three more, and exits without closing the spool.
+EXITING_WRITER = """
 import os, sys
 from pathlib import Path
 from isochrone_agent.spool.spool import Spool
@@ -100,11 +100,11 @@ os._exit(9)
 
 @pytest.fixture(scope="module")
 def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[tuple[int, int]]]:
-    """The folder of a spool with a log, and the numbers that a collector has seen."""
+    """The folder of a spool with a write-ahead log, and the batch numbers that a collector has stored."""
     folder = tmp_path_factory.mktemp("left")
-    command = [sys.executable, "-c", LEAVER, str(folder / "spool.sqlite3")]
-    told = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False).stdout
-    lines = [line.split() for line in told.splitlines()]
+    command = [sys.executable, "-c", EXITING_WRITER, str(folder / "spool.sqlite3")]
+    output = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False).stdout
+    lines = [line.split() for line in output.splitlines()]
     return folder, {(int(line[0]), int(line[1])) for line in lines if len(line) == 2}
 
 
@@ -115,7 +115,7 @@ def _copied(left_behind: Path, folder: Path) -> tuple[Path, bytearray]:
 
 
 def _rounds(spool: Spool, seen: set[tuple[int, int]]) -> list[int]:
-    """What a collector stores that has seen those numbers."""
+    """Deliver all batches to a collector that has stored the batches `seen`; return their rounds."""
     found = list[int]()
     while (batch := spool.lease()) is not None:
         assert (batch.epoch, batch.seq) not in seen
@@ -125,11 +125,11 @@ def _rounds(spool: Spool, seen: set[tuple[int, int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, "header"])
-def test_a_garbled_log_is_no_silent_loss(
+def test_a_damaged_log_causes_no_silent_loss(
     left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path, place: float | str
 ) -> None:
-    """A bad frame in the log loses at most what lay in that frame, and that is counted; nothing that is recorded later
-    travels under a number the collector has seen.
+    """An invalid frame in the log loses at most the content of that frame, which is counted. Samples recorded later get
+    numbers that the collector has not seen.
     """
     folder, seen = left_behind
     path, log = _copied(folder, tmp_path)
@@ -139,22 +139,22 @@ def test_a_garbled_log_is_no_silent_loss(
     log[at] ^= 0xFF
     Path(f"{path}-wal").write_bytes(log)
     spool = Spool(path)
-    kept = spool.account()
-    assert (kept.finished, kept.holds) == (9, True)
-    [kept_log] = tmp_path.glob("spool.sqlite3.damaged-*-wal")
-    assert inspection.inspect_spool(path).damaged_files == (Path(str(kept_log).removesuffix("-wal")),)
+    account = spool.account()
+    assert (account.finished, account.holds) == (9, True)
+    [log_copy] = tmp_path.glob("spool.sqlite3.damaged-*-wal")
+    assert inspection.inspect_spool(path).damaged_files == (Path(str(log_copy).removesuffix("-wal")),)
     for number in (101, 102):
         spool.record(Sample(target_id=1, round_at=number, outcome=Outcome.OK, dispatched_at=number))
     rounds = _rounds(spool, seen)
     assert set(rounds) >= {101, 102}
-    assert len(rounds) == len(set(rounds)) == kept.spooled + 2
+    assert len(rounds) == len(set(rounds)) == account.spooled + 2
     assert not set(rounds) & set(range(1, 7))
     spool.close()
     assert inspection.verify_spool(path) == []
 
 
-def test_a_torn_tail_is_no_damage(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
-    """Wherever a crash cuts the log off, the spool opens with what was committed until then, and nobody is alarmed."""
+def test_a_truncated_log_is_not_damage(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
+    """After a crash that truncates the log at a random byte, the spool opens with what was committed before."""
     chance = Random(3)
     for turn in range(12):
         (tmp_path / str(turn)).mkdir()
@@ -166,8 +166,8 @@ def test_a_torn_tail_is_no_damage(left_behind: tuple[Path, set[tuple[int, int]]]
         assert not list(path.parent.glob("*damaged*"))
 
 
-def test_the_last_transaction_garbled_is_said(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
-    """It may be what a crash cut off: the rest is kept as it is, with a copy of the log, and it is said only once."""
+def test_a_damaged_last_transaction_is_dropped(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
+    """A crash may have cut it off, so the spool is not salvaged; only a copy of the log is kept."""
     path, log = _copied(left_behind[0], tmp_path)
     log[-100] ^= 0xFF
     Path(f"{path}-wal").write_bytes(log)
@@ -178,7 +178,7 @@ def test_the_last_transaction_garbled_is_said(left_behind: tuple[Path, set[tuple
 
 
 def test_the_log_is_read_as_sqlite_reads_it(left_behind: tuple[Path, set[tuple[int, int]]], tmp_path: Path) -> None:
-    """After every cut and every flipped byte SQLite sees as many pages as the frames that are believed say."""
+    """After any flipped byte SQLite reads as many frames as `valid_frames`."""
     chance = Random(5)
     for turn in range(20):
         (tmp_path / str(turn)).mkdir()

@@ -1,4 +1,4 @@
-"""What the agent does after a push."""
+"""The agent's reactions to the result of a push."""
 
 import pytest
 
@@ -27,12 +27,12 @@ from isochrone_agent.delivery.verdict import Backoff, Reaction, react, stated_de
     ],
 )
 def test_the_verdict_table(status: str, details: str, reaction: Reaction) -> None:
-    """Each status has its reaction; what is unknown is retried, because waiting loses nothing."""
+    """Each status has its reaction; an unknown status is retried, because waiting loses nothing."""
     assert react(status, details) is reaction
 
 
 def test_waits_double_to_a_minute_with_full_jitter() -> None:
-    """The ceiling goes 1, 2, 4 … 60 s, the wait is anywhere below it, and a healthy push starts over."""
+    """The ceiling is 1, 2, 4 … 60 s, the wait is between 0 and the ceiling, and a success resets it to 1 s."""
     backoff = Backoff()
     ceilings = [backoff.next_wait_us(1.0) // 1_000_000 for _ in range(8)]
     assert ceilings == [1, 2, 4, 8, 16, 32, 60, 60]
@@ -51,6 +51,6 @@ def test_waits_double_to_a_minute_with_full_jitter() -> None:
         ((("grpc-retry-pushback-ms", "99999999"),), 600_000_000),
     ],
 )
-def test_a_delay_is_obeyed_within_reason(metadata: tuple[tuple[str, str], ...], delay_us: int | None) -> None:
-    """What the collector says is read where it can be, and never means more than ten minutes."""
+def test_a_stated_delay_is_limited(metadata: tuple[tuple[str, str], ...], delay_us: int | None) -> None:
+    """A delay in the metadata is used if it is a number of milliseconds, and limited to ten minutes."""
     assert stated_delay_us(metadata) == delay_us

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isochrone_agent.errors import CredentialError
-from isochrone_agent.plan.credentials import Credential, load_keyring
+from isochrone_agent.plan.credentials import Credential, Keyring, load_keyring
 from isochrone_wire.model import Target
 
 GOOD = '[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["api.deepseek.com"]\n'
@@ -149,3 +149,11 @@ def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
     assert "[a] needs either env or file" in message
     assert "[b] needs hosts" in message
     assert "'https://h/' in hosts, which is not an origin" in message
+
+
+def test_a_keyring_is_replaced_in_place() -> None:
+    """Every object that has a reference to the keyring uses the new keys."""
+    keyring = Keyring()
+    newer = Credential(name="sim", hosts=("h",), env="KEY")
+    keyring.replace_with(Keyring({"sim": newer}))
+    assert keyring.credentials == {"sim": newer}

@@ -1,4 +1,4 @@
-"""Whatever happens to a spool in whatever order, every sample is somewhere, once."""
+"""Conservation: after any sequence of operations, the account of the spool holds."""
 
 import tempfile
 from collections.abc import Callable
@@ -14,97 +14,97 @@ from isochrone_agent.spool.spool import Drain, Spool
 from isochrone_wire.model import Outcome, Sample, Spend
 
 
-class _Life:
-    """A spool, the calls that are in flight, and what a collector has of it, by (epoch, seq)."""
+class _Scenario:
+    """A spool, its leased batches, and the batches that a collector has stored, by (epoch, seq)."""
 
     def __init__(self, path: Path, drain: Drain) -> None:
         self.path = path
         self.drain = drain
         self.spool = self._open()
         self.leased: list[SealedBatch] = []
-        self.has: dict[tuple[int, int], SealedBatch] = {}
+        self.stored: dict[tuple[int, int], SealedBatch] = {}
         self.recorded = 0
-        self.chance = Random(1)
+        self.random = Random(1)
 
     def _open(self) -> Spool:
         return Spool(self.path, limit_bytes=120_000, drain=self.drain)
 
     def record(self) -> None:
-        """Some samples."""
-        for _ in range(self.chance.choice([1, 3, 60])):
+        """Record some samples."""
+        for _ in range(self.random.choice([1, 3, 60])):
             self.recorded += 1
-            text = self.chance.randbytes(100).hex()
+            text = self.random.randbytes(100).hex()
             self.spool.record(
                 Sample(target_id=1, round_at=self.recorded, outcome=Outcome.OK, dispatched_at=1, error=text),
                 [Spend(provider="p", day_at=0, requests=1)],
             )
 
     def lease(self) -> None:
-        """A call begins."""
-        batch = self.spool.lease(seal=self.chance.random() < 0.5)
+        """Start a call."""
+        batch = self.spool.lease(seal=self.random.random() < 0.5)
         if batch is not None:
             self.leased.append(batch)
 
-    def _any(self) -> SealedBatch | None:
-        return self.leased.pop(self.chance.randrange(len(self.leased))) if self.leased else None
+    def _pop_leased(self) -> SealedBatch | None:
+        return self.leased.pop(self.random.randrange(len(self.leased))) if self.leased else None
 
     def store(self) -> None:
-        """A call is answered."""
-        if (batch := self._any()) is not None:
-            assert self.has.setdefault((batch.epoch, batch.seq), batch) == batch
-            rejected = {"absurd_time": 1} if self.chance.random() < 0.2 else {}
+        """The collector commits a batch and replies."""
+        if (batch := self._pop_leased()) is not None:
+            assert self.stored.setdefault((batch.epoch, batch.seq), batch) == batch
+            rejected = {"absurd_time": 1} if self.random.random() < 0.2 else {}
             self.spool.acknowledge(batch, rejected=rejected)
 
-    def store_unheard(self) -> None:
-        """The collector commits, and the reply is lost."""
-        if (batch := self._any()) is not None:
-            assert self.has.setdefault((batch.epoch, batch.seq), batch) == batch
+    def lose_reply(self) -> None:
+        """The collector commits a batch, and the reply is lost."""
+        if (batch := self._pop_leased()) is not None:
+            assert self.stored.setdefault((batch.epoch, batch.seq), batch) == batch
             self.spool.release(batch)
 
     def refuse(self) -> None:
-        """The collector stores nothing of a batch, and says so."""
-        if (batch := self._any()) is not None:
-            if (batch.epoch, batch.seq) in self.has:
+        """The collector refuses a batch."""
+        if (batch := self._pop_leased()) is not None:
+            if (batch.epoch, batch.seq) in self.stored:
                 self.spool.release(batch)
             else:
                 self.spool.split(batch, "no")
 
     def reopen(self) -> None:
-        """The agent is started again."""
+        """The agent restarts."""
         self.spool.close()
         self.leased.clear()
         self.spool = self._open()
 
     def retry_quarantine(self) -> None:
-        """Somebody puts the quarantined back."""
+        """An operator retries the quarantine."""
         self.spool.retry_quarantine()
 
 
-ACTS: list[Callable[[_Life], None]] = [
-    _Life.record,
-    _Life.record,
-    _Life.lease,
-    _Life.lease,
-    _Life.store,
-    _Life.store_unheard,
-    _Life.refuse,
-    _Life.reopen,
-    _Life.retry_quarantine,
+STEPS: list[Callable[[_Scenario], None]] = [
+    _Scenario.record,
+    _Scenario.record,
+    _Scenario.lease,
+    _Scenario.lease,
+    _Scenario.store,
+    _Scenario.lose_reply,
+    _Scenario.refuse,
+    _Scenario.reopen,
+    _Scenario.retry_quarantine,
 ]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.sampled_from(ACTS), max_size=60), st.sampled_from(Drain))
-def test_the_account_holds_at_every_instant(acts: list[Callable[[_Life], None]], drain: Drain) -> None:
+@given(st.lists(st.sampled_from(STEPS), max_size=60), st.sampled_from(Drain))
+def test_the_account_holds_at_every_instant(steps: list[Callable[[_Scenario], None]], drain: Drain) -> None:
     """Recording, sealing, storing, losing replies, refusing, dropping for room and reopening, in any order: finished =
-    stored + spooled + dropped, no number is used for two different batches, and the file is in order.
+    stored + spooled + dropped, no number is used for two different batches, and verification finds no problem.
     """
     with tempfile.TemporaryDirectory() as folder:
-        life = _Life(Path(folder, "spool.sqlite3"), drain)
-        for act in acts:
-            act(life)
-            account = life.spool.account()
+        scenario = _Scenario(Path(folder, "spool.sqlite3"), drain)
+        for step in steps:
+            step(scenario)
+            account = scenario.spool.account()
             assert account.holds, account
-            assert account.finished == life.recorded
-        life.spool.close()
-        assert inspection.verify_spool(life.path) == []
+            assert account.finished == scenario.recorded
+        scenario.spool.close()
+        assert inspection.verify_spool(scenario.path) == []

@@ -1,4 +1,4 @@
-"""A damaged spool is made new of what reads: nothing twice, nothing garbled, everything counted, and no loop."""
+"""A damaged spool is salvaged: no sample twice, no sample altered, every lost sample counted."""
 
 import shutil
 import sqlite3
@@ -24,7 +24,7 @@ def sample(number: int) -> Sample:
 
 
 def drained(spool: Spool) -> list[tuple[int, int, list[Sample]]]:
-    """(epoch, seq, samples) of everything there is."""
+    """(epoch, seq, samples) of every batch."""
     found = []
     while (batch := spool.lease()) is not None:
         found.append(
@@ -34,7 +34,7 @@ def drained(spool: Spool) -> list[tuple[int, int, list[Sample]]]:
 
 
 def full_spool(folder: Path) -> tuple[Path, int]:
-    """Some 30 sealed batches of 40 samples each, 300 samples unsealed, 80 stored; and its epoch."""
+    """A spool of 30 sealed batches of 40 samples each, two of them stored, and 300 unsealed samples; and its epoch."""
     path = folder / "spool.sqlite3"
     spool = Spool(path)
     for number in range(1500):
@@ -56,32 +56,32 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, int]:
     return path.read_bytes(), epoch
 
 
-def wound_page(content: bytearray, chance: Random) -> None:
+def damage_page(content: bytearray, chance: Random) -> None:
     page = chance.randrange(1, len(content) // PAGE)
     at, length = page * PAGE + chance.randrange(PAGE // 2), chance.randrange(16, PAGE // 2)
     content[at : at + length] = chance.randbytes(length)
 
 
-def wound_header(content: bytearray, chance: Random) -> None:
+def damage_header(content: bytearray, chance: Random) -> None:
     content[:PAGE] = chance.randbytes(PAGE)
 
 
-def wound_end(content: bytearray, chance: Random) -> None:
+def truncate_file(content: bytearray, chance: Random) -> None:
     del content[chance.randrange(len(content) // 2, len(content)) :]
 
 
-def wound_all(content: bytearray, chance: Random) -> None:
+def replace_all(content: bytearray, chance: Random) -> None:
     content[:] = chance.randbytes(10_000)
 
 
-@pytest.mark.parametrize("wound", [wound_page, wound_header, wound_end, wound_all])
+@pytest.mark.parametrize("damage", [damage_page, damage_header, truncate_file, replace_all])
 @pytest.mark.parametrize("seed", range(8))
-def test_what_reads_is_salvaged(tmp_path: Path, template: tuple[bytes, int], wound: object, seed: int) -> None:
-    """Whatever the damage: the agent goes on, each sample is what was recorded and is there once, sealed batches keep
-    their number, nothing else has a number of the old epoch, and the account holds.
+def test_readable_samples_are_salvaged(tmp_path: Path, template: tuple[bytes, int], damage: object, seed: int) -> None:
+    """After any damage the spool works, each salvaged sample is unaltered and occurs once, sealed batches keep their
+    number, nothing else has a number of the old epoch, and the account holds.
     """
     content, epoch = bytearray(template[0]), template[1]
-    wound(content, Random(seed))  # type: ignore[operator]
+    damage(content, Random(seed))  # type: ignore[operator]
     path = tmp_path / "spool.sqlite3"
     path.write_bytes(content)
     spool = Spool(path)
@@ -99,10 +99,10 @@ def test_what_reads_is_salvaged(tmp_path: Path, template: tuple[bytes, int], wou
     assert inspection.verify_spool(path) == []
 
 
-def test_a_header_gone_costs_nothing(tmp_path: Path, template: tuple[bytes, int]) -> None:
-    """Without its first page the file is no database to anybody else, and every sample of it is salvaged."""
+def test_a_lost_header_loses_no_sample(tmp_path: Path, template: tuple[bytes, int]) -> None:
+    """SQLite cannot open the file without its first page, but every sample of it is salvaged."""
     content, epoch = bytearray(template[0]), template[1]
-    wound_header(content, Random(1))
+    damage_header(content, Random(1))
     (tmp_path / "spool.sqlite3").write_bytes(content)
     spool = Spool(tmp_path / "spool.sqlite3")
     account = spool.account()
@@ -113,8 +113,8 @@ def test_a_header_gone_costs_nothing(tmp_path: Path, template: tuple[bytes, int]
     assert len(list(tmp_path.glob("spool.sqlite3.damaged-*"))) == 1
 
 
-def test_what_cannot_be_read_is_counted(tmp_path: Path, template: tuple[bytes, int]) -> None:
-    """A batch on a garbled page is dropped as `spool_damaged`; the others are there."""
+def test_unreadable_samples_are_counted(tmp_path: Path, template: tuple[bytes, int]) -> None:
+    """A batch on a damaged page is dropped as `spool_damaged`; the other batches remain."""
     content = bytearray(template[0])
     (tmp_path / "spool.sqlite3").write_bytes(content)
     with sqlite3.connect(tmp_path / "spool.sqlite3") as db:
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path, template: tuple[bytes, i
 
 
 def test_damage_while_running_is_salvaged_too(tmp_path: Path) -> None:
-    """A sample garbled under a running agent is found before it is delivered; recording goes on in a new file."""
+    """A sample damaged under a running agent is detected before its delivery; recording continues in a new file."""
     spool = Spool(tmp_path / "spool.sqlite3")
     for number in range(3):
         spool.record(sample(number))
@@ -146,11 +146,11 @@ def test_damage_while_running_is_salvaged_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("done", ["", "-wal", "all"])
-def test_a_salvage_cut_off_is_finished(tmp_path: Path, template: tuple[bytes, int], done: str) -> None:
-    """A crash between the new file and its taking the place of the old loses nothing and repeats nothing."""
+def test_an_interrupted_salvage_is_completed(tmp_path: Path, template: tuple[bytes, int], done: str) -> None:
+    """A crash after the new file is written and before it replaces the old one loses and repeats no sample."""
     path = tmp_path / "spool.sqlite3"
     content = bytearray(template[0])
-    wound_header(content, Random(1))
+    damage_header(content, Random(1))
     path.write_bytes(content)
     recovery.salvage(path, "test", make_room=lambda: None)
     path.rename(tmp_path / "spool.sqlite3.salvaged")
@@ -161,8 +161,8 @@ def test_a_salvage_cut_off_is_finished(tmp_path: Path, template: tuple[bytes, in
     assert (spool.account().finished, spool.account().spooled) == (1500, 1420)
 
 
-def test_damaged_files_do_not_pile_up(tmp_path: Path) -> None:
-    """A disk that goes on damaging spools keeps the last three."""
+def test_damaged_files_do_not_accumulate(tmp_path: Path) -> None:
+    """Only the three newest damaged files are kept."""
     path = tmp_path / "spool.sqlite3"
     for number in range(6):
         for file in tmp_path.glob("spool.sqlite3.damaged-*"):
@@ -173,9 +173,9 @@ def test_damaged_files_do_not_pile_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
-def test_a_copy_that_cannot_be_made_is_not_needed(tmp_path: Path, *, is_writable: bool) -> None:
-    """Where nothing can be copied the damaged file is read as it lies; where that cannot be written either, its samples
-    are counted and kept aside. Recording goes on in every case.
+def test_salvage_without_room_for_a_copy(tmp_path: Path, *, is_writable: bool) -> None:
+    """If the damaged file cannot be copied, it is read in place; if its samples cannot be written either, they are
+    counted and stay in the damaged file. Recording continues in both cases.
     """
     spool = Spool(tmp_path / "spool.sqlite3")
     for number in range(3):
@@ -197,10 +197,8 @@ def test_a_copy_that_cannot_be_made_is_not_needed(tmp_path: Path, *, is_writable
     assert len(list(tmp_path.glob("spool.sqlite3.damaged-*"))) >= 1
 
 
-def test_a_spool_that_could_not_be_renewed_is_tried_again(tmp_path: Path) -> None:
-    """When not even an empty spool can be made, what comes is lost and counted; the first call that finds room again
-    opens a spool, and all goes on.
-    """
+def test_a_failed_salvage_is_tried_again(tmp_path: Path) -> None:
+    """If not even an empty spool can be written, the call fails; the next call that finds room salvages the spool."""
     spool = Spool(tmp_path / "spool.sqlite3")
     for number in range(3):
         spool.record(sample(number))

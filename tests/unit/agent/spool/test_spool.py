@@ -1,4 +1,4 @@
-"""The spool keeps what it was given until the collector has it, and knows at every instant where each sample is."""
+"""The spool keeps each sample until the collector has stored it, and its account holds at every instant."""
 
 import contextlib
 import os
@@ -42,8 +42,8 @@ def rounds(batch: SealedBatch | None) -> list[int]:
     return [codec.decode(Sample, sample_pb2.Sample.FromString(body)).round_at for body in bodies]
 
 
-def test_what_is_recorded_survives_a_reopening(tmp_path: Path) -> None:
-    """Another process that opens the file finds the samples, their order, the account and the plan."""
+def test_recorded_samples_survive_reopening(tmp_path: Path) -> None:
+    """Another process that opens the file finds the samples in order, the account and the plan."""
     first = spool_of(tmp_path / "deep", range(3))
     first.keep_plan(Plan(version=4, baseline="a"))
     first.close()
@@ -54,7 +54,7 @@ def test_what_is_recorded_survives_a_reopening(tmp_path: Path) -> None:
 
 
 def test_a_sealed_batch_never_changes(tmp_path: Path) -> None:
-    """Samples recorded after the sealing travel in another batch; a retry carries the same bytes."""
+    """Samples recorded after the sealing go into another batch; a retry carries the same bytes."""
     spool = spool_of(tmp_path, range(1, 2), drain=Drain.OLDEST)
     sealed = leased(spool)
     spool.record(sample(2))
@@ -64,7 +64,7 @@ def test_a_sealed_batch_never_changes(tmp_path: Path) -> None:
 
 
 def test_numbers_are_not_reused_after_the_spool_was_empty(tmp_path: Path) -> None:
-    """A number once given is never given again, even when nothing of it is left."""
+    """A number is never assigned twice, even when its batch is gone."""
     spool = spool_of(tmp_path, range(0))
     seen = []
     for number in range(3):
@@ -76,8 +76,8 @@ def test_numbers_are_not_reused_after_the_spool_was_empty(tmp_path: Path) -> Non
     assert spool.account() == Account(finished=3, stored=3, spooled=0)
 
 
-def test_a_file_put_back_repeats_no_number(tmp_path: Path) -> None:
-    """A spool restored from a copy gives numbers of another epoch than the one it was restored over."""
+def test_a_restored_file_repeats_no_number(tmp_path: Path) -> None:
+    """A spool restored from a copy assigns numbers of another epoch than the spool it replaces."""
     path = tmp_path / "spool.sqlite3"
     spool_of(tmp_path, range(1)).close()
     before = path.read_bytes()
@@ -92,8 +92,8 @@ def test_a_file_put_back_repeats_no_number(tmp_path: Path) -> None:
 
 
 def test_sealed_batches_keep_their_number_over_a_restart(tmp_path: Path) -> None:
-    """What was sealed before keeps epoch and number, because it may be stored already; stored, it counts as stored
-    under an earlier epoch, and new samples under this one.
+    """A sealed batch keeps epoch and number, because it may be stored already. Once acknowledged it counts as stored
+    under an earlier epoch; new samples count under the current one.
     """
     first = spool_of(tmp_path, range(1))
     sealed = leased(first)
@@ -112,8 +112,8 @@ def test_sealed_batches_keep_their_number_over_a_restart(tmp_path: Path) -> None
     assert (second.stats().stored, second.stats().earlier) == (3, 2)
 
 
-def test_what_is_leased_is_not_leased_again(tmp_path: Path) -> None:
-    """Several calls in flight carry several batches; one that failed can be leased anew."""
+def test_a_leased_batch_is_not_leased_again(tmp_path: Path) -> None:
+    """Calls in flight carry different batches; a released batch can be leased again."""
     spool = spool_of(tmp_path, range(1))
     first = leased(spool)
     spool.record(sample(1))
@@ -124,7 +124,7 @@ def test_what_is_leased_is_not_leased_again(tmp_path: Path) -> None:
 
 
 def test_batches_are_bounded_in_bytes_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch holds no more than its limits, and at least one sample; what waits for long is sealed by itself."""
+    """A batch stays within its limits but has at least one sample; a full batch is sealed without a lease."""
     size = len(codec.encode(sample(1)).SerializeToString())
     monkeypatch.setattr(spool_module, "MAX_BATCH_BYTES", 2 * size + 1)
     spool = spool_of(tmp_path, range(1, 6), drain=Drain.OLDEST)
@@ -142,7 +142,7 @@ def test_batches_are_bounded_in_bytes_and_number(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path, drain: Drain, order: list[list[int]]) -> None:
-    """After an outage the newest go first and the backlog in every other batch, unless the oldest are wanted first."""
+    """After an outage the newest go first and the backlog in every other batch, or with `Drain.OLDEST` the oldest."""
     spool = spool_of(tmp_path, range(0), drain=drain)
     for group in ([0], [1, 2], [3, 4, 5], [6, 7, 8]):
         for number in group:
@@ -153,14 +153,14 @@ def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path, drain: Drain, o
 
 
 def test_rejected_samples_are_counted_as_dropped(tmp_path: Path) -> None:
-    """What the collector would not store is dropped under the reason it named; the rest is stored."""
+    """Samples that the collector rejected count as dropped for its reason; the rest counts as stored."""
     spool = spool_of(tmp_path, range(5))
     spool.acknowledge(leased(spool), rejected={"unknown_target": 2})
     assert spool.account() == Account(finished=5, stored=3, spooled=0, dropped={"unknown_target": 2})
 
 
-def test_a_batch_that_is_refused_is_halved_down_to_the_sample_to_blame(tmp_path: Path) -> None:
-    """Splitting gives new numbers, loses no sample, and ends with the one sample in quarantine."""
+def test_a_refused_batch_is_halved_down_to_one_sample(tmp_path: Path) -> None:
+    """Splitting assigns new numbers, loses no sample, and ends with the refused sample alone in quarantine."""
     spool = spool_of(tmp_path, range(5))
     tried, delivered = list[int](), list[int]()
     while (batch := spool.lease()) is not None:
@@ -175,8 +175,8 @@ def test_a_batch_that_is_refused_is_halved_down_to_the_sample_to_blame(tmp_path:
     assert (spool.stats().waiting, spool.stats().quarantined) == (0, 1)
 
 
-def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
-    """The file stays within its limit; what went is counted, and it is never what was just recorded."""
+def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:
+    """The file stays within its limit; dropped samples are counted, and the newest is never dropped."""
     limit = 200_000
     spool = Spool(tmp_path / "spool.sqlite3", limit_bytes=limit)
     for number in range(900):
@@ -190,8 +190,8 @@ def test_the_oldest_go_when_the_limit_is_reached(tmp_path: Path) -> None:
     assert 899 in rounds(leased(spool))
 
 
-def test_the_file_shrinks_when_the_backlog_is_gone(tmp_path: Path) -> None:
-    """Pages that were needed for an outage go back to the disk while the backlog is delivered."""
+def test_the_file_shrinks_after_a_backlog(tmp_path: Path) -> None:
+    """Pages that an outage needed are returned to the file system while the backlog is delivered."""
     spool = Spool(tmp_path / "spool.sqlite3")
     with database.Transaction(spool._db):
         for number in range(12_000):
@@ -202,8 +202,8 @@ def test_the_file_shrinks_when_the_backlog_is_gone(tmp_path: Path) -> None:
     assert database.value(spool._db, "pragma page_count") < before / 2
 
 
-def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
-    """A batch in flight may be stored any moment; the limit takes another one."""
+def test_a_batch_in_flight_is_not_dropped(tmp_path: Path) -> None:
+    """A batch in flight may be stored at any moment, so another one is dropped."""
     spool = spool_of(tmp_path, range(1))
     batch = leased(spool)
     spool.record(sample(1))
@@ -215,8 +215,8 @@ def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
     assert spool.account() == Account(finished=2, stored=1, spooled=0, dropped={"spool_full": 1})
 
 
-def test_the_quarantine_makes_room_first(tmp_path: Path) -> None:
-    """What the collector refused goes before what it has not seen when the limit is reached, counted by itself."""
+def test_the_quarantine_is_dropped_first(tmp_path: Path) -> None:
+    """Refused samples are dropped before those the collector has not seen, and counted under their own reason."""
     spool = Spool(tmp_path / "spool.sqlite3", limit_bytes=200_000)
     for number in range(40):
         spool.record(sample(number, error=os.urandom(900).hex()))
@@ -232,7 +232,7 @@ def test_the_quarantine_makes_room_first(tmp_path: Path) -> None:
 
 
 def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
-    """What is remembered of batches that were tried does not grow with every one that is dropped."""
+    """The set of batches that were ever leased does not grow with dropped batches."""
     spool = spool_of(tmp_path, range(1))
     spool.release(leased(spool))
     with database.Transaction(spool._db):
@@ -240,8 +240,8 @@ def test_a_dropped_batch_is_forgotten(tmp_path: Path) -> None:
     assert spool._ever_leased == set()
 
 
-def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
-    """A batch whose reply was lost is kept before one that was never sent: dropped, it might be counted twice."""
+def test_a_batch_that_may_be_stored_is_dropped_last(tmp_path: Path) -> None:
+    """A batch that was never sent is dropped before one whose reply was lost, which may count as stored and dropped."""
     spool = spool_of(tmp_path, range(1))
     spool.release(leased(spool))
     spool.record(sample(1))
@@ -251,8 +251,8 @@ def test_what_may_be_stored_already_is_dropped_last(tmp_path: Path) -> None:
     assert rounds(leased(spool)) == [0]
 
 
-def test_a_full_disk_is_counted_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be written is lost, said, and counted, on disk as soon as there is room; then all goes on."""
+def test_a_full_disk_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample that cannot be written raises an error and is counted; with free space recording continues."""
     spool = spool_of(tmp_path, range(3))
     monkeypatch.setattr(side_files, "_MIN_FREE_RESERVES", 1 << 40)
     monkeypatch.setattr(spool_module, "_DISK_FULL_PAGES", 0)
@@ -272,8 +272,8 @@ def test_a_full_disk_is_counted_and_survived(tmp_path: Path, monkeypatch: pytest
     assert again.account() == account
 
 
-def test_memory_counts_what_the_disk_cannot(tmp_path: Path) -> None:
-    """Samples that not even a dropped batch makes room for are in the account at once, and on disk with the next."""
+def test_lost_samples_are_counted_in_memory_first(tmp_path: Path) -> None:
+    """A sample that cannot be written even after a drop is in the account at once, and on disk with the next sample."""
     spool = spool_of(tmp_path, range(1))
 
     def fail(*_arguments: object) -> None:
@@ -293,8 +293,8 @@ def test_memory_counts_what_the_disk_cannot(tmp_path: Path) -> None:
     assert again.account() == Account(finished=6, stored=0, spooled=2, dropped={"disk_full": 4})
 
 
-def test_what_was_spent_is_kept_with_the_sample(tmp_path: Path) -> None:
-    """Money, tokens and requests add up per provider and day, over a restart; a skipped round is no request."""
+def test_spend_is_recorded_with_the_sample(tmp_path: Path) -> None:
+    """Money, tokens and requests add up per provider and day, across a restart; a skipped round adds no request."""
     spool = Spool(tmp_path / "spool.sqlite3")
     noon = 20_000 * DAY_US + DAY_US // 2
     one = Sample(target_id=1, round_at=noon, outcome=Outcome.OK, dispatched_at=noon)
@@ -306,7 +306,7 @@ def test_what_was_spent_is_kept_with_the_sample(tmp_path: Path) -> None:
     assert spool.spend(day_at) == (most,)
     for spends in ([paid, taken_back], [paid], []):
         spool.record(one, spends)
-    # Of a reservation that salvage has lost nothing is left to take back.
+    # A reservation that salvage has lost cannot make the sum negative.
     spool.record(one, [replace(paid, provider="other"), replace(taken_back, provider="gone")])
     spool.close()
     assert Spool(tmp_path / "spool.sqlite3").spend(day_at) == (
@@ -317,7 +317,7 @@ def test_what_was_spent_is_kept_with_the_sample(tmp_path: Path) -> None:
 
 
 def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
-    """604 800 realistic samples come to less than 100 MB; measured on 5 000 of them."""
+    """604 800 realistic samples take less than 100 MB, extrapolated from 5 000."""
     spool = Spool(tmp_path / "spool.sqlite3")
     with database.Transaction(spool._db):
         for number in range(5000):
@@ -326,35 +326,16 @@ def test_a_week_at_one_sample_a_second_fits(tmp_path: Path) -> None:
     assert used / 5000 * 604_800 + spool_module._SIDE_FILES_BYTES < 100_000_000
 
 
-def test_a_spool_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
-    """A folder in the way is an error with the path and a hint, not a traceback."""
+def test_an_unusable_path_is_a_spool_error(tmp_path: Path) -> None:
+    """A file in place of the folder is an error with the path and a hint."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SpoolError, match="cannot be opened") as caught:
         Spool(tmp_path / "file" / "spool.sqlite3")
     assert "--data-dir" in caught.value.hint
 
 
-def test_a_second_agent_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
-    """Two agents never write one spool; after the first has ended the spool is free."""
-    first = spool_of(tmp_path, range(1))
-    with pytest.raises(SpoolError, match=rf"in use by the agent with pid {os.getpid()}, since 20") as caught:
-        Spool(tmp_path / "spool.sqlite3")
-    assert "--data-dir" in caught.value.hint
-    first.close()
-    assert Spool(tmp_path / "spool.sqlite3").account().finished == 1
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_another_users_spool_is_left_alone(tmp_path: Path) -> None:
-    """An agent that runs as somebody else says who should run it."""
-    spool_of(tmp_path, range(1)).close()
-    os.chown(tmp_path / "spool.sqlite3", 65534, 65534)
-    with pytest.raises(SpoolError, match="belongs to nobody, and this agent runs as root"):
-        Spool(tmp_path / "spool.sqlite3")
-
-
-def test_a_spool_of_another_format_is_not_touched(tmp_path: Path) -> None:
-    """A file that another version made is neither read nor salvaged."""
+def test_a_spool_of_another_format_is_not_changed(tmp_path: Path) -> None:
+    """A file written by another version is neither read nor salvaged."""
     spool_of(tmp_path, range(1)).close()
     with sqlite3.connect(tmp_path / "spool.sqlite3") as db:
         db.execute("pragma user_version = 9")
