@@ -108,7 +108,7 @@ def _fill(conninfo: str, month: Month, sites: Sequence[Site], targets: int) -> i
     begun, told, samples = time.monotonic(), time.monotonic(), 0
     at_once = max(1, ROWS_AT_ONCE // (len(sites) * targets))
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        instants.teach(connection)
+        instants.register(connection)
         for portions in _in_lots(month.portions(), at_once):
             with connection.transaction():
                 _copy(connection, portions)

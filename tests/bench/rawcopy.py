@@ -21,7 +21,7 @@ class RawCopy:
 
     def __init__(self, conninfo: str, targets: list[int]) -> None:
         self._connection = psycopg.connect(conninfo, autocommit=True)
-        instants.teach(self._connection)
+        instants.register(self._connection)
         for name in ("fsync", "synchronous_commit"):
             if self._connection.execute(f"SHOW {name}").fetchone() != ("on",):
                 raise SystemExit(f"{name} is not on, so nothing here would be comparable")

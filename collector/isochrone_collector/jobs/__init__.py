@@ -1,1 +1,1 @@
-"""Periodic work that the leading collector does: partitions, rollup, retention, drift, alerts."""
+"""Periodic jobs: leader election, the registry, and the jobs of the leader."""

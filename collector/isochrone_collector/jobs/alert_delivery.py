@@ -1,11 +1,11 @@
-"""Raises alerts and tells them: the absence of vantages is looked for here, changes come from `driftwatch`.
+"""Delivery of alerts to the webhook, and the check for absent vantages; changes come from `drift_detection`.
 
 The laws:
 
-1. An alert is in the database before anybody is told of it, and stays there.
-2. It is told at least once: until the webhook takes it, for a day, at longer and longer intervals, whichever collector
-   leads. The receiver knows repetitions by their id.
-3. Without a webhook alerts are raised all the same; they are never told later.
+1. An alert is stored in the database before it is delivered, and stays there.
+2. Delivery is at least once: the leader retries at increasing intervals until the webhook accepts the alert, for up to
+   a day. The receiver recognises repetitions by the id.
+3. Without a webhook alerts are still raised, but they are not delivered later.
 """
 
 import asyncio
@@ -27,59 +27,60 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 ABSENCE_CHECK_EVERY_US = 10 * SECOND_US
 DELIVER_EVERY_US = 2 * SECOND_US
 GIVE_UP_US = DAY_US
-# Attempts are made after these pauses, and after the last of them again and again.
+# Pauses before the second, third, … attempt; the last pause repeats.
 RETRY_PAUSES_US = tuple(
     seconds * SECOND_US for seconds in (5, 30, 2 * 60, 5 * 60, 15 * 60, 30 * 60, 60 * 60, 2 * 60 * 60, 4 * 60 * 60)
 )
 
-_AT_ONCE = 8
-# Who looked so long ago did not watch in between.
-_BROKE_OFF_US = 3 * ABSENCE_CHECK_EVERY_US + MINUTE_US
+_MAX_CONCURRENT = 8
+# After a longer pause between checks this collector did not lead in between.
+_MAX_CHECK_GAP_US = 3 * ABSENCE_CHECK_EVERY_US + MINUTE_US
 
 _log = structlog.get_logger()
 
 
 def next_attempt_at(*, attempts: int, now_at: int, raised_at: int) -> int | None:
-    """When an alert is told again that was told in vain `attempts` times; `None` when a day has passed."""
-    again_at = now_at + RETRY_PAUSES_US[min(attempts, len(RETRY_PAUSES_US)) - 1]
-    return again_at if again_at < raised_at + GIVE_UP_US else None
+    """Return the next attempt's instant after `attempts` failed ones; `None` if it is a day or more after the alert."""
+    next_at = now_at + RETRY_PAUSES_US[min(attempts, len(RETRY_PAUSES_US)) - 1]
+    return next_at if next_at < raised_at + GIVE_UP_US else None
 
 
 @dataclass(slots=True, kw_only=True)
-class _Watch:
-    """Since when somebody watches who is there, and when they last looked."""
+class _Observation:
+    """The period over which this collector has checked for absences without a gap, and its last check."""
 
     since_at: int = 0
-    looked_at: int = 0
+    checked_at: int = 0
 
-    def goes_on(self, now_at: int) -> None:
-        if not 0 <= now_at - self.looked_at <= _BROKE_OFF_US:
+    def extend(self, now_at: int) -> None:
+        """Add a check; begin a new period after a gap, or after the clock was set back."""
+        if not 0 <= now_at - self.checked_at <= _MAX_CHECK_GAP_US:
             self.since_at = now_at
-        self.looked_at = now_at
+        self.checked_at = now_at
 
 
 class AlertDelivery:
-    """The alerts of all collectors on one database. `webhook` is `None` where none is set."""
+    """The alerts of all collectors on one database; `webhook` is `None` if none is set."""
 
     def __init__(self, *, database: Database, webhook: Webhook | None, clock: Callable[[], int]) -> None:
         self._database = database
         self._webhook = webhook
         self._clock = clock
-        self._watch = _Watch()
+        self._observation = _Observation()
 
     async def raise_alert(self, connection: Connection, message: AlertMessage) -> None:
-        """Raise an alert within whatever transaction the connection is in, unless it is raised already."""
+        """Raise an alert in the connection's current transaction, unless it is raised already."""
         due_at = message.raised_at if self._webhook else None
         if await alerts.record(connection, message, next_attempt_at=due_at):
             _log.warning("alert.raised", id=name_of(message.id), kind=message.kind.value, subject=message.subject)
 
     async def check_absences(self) -> None:
-        """Raise alerts of who is missing and who is back."""
+        """Raise alerts for vantages that are absent or back."""
         async with self._database.connection() as connection:
             states = await vantages.states(connection)
             newest = await alerts.absences(connection)
         now_at = self._clock()
-        self._watch.goes_on(now_at)
+        self._observation.extend(now_at)
         heartbeats = [
             VantageHeartbeat(
                 name=row.name,
@@ -92,49 +93,49 @@ class AlertDelivery:
         last_alerts = {
             row.subject: LastAlert(kind=AlertKind(row.kind), alert_id=row.id, raised_at=row.raised_at) for row in newest
         }
-        for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._watch.since_at):
+        for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._observation.since_at):
             async with self._database.connection() as connection:
                 await self.raise_alert(connection, message)
 
     async def deliver(self) -> None:
-        """Tell the webhook what is due."""
+        """Send the alerts that are due to the webhook."""
         if self._webhook is None:
             return
         async with self._database.connection() as connection:
-            rows = await alerts.due(connection, now_at=self._clock(), limit=_AT_ONCE)
+            rows = await alerts.due(connection, now_at=self._clock(), limit=_MAX_CONCURRENT)
         await asyncio.gather(*(self._deliver_one(self._webhook, row) for row in rows))
 
     async def test(self) -> Alert:
-        """Raise a test alert, tell it once, and return what became of it. Raises `Conflict` without a webhook."""
+        """Raise a test alert, send it once, and return it with the result. Raises `Conflict` without a webhook."""
         if self._webhook is None:
-            raise Conflict("no webhook is set at this collector: isochrone-collector serve --alert-url URL")
+            raise Conflict("this collector has no webhook: set one with `isochrone-collector serve --alert-url URL`")
         message = of_test(raised_at=self._clock())
         async with self._database.connection() as connection:
             await alerts.record(connection, message, next_attempt_at=None)
         reply = await self._webhook.send(message, now_at=self._clock())
-        await self._record_attempt(message, reply, attempts=1, again=False)
+        await self._record_attempt(message, reply, attempts=1, retry=False)
         async with self._database.connection() as connection:
             return await alerts.by_id(connection, message.id)
 
     async def _deliver_one(self, webhook: Webhook, row: DueRow) -> None:
         reply = await webhook.send(row.message, now_at=self._clock())
-        await self._record_attempt(row.message, reply, attempts=row.attempts + 1, again=not reply.is_final)
+        await self._record_attempt(row.message, reply, attempts=row.attempts + 1, retry=not reply.is_final)
 
-    async def _record_attempt(self, message: AlertMessage, reply: Reply, *, attempts: int, again: bool) -> None:
+    async def _record_attempt(self, message: AlertMessage, reply: Reply, *, attempts: int, retry: bool) -> None:
         now_at = self._clock()
-        again_at = None
-        if again and not reply.taken:
-            again_at = next_attempt_at(attempts=attempts, now_at=now_at, raised_at=message.raised_at)
+        retry_at = None
+        if retry and not reply.accepted:
+            retry_at = next_attempt_at(attempts=attempts, now_at=now_at, raised_at=message.raised_at)
         async with self._database.connection() as connection:
             await alerts.record_attempt(
                 connection,
                 message.id,
-                delivered_at=now_at if reply.taken else None,
-                next_attempt_at=again_at,
+                delivered_at=now_at if reply.accepted else None,
+                next_attempt_at=retry_at,
                 error=reply.reason,
             )
-        told = {"id": name_of(message.id), "kind": message.kind.value, "attempts": attempts}
-        if reply.taken:
-            _log.info("alert.told", **told)
+        context = {"id": name_of(message.id), "kind": message.kind.value, "attempts": attempts}
+        if reply.accepted:
+            _log.info("alert.delivered", **context)
         else:
-            _log.warning("alert.not_told", **told, reason=reply.reason, gives_up=again_at is None)
+            _log.warning("alert.not_delivered", **context, reason=reply.reason, gives_up=retry_at is None)

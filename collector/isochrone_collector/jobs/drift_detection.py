@@ -1,11 +1,13 @@
-"""Watches every series for lasting changes, and tells of those it finds. Done by the collector that leads.
+"""Drift detection: finds lasting changes of every series, and raises an alert for each. Runs on the leader.
 
-Theory of operation. What was seen of each series lately is kept in memory, about 20 kB each, so that a look
-reads only what came since the last one: rounds whose probes have come, slow ones too. What comes later than that the
-ledger tells, every few minutes. Targets that were not read yet are read once, a week back. All reading is done in
-portions of time, of all targets: each page has rows of some seconds, and is read once. The server rests while it reads,
-so that a leader does not keep others from the database: whoever reads fresh rows first makes it write their pages
-again. Series are computed in a thread, some at a time, so that ingest goes on meanwhile.
+Theory of operation. The recent rounds of each series are kept in memory, about 20 kB per series, so that a run reads
+only the rounds that were completed since the last run, including their slow probes. Rounds that are delivered later are
+found through the ledger, every few minutes. A target that was not read yet is read once, a week back.
+
+All reading is done in portions of time over all targets: a page of the table holds the rows of some seconds, so each
+page is read once. The server rests while it reads, so that the leader does not slow down other work on the database:
+the first read of fresh rows makes the server write their pages again. Series are computed in a thread, a few at a time,
+so that ingest continues meanwhile.
 """
 
 import asyncio
@@ -31,51 +33,51 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EVERY_US = 30 * SECOND_US
 
-# By then the probes of a round have ended and come in, but for those with a long timeout.
+# By then the probes of a round are finished and delivered, except those with a long timeout.
 _SETTLED_US = 75 * SECOND_US
-# What took longer to come may have been committed after its rounds were read: a commit may wait, and clocks differ.
+# A batch that took longer may have been committed after its rounds were read: a commit may wait, and clocks differ.
 _IN_TIME_US = _SETTLED_US - 30 * SECOND_US
 _LATE_EVERY_US = 5 * MINUTE_US
-# What was received at the same time as the last look was read may have been committed after it.
+# A batch that was received shortly before the last run may have been committed after it.
 _COMMITTING_US = MINUTE_US
 _LATE_US = DAY_US
-# Another collector may have led meanwhile: what is remembered is not what is known any more.
+# After a longer pause another collector may have led, so that the states in memory are out of date.
 _STALE_US = 10 * MINUTE_US
-_AT_ONCE = 32
-# For how much of a look the server rests now and then, unless so much is new that reading would fall behind.
+_SERIES_AT_ONCE = 32
+# For this part of a run the server rests between rows, unless there is so much to read that it would fall behind.
 _RESTING_US = MINUTE_US
 _BEHIND_US = 3 * EVERY_US
-# A portion that took less than a little is followed by a larger one, after much by a smaller one.
-_LITTLE_US, _MUCH_US = SECOND_US // 2, 2 * SECOND_US
+# A portion that was read faster is followed by a larger one, and one that was read slower by a smaller one.
+_FAST_US, _SLOW_US = SECOND_US // 2, 2 * SECOND_US
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PortionSizes:
-    """How much time's rounds are read at once, in microseconds: the least, or a multiple of it up to the most."""
+    """Bounds of the span of rounds that is read at once, in microseconds: a multiple of the minimum."""
 
-    least_us: int
-    most_us: int
+    min_us: int
+    max_us: int
 
     def after(self, portion_us: int, took_us: int) -> int:
-        """More after what took the server little, and less after what took it long."""
-        if took_us > _MUCH_US:
-            return max(portion_us * _MUCH_US // took_us // self.least_us * self.least_us, self.least_us)
-        return min(portion_us * 2, self.most_us) if took_us < _LITTLE_US else portion_us
+        """Return the next portion after one of `portion_us` that the server took `took_us` to read."""
+        if took_us > _SLOW_US:
+            return max(portion_us * _SLOW_US // took_us // self.min_us * self.min_us, self.min_us)
+        return min(portion_us * 2, self.max_us) if took_us < _FAST_US else portion_us
 
 
-# Less than this would read the same pages again and again; more, and a flood would not fit the server's memory.
-_NEW = _PortionSizes(least_us=3 * SECOND_US, most_us=3 * SECOND_US)
-# What is old is taken by whole hours, because series states remember the medians of those.
-_OLD = _PortionSizes(least_us=HOUR_US, most_us=DAY_US)
+# A shorter portion would read the same pages repeatedly; a longer one might not fit the server's memory under load.
+_NEW = _PortionSizes(min_us=3 * SECOND_US, max_us=3 * SECOND_US)
+# Old rounds are read by whole hours, because series states keep the medians of hours.
+_OLD = _PortionSizes(min_us=HOUR_US, max_us=DAY_US)
 
 Found = tuple[SeriesKey, Change, int]
-"""A change of a series, and how far apart (microseconds) two that are the same may begin."""
+"""A change of a series, and the distance in microseconds within which two changes are the same."""
 
 
 class DriftDetection:
-    """The series of the plan in force, as far as they were read."""
+    """The series of the plan in force, as far as they have been read."""
 
     def __init__(self, *, database: Database, plans: Plans, alerting: AlertDelivery, clock: Callable[[], int]) -> None:
         self._database = database
@@ -91,7 +93,7 @@ class DriftDetection:
         self._unrecorded: list[Found] = []
 
     async def run(self) -> None:
-        """Read what is new, and record the changes in it, with an alert each."""
+        """Read new rounds, and record the changes found in them, with an alert each."""
         now_at = self._clock()
         targets = {target.id for target in self._plans.current.targets} if self._plans.current else set()
         self._forget(targets, now_at=now_at)
@@ -108,7 +110,7 @@ class DriftDetection:
         self._ended_at = self._clock()
 
     def _forget(self, targets: Collection[int], *, now_at: int) -> None:
-        """Forget what is not measured any more, and everything after others may have watched instead."""
+        """Forget targets that are no longer measured, and all of them if another collector may have led meanwhile."""
         if now_at < self._read_at or now_at - self._ended_at > _STALE_US:
             targets = ()
         self._read.intersection_update(targets)
@@ -143,8 +145,8 @@ class DriftDetection:
         portions: _PortionSizes,
         regions: tuple[str, ...] | None = None,
     ) -> None:
-        """Read rounds of some targets, a portion at a time, oldest first."""
-        from_at, portion_us = window.from_at, portions.least_us
+        """Read the rounds of a window for some targets, one portion at a time, oldest first."""
+        from_at, portion_us = window.from_at, portions.min_us
         while from_at < window.until_at:
             part = Window(from_at=from_at, until_at=min(from_at + portion_us, window.until_at))
             began_at = self._clock()
@@ -172,11 +174,11 @@ class DriftDetection:
 
     async def _detect(self) -> None:
         waiting = [(key, state) for key, state in self._states.items() if state.has_new_rounds]
-        for begin in range(0, len(waiting), _AT_ONCE):
-            self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _AT_ONCE])
+        for begin in range(0, len(waiting), _SERIES_AT_ONCE):
+            self._unrecorded += await asyncio.to_thread(_changes_of, waiting[begin : begin + _SERIES_AT_ONCE])
 
     async def _record(self) -> None:
-        """Record what was found; what cannot be recorded now is recorded with the next look."""
+        """Record the changes found; one that cannot be recorded now is recorded by the next run."""
         if not self._unrecorded:
             return
         async with self._database.connection() as connection:

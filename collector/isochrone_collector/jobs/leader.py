@@ -35,7 +35,7 @@ class LeaderElection:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this collector leads at the moment, as far as it knows."""
+        """True while this collector leads, as far as it knows."""
         return self._leads
 
     async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:

@@ -50,7 +50,7 @@ class Jobs:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this collector runs the leader's jobs at the moment, as far as it knows."""
+        """True while this collector runs the leader's jobs, as far as it knows."""
         return self._election.is_leader
 
     def add(self, *jobs: Job) -> None:

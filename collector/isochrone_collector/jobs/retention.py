@@ -1,11 +1,11 @@
-"""The chore that lets go of what was kept long enough.
+"""Retention: the job that deletes samples, summaries and ledger entries after their retention periods.
 
 The laws:
 
-1. No sample goes before its hour and its day are summarised, however old it is, and no hour before its day is.
-2. A batch of the ledger goes when everything in it would be set aside as too old if it came again: then no sample can
-   be there twice. That is a few days after its samples, because a batch may hold rounds that were still to come.
-3. What is kept for good stays, and so does the ledger of samples that are.
+1. No sample is deleted before its hour and its day are summarised, however old it is, and no hour before its day is.
+2. A batch is deleted from the ledger when all of its samples would be set aside as too old if it were pushed again, so
+   that no sample can be stored twice. That is a few days after its samples, because a batch may hold future rounds.
+3. Without a retention period for samples, neither samples nor the ledger are deleted.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,13 +20,13 @@ from isochrone_wire.model import DAY_US, MINUTE_US, day_of
 
 EVERY_US = 10 * MINUTE_US
 LEDGER_SLACK_US = (partitions.DAYS_AHEAD + 2) * DAY_US
-"""How much longer than its samples a batch of the ledger is kept."""
+"""Time in microseconds for which the ledger keeps a batch longer than its samples."""
 
 _log = structlog.get_logger()
 
 
 class Retention:
-    """Lets go of what is due, whenever it is run."""
+    """Deletion of data whose retention period is over."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int], periods: RetentionPeriods) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class Retention:
         self._periods = periods
 
     async def run(self) -> None:
-        """Let go of everything that is due. Raises `DatabaseUnavailable`."""
+        """Delete everything that is due. Raises `DatabaseUnavailable`."""
         at, periods = self._clock(), self._periods
         summarised_until = await self._summarised_until()
         if periods.samples_us is not None:
@@ -44,14 +44,14 @@ class Retention:
             await self._forget(Resolution.HOUR, min(at - periods.hours_us, summarised_until))
         if periods.days_us is not None:
             await self._forget(Resolution.DAY, at - periods.days_us)
-        # Last, because somebody who reads for hours can keep it from being done.
+        # Last, because a long-running reader can block it.
         if periods.samples_us is not None:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)
             for day_at in await partitions.retire(self._database, before_at=before_at):
                 _log.info("partition.retired", day_at=day_at)
 
     async def _summarised_until(self) -> int:
-        """Until when days are summarised; before everything when none is."""
+        """Return the instant until which days are summarised; 0 if none is."""
         async with self._database.connection() as connection:
             return (await job_state.progress(connection)).get(Resolution.DAY.job, 0)
 

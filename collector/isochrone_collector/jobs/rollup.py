@@ -1,14 +1,14 @@
-"""The chore that turns samples into summaries: which hours and days are due, and how far it has come.
+"""Rollup: the job that turns samples into summaries of hours and days, and records its progress.
 
 The laws:
 
-1. An hour is summarised a little after its end, hour by hour in order; a day as soon as all of its hours are, because
-   hours are not kept for ever.
-2. Samples that come later than that have their hours summarised again, and the days these are of. Which hours, the
-   delivery ledger knows by the rounds of its batches. Batches are looked at for a while longer than they are new,
-   because they are not committed in the order in which they were received.
-3. Hours whose samples were retired are never summarised again: what is left of their samples is less than was there.
-4. It may be stopped anywhere: what is recorded as done is done, and the rest is done again.
+1. An hour is summarised a few minutes after its end, in order; a day as soon as all of its hours are, because hours are
+   not kept for ever.
+2. Hours with late samples are summarised again, and so are their days. The delivery ledger has the rounds of each
+   batch. Consecutive searches for late batches overlap, because batches are not committed in the order in which they
+   were received.
+3. Hours whose samples were retired are never summarised again, because some of their samples are gone.
+4. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,11 +23,11 @@ from isochrone_wire.model import DAY_US, MINUTE_US, day_of
 
 EVERY_US = MINUTE_US
 GRACE_US = 5 * MINUTE_US
-"""How long after its end an hour is summarised: most of what is under way then has arrived."""
+"""Time after its end at which an hour is summarised, in microseconds: by then most samples have arrived."""
 LATE_EVERY_US = 10 * MINUTE_US
-"""How often late samples are looked for."""
+"""Interval of the search for late samples, in microseconds."""
 LATE = "summary.late"
-"""The name under which it is recorded until when batches were looked at."""
+"""The name of the recorded progress of the search for late samples."""
 
 # Longer than a push waits for its commit.
 _OVERLAP_US = 2 * MINUTE_US
@@ -36,14 +36,14 @@ _log = structlog.get_logger()
 
 
 class Rollup:
-    """Summarises what is due whenever it is run."""
+    """Summaries of the hours and days that are due."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
         self._clock = clock
 
     async def run(self) -> None:
-        """Make every summary that is due, and anew those that late samples belong to. Raises `DatabaseUnavailable`."""
+        """Make every summary that is due, and remake those with late samples. Raises `DatabaseUnavailable`."""
         at = self._clock()
         done = await self._begun(at)
         hours_until = done[Resolution.HOUR.job]
@@ -56,12 +56,12 @@ class Rollup:
             await self._late(since_at=done[LATE], at=at, hours_until=hours_until, days_until=days_until)
 
     async def _begun(self, at: int) -> dict[str, int]:
-        """How far everything is done; the first time from the oldest day with samples on."""
+        """Return the recorded progress; the first time, begin at the oldest day with samples."""
         async with self._database.transaction() as connection:
             done = await job_state.progress(connection)
             if LATE not in done:
                 first_at = await self._oldest_day(connection, at)
-                # What comes from now on is late for hours that are summarised by then.
+                # Samples that are received from now on may be late for hours that are summarised before.
                 done = {LATE: at, Resolution.HOUR.job: first_at, Resolution.DAY.job: first_at}
                 for name, until_at in done.items():
                     await job_state.advance(connection, name, until_at)
@@ -75,7 +75,7 @@ class Rollup:
         return day_of(at)
 
     async def _next_hours(self, done_until: int, until_at: int) -> int:
-        """Summarise the next hour, or pass over a day's that have no samples; until when hours are done then."""
+        """Summarise the next hour, or skip a day without samples; return the instant until which hours are done."""
         if done_until + DAY_US <= until_at and await self._is_empty(done_until):
             done_until += DAY_US
         else:
@@ -88,7 +88,7 @@ class Rollup:
         return done_until
 
     async def _days(self, done_until: int, until_at: int) -> int:
-        """Summarise the days until an instant; until when they are done then."""
+        """Summarise the days until an instant; return the instant until which days are done."""
         for day_at in range(done_until, until_at, DAY_US):
             series = await rollups.summarise_day(self._database, day_at)
             await self._record(Resolution.DAY.job, day_at + DAY_US)
@@ -122,7 +122,7 @@ class Rollup:
 
 
 def _hours_of(spans: Iterable[Window], within: Window) -> list[int]:
-    """The hours of closed spans of whole hours, as far as they are within a window, each once, ascending."""
+    """Return the distinct hours of closed spans of whole hours that are within a window, ascending."""
     return sorted(
         {
             hour_at

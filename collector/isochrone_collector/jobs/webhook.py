@@ -1,4 +1,4 @@
-"""Tells a webhook of alerts: one signed POST each, and what became of it."""
+"""Webhook that receives alerts: one signed POST per alert, and its result."""
 
 import asyncio
 import json
@@ -19,15 +19,15 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What became of an attempt: taken, or why not; `is_final` when the receiver wants no further one."""
+    """The result of an attempt: accepted, or the reason why not; `is_final` if the receiver wants no more attempts."""
 
-    taken: bool
+    accepted: bool
     reason: str = ""
     is_final: bool = False
 
 
 def body_of(message: AlertMessage) -> bytes:
-    """The JSON that a receiver gets."""
+    """Return the JSON that the receiver gets."""
     data = {
         "id": name_of(message.id),
         "subject": message.subject,
@@ -39,7 +39,7 @@ def body_of(message: AlertMessage) -> bytes:
 
 
 class Webhook:
-    """One receiver. Redirects are not followed, and of an answer only the status is looked at."""
+    """One receiver. Redirects are not followed, and of a response only the status is read."""
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._settings = settings
@@ -48,39 +48,39 @@ class Webhook:
         )
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def send(self, message: AlertMessage, *, now_at: int) -> Reply:
-        """Send an alert, signed as of `now_at`. What goes wrong is in the reply."""
+        """Send an alert, signed as of `now_at`. Errors are returned in the reply."""
         body = body_of(message)
-        told = webhook_signature.headers(
+        signature = webhook_signature.headers(
             self._settings.secret, message=name_of(message.id), sent_s=now_at // SECOND_US, body=body
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await self._post(body, {**told, "content-type": "application/json"})
+                return await self._post(body, {**signature, "content-type": "application/json"})
         except (TimeoutError, httpx.TimeoutException):
-            return Reply(taken=False, reason=f"no answer within {TIMEOUT_S:g} s")
+            return Reply(accepted=False, reason=f"no response within {TIMEOUT_S:g} s")
         except httpx.HTTPError as error:
-            # Its text may quote the address.
-            return Reply(taken=False, reason=_kind_of(error))
+            # The text of the error may quote the address.
+            return Reply(accepted=False, reason=_kind_of(error))
 
     async def _post(self, body: bytes, headers: dict[str, str]) -> Reply:
         async with self._client.stream("POST", self._settings.url, content=body, headers=headers) as response:
             if response.is_success:
-                return Reply(taken=True)
+                return Reply(accepted=True)
             reason = f"{response.status_code} {response.reason_phrase}".strip()
             if response.is_redirect:
                 reason += "; redirects are not followed"
-            return Reply(taken=False, reason=reason, is_final=response.status_code == HTTPStatus.GONE)
+            return Reply(accepted=False, reason=reason, is_final=response.status_code == HTTPStatus.GONE)
 
 
 _KINDS: tuple[tuple[type[httpx.HTTPError], str], ...] = (
     (httpx.ConnectError, "no connection"),
-    (httpx.RemoteProtocolError, "an answer that is not HTTP"),
-    (httpx.NetworkError, "the connection was cut"),
-    (httpx.ProxyError, "the proxy refused"),
+    (httpx.RemoteProtocolError, "the response is not HTTP"),
+    (httpx.NetworkError, "the connection was lost"),
+    (httpx.ProxyError, "the proxy failed"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Who may come in: invitations and credentials, by the hashes of their secrets."""
+"""Credentials and invitations, with the hashes of their secrets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _LOCK_KEY = 4_600_003
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialRow:
-    """One credential; good from `created_at` until `expires_at` or `revoked_at`, if any."""
+    """One credential; valid from `created_at` until `expires_at` or `revoked_at`, if any."""
 
     id: int
     name: str
@@ -27,13 +27,13 @@ class CredentialRow:
     last_used_at: int | None
 
     def is_valid(self, at: int) -> bool:
-        """Whether it lets anybody in at that instant."""
+        """Return whether it is accepted at that instant."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialCounts:
-    """How many credentials were ever made, revoked, and given an end. None of these goes back."""
+    """The numbers of credentials ever made, revoked, and given an end; none of them ever decreases."""
 
     made: int
     revoked: int
@@ -42,7 +42,7 @@ class CredentialCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvitationRow:
-    """One join token; `overlap_us` is how long earlier credentials of the name stay good once it is used."""
+    """One join token; earlier credentials of the name stay valid for `overlap_us` (microseconds) after its use."""
 
     id: int
     name: str
@@ -56,38 +56,38 @@ class InvitationRow:
     revoked_at: int | None
 
     def is_open(self, at: int) -> bool:
-        """Whether it can still be used at that instant."""
+        """Return whether it can still be used at that instant."""
         return self.used_at is None and self.revoked_at is None and at < self.expires_at
 
 
 async def lock(connection: Connection) -> None:
-    """Let nobody else change who may come in until this transaction ends."""
+    """Prevent other changes of credentials and invitations until this transaction ends."""
     await execute(connection, query("take_lock"), key=_LOCK_KEY)
 
 
 async def credentials(connection: Connection) -> list[CredentialRow]:
-    """All credentials there ever were, oldest first."""
+    """Return all credentials ever made, oldest first."""
     return await fetch(connection, query("credentials"), CredentialRow)
 
 
 async def counts(connection: Connection) -> CredentialCounts:
-    """What tells whether credentials have changed; cheap, however many there are."""
+    """Return counts that change whenever a credential does; cheap for any number of credentials."""
     return (await fetch(connection, query("credential_counts"), CredentialCounts))[0]
 
 
 async def credential(connection: Connection, credential_id: int) -> CredentialRow | None:
-    """The credential of that id, in whatever state."""
+    """Return the credential of that id, in any state."""
     found = await fetch(connection, query("credential_by_id"), CredentialRow, id=credential_id)
     return found[0] if found else None
 
 
 async def invitations(connection: Connection) -> list[InvitationRow]:
-    """All invitations that nobody has used and nobody has revoked, expired ones too, oldest first."""
+    """Return all invitations that are neither used nor revoked, including expired ones, oldest first."""
     return await fetch(connection, query("invitations"), InvitationRow)
 
 
 async def invitation(connection: Connection, invitation_id: int) -> InvitationRow | None:
-    """The invitation of that id, in whatever state."""
+    """Return the invitation of that id, in any state."""
     found = await fetch(connection, query("invitation_by_id"), InvitationRow, id=invitation_id)
     return found[0] if found else None
 
@@ -109,14 +109,14 @@ async def invite(connection: Connection, row: InvitationRow) -> None:
 
 
 async def use(connection: Connection, invitation_id: int, *, used_at: int) -> bool:
-    """Use an invitation up; False when somebody else did, or it is not open any more."""
+    """Mark an invitation as used; False if it was used before or is no longer open."""
     return await execute(connection, query("use_invitation"), id=invitation_id, used_at=Instant(used_at))
 
 
 async def admit(
     connection: Connection, row: InvitationRow, *, credential_id: int, secret_hash: bytes, created_at: int
 ) -> None:
-    """Record the credential that an invitation was traded for, and let earlier ones of the name end soon."""
+    """Record the credential issued for an invitation, and end earlier ones of the name after the overlap."""
     await execute(
         connection,
         query("insert_credential"),
@@ -139,7 +139,7 @@ async def admit(
 async def grant(
     connection: Connection, *, credential_id: int, name: str, role: Role, secret_hash: bytes, created_at: int
 ) -> None:
-    """Record a credential that nobody was invited for: the collector's own operator's."""
+    """Record a credential without an invitation: that of the collector's own operator."""
     await execute(
         connection,
         query("insert_credential"),
@@ -153,14 +153,14 @@ async def grant(
 
 
 async def revoke(connection: Connection, name: str, *, revoked_at: int) -> int:
-    """End every credential and open invitation of a name; how many that were."""
+    """End every credential and open invitation of a name; return their number."""
     at = Instant(revoked_at)
     ended = await fetch(connection, query("revoke_credentials"), IdRow, name=name, revoked_at=at)
     return len(ended) + await revoke_invitations(connection, name, revoked_at=revoked_at)
 
 
 async def revoke_invitations(connection: Connection, name: str, *, revoked_at: int) -> int:
-    """End the open invitations of a name; how many that were."""
+    """End the open invitations of a name; return their number."""
     at = Instant(revoked_at)
     return len(await fetch(connection, query("revoke_invitations"), IdRow, name=name, revoked_at=at))
 

@@ -1,4 +1,4 @@
-"""Alerts as they are kept, and what became of telling them."""
+"""Alerts, and the results of their delivery."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ MAX_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRow:
-    """An alert to be told now, after so many attempts."""
+    """An alert to be delivered now, with the number of attempts so far."""
 
     id: int
     kind: str
@@ -29,7 +29,7 @@ class DueRow:
 
     @property
     def message(self) -> AlertMessage:
-        """What it says."""
+        """Return its message."""
         return AlertMessage(
             id=self.id,
             kind=AlertKind(self.kind),
@@ -42,7 +42,7 @@ class DueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsenceRow:
-    """What was last said of a vantage's absence."""
+    """The last alert about a vantage's absence or return."""
 
     id: int
     kind: str
@@ -76,7 +76,7 @@ class _AlertRow:
 
 
 async def record(connection: Connection, message: AlertMessage, *, next_attempt_at: int | None) -> bool:
-    """Raise an alert, to be told at an instant or not at all; whether it was not raised before."""
+    """Raise an alert, to be delivered at an instant or never; return whether it was not raised before."""
     return await execute(
         connection,
         query("raise_alert"),
@@ -91,14 +91,14 @@ async def record(connection: Connection, message: AlertMessage, *, next_attempt_
 
 
 async def due(connection: Connection, *, now_at: int, limit: int) -> list[DueRow]:
-    """The alerts that are to be told now."""
+    """Return the alerts that are to be delivered now."""
     return await fetch(connection, query("due_alerts"), DueRow, now_at=Instant(now_at), limit=limit)
 
 
 async def record_attempt(
     connection: Connection, alert_id: int, *, delivered_at: int | None, next_attempt_at: int | None, error: str
 ) -> None:
-    """Record what became of an attempt to tell an alert."""
+    """Record the result of an attempt to deliver an alert."""
     await execute(
         connection,
         query("record_attempt"),
@@ -110,13 +110,13 @@ async def record_attempt(
 
 
 async def of_window(connection: Connection, window: Window) -> tuple[Alert, ...]:
-    """The newest alerts raised in a window, newest first."""
-    told = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at), "limit": MAX_LISTED}
-    return tuple(row.alert for row in await fetch(connection, query("alerts_of_window"), _AlertRow, **told))
+    """Return the newest alerts raised in a window, newest first."""
+    parameters = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at), "limit": MAX_LISTED}
+    return tuple(row.alert for row in await fetch(connection, query("alerts_of_window"), _AlertRow, **parameters))
 
 
 async def by_id(connection: Connection, alert_id: int) -> Alert:
-    """One alert as it is now. Raises `LookupError`."""
+    """Return the current state of one alert. Raises `LookupError`."""
     rows = await fetch(connection, query("alert_by_id"), _AlertRow, id=alert_id)
     if not rows:
         raise LookupError(alert_id)
@@ -124,7 +124,7 @@ async def by_id(connection: Connection, alert_id: int) -> Alert:
 
 
 async def absences(connection: Connection) -> list[AbsenceRow]:
-    """What was last said of each vantage's absence."""
+    """Return the last alert about each vantage's absence or return."""
     return await fetch(connection, query("newest_absence_alerts"), AbsenceRow)
 
 

@@ -1,4 +1,4 @@
-"""Exactly once: batches are claimed in the ledger and copied to the samples in one transaction, or neither happens."""
+"""Exactly-once storage of batches: each is claimed in the ledger and its samples are copied in one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import BatchKey, ClaimedRow, LedgerRow, Origin
 
 MAX_ROWS = 10_000
-"""How many rows may be stored at once: PostgreSQL and its relatives like a COPY best that is no longer."""
+"""Maximum number of rows stored at once: a longer COPY is no faster in PostgreSQL and its relatives."""
 
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER = b"\xff\xff"
@@ -32,8 +32,8 @@ class PackedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedBatch:
-    """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and what was
-    rejected, as (place, reason). The rounds are the oldest and the newest of what goes to `sample`, if anything does.
+    """A batch ready to be stored: packed rows for `sample`, those with a reason for `sample_late`, and the rejected
+    samples as (index, reason). The rounds are the oldest and the newest of the rows for `sample`, if there are any.
     """
 
     origin: Origin
@@ -46,19 +46,20 @@ class PackedBatch:
 
     @property
     def key(self) -> BatchKey:
-        """What the ledger knows it by."""
+        """Return its key in the ledger."""
         return BatchKey(vantage_id=self.origin.vantage_id, epoch=self.origin.epoch, seq=self.origin.seq)
 
     @property
     def stored(self) -> int:
-        """How many of its samples are stored with it."""
+        """Return the number of samples that are stored with it."""
         return self.rows.rows + self.late_rows.rows
 
 
 async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[LedgerRow | None]:
-    """Store batches inside the caller's transaction. Of each: `None` when it was stored now, else what the ledger has.
+    """Store batches inside the caller's transaction. Return for each `None` if it was stored now, else its ledger
+    entry.
 
-    A batch that is there twice is stored the first time and a repetition the second time.
+    If the same batch occurs twice, the first one is stored, and the second one counts as a repetition.
     """
     first = {batch.key: batch for batch in reversed(batches)}
     claimed = await _claim(connection, first)
@@ -71,7 +72,7 @@ async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[
 
 
 async def _claim(connection: Connection, batches: Mapping[BatchKey, PackedBatch]) -> set[BatchKey]:
-    # Whoever claims several does so in one order, or two collectors could wait for each other.
+    # Batches are claimed in one order, or two collectors could wait for each other.
     ordered = [batches[key] for key in sorted(batches)]
     claimed = await fetch(
         connection,
@@ -124,7 +125,7 @@ async def copy(connection: Connection, table: str, blocks: Sequence[PackedRows])
             await stream.write(b"".join([COPY_HEADER, *(block.content for block in filled), COPY_TRAILER]))
     except CheckViolation as error:
         raise PartitionMissing(
-            f"{table} has no place for some of these rounds: {error.diag.message_primary}"
+            f"{table} has no partition for some of these rounds: {error.diag.message_primary}"
         ) from error
 
 

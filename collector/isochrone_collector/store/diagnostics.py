@@ -1,4 +1,4 @@
-"""What a database says of itself to a doctor, over one plain connection that changes nothing."""
+"""Facts about a database for `doctor`, read over one plain connection that changes nothing."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def facts(conninfo: str) -> DatabaseFacts:
-    """The facts of a database. Raises `DatabaseUnreachable` and `SchemaError`."""
+    """Read the facts about a database. Raises `DatabaseUnreachable` and `SchemaError`."""
     revision, newest = schema.revisions(conninfo)
     with connect(conninfo) as connection:
         connection.read_only = True
@@ -38,12 +38,12 @@ def facts(conninfo: str) -> DatabaseFacts:
 
 
 def driver() -> str:
-    """Which of its implementations psycopg runs: `binary`, `c` or, slow, `python`."""
+    """Return psycopg's version and implementation: `binary`, `c` or the slow `python`."""
     return f"psycopg {psycopg.__version__} ({pq.__impl__})"
 
 
 def _clock(connection: psycopg.Connection) -> tuple[int, int]:
-    """The database's clock minus ours in microseconds, and how far off that may be: half the way there and back."""
+    """Return the database's clock minus ours in microseconds, and its uncertainty: half of the round trip."""
     before_ns = time.time_ns()
     there_us = _number(connection, "clock")
     after_ns = time.time_ns()

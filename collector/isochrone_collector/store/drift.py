@@ -1,4 +1,4 @@
-"""Round medians to seek changes in, and the changes found."""
+"""Round medians in which changes are searched, and the changes found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import SECOND_US
 
 WATCHED = (Metric.TTFT, Metric.TOKENS_PER_SECOND)
-"""The metrics whose changes are sought."""
+"""The metrics whose changes are detected."""
 
-# A few hundred pages, some milliseconds, when they were written side by side.
+# A few hundred pages or some milliseconds, if the rows were written next to each other.
 _ROWS_BETWEEN_RESTS = 1_000
 _REST_US = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SeriesKey:
-    """One metric of one target as seen from one region."""
+    """One metric of one target, measured from one region."""
 
     target_id: int
     region: str
@@ -36,9 +36,8 @@ class SeriesKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MediansRow:
-    """The medians of a target's rounds as seen from a region, oldest first; NaN where a metric has no value. Those of
-    TTFT that are `ttft_limited`, which is not 0, are of probes most of which were cut off by a timeout: it was at least
-    so long.
+    """The medians of a target's rounds from a region, oldest first; NaN where a metric has no value. Where
+    `ttft_limited` is not 0, most probes of the round were cut off by a timeout, and the median TTFT is a lower bound.
     """
 
     target_id: int
@@ -49,17 +48,17 @@ class MediansRow:
     tokens_per_second: Reals
 
     def values(self, metric: Metric) -> Reals:
-        """The medians of one of the watched metrics."""
+        """Return the medians of one of the watched metrics."""
         return self.ttft_us if metric is Metric.TTFT else self.tokens_per_second
 
     def limited(self, metric: Metric) -> Flags:
-        """Which of them are timeouts' limits."""
+        """Return the flags of the medians that are lower bounds."""
         return self.ttft_limited > 0 if metric is Metric.TTFT else np.zeros(len(self.rounds), np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredRow:
-    """A region to which rounds were delivered, and the oldest of them."""
+    """A region with delivered rounds, and the oldest of them."""
 
     region: str
     oldest_round_at: int
@@ -67,7 +66,7 @@ class DeliveredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftRow:
-    """A change as it is kept."""
+    """A stored change."""
 
     target_id: int
     region: str
@@ -83,7 +82,7 @@ class DriftRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedRow:
-    """How many rounds of a target as seen from a region have a value of each watched metric."""
+    """The numbers of rounds of a target from a region that have a value of each watched metric."""
 
     target_id: int
     region: str
@@ -101,7 +100,7 @@ class _KnownRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewestChangeRow:
-    """The newest change of one target as seen from one region."""
+    """The newest change of one target from one region."""
 
     target_id: int
     region: str
@@ -109,8 +108,8 @@ class _NewestChangeRow:
 
 
 async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) -> list[MediansRow]:
-    """The round medians of the watched metrics, by target and region. For the first `resting_us` (microseconds) of its
-    reading the server rests for some milliseconds after every thousand rows or so.
+    """Return the round medians of the watched metrics, by target and region. During the first `resting_us`
+    (microseconds) the server rests for some milliseconds after about every thousand rows.
     """
     rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS, "rest_s": _REST_US / SECOND_US, "resting_us": resting_us}
     async with connection.transaction():
@@ -119,18 +118,18 @@ async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) 
 
 
 async def late(connection: Connection, *, received_at: int, usual_us: int, rounds: Window) -> list[DeliveredRow]:
-    """Regions with deliveries since `received_at` of rounds of a window that were older than usual by then, in
-    microseconds.
+    """Return the regions with late rounds of a window: received since `received_at`, and more than `usual_us`
+    (microseconds) after the round.
     """
-    told = {"received_at": Instant(received_at), "usual_us": usual_us, "from_at": Instant(rounds.from_at)}
-    return await fetch(connection, query("late_deliveries"), DeliveredRow, **told)
+    parameters = {"received_at": Instant(received_at), "usual_us": usual_us, "from_at": Instant(rounds.from_at)}
+    return await fetch(connection, query("late_deliveries"), DeliveredRow, **parameters)
 
 
 async def known(connection: Connection, target_ids: Sequence[int], *, from_at: int) -> dict[SeriesKey, list[int]]:
-    """When each series of some targets changed since an instant."""
-    told = {"target_ids": list(target_ids), "from_at": Instant(from_at)}
+    """Return the instants since `from_at` at which each series of some targets changed."""
+    parameters = {"target_ids": list(target_ids), "from_at": Instant(from_at)}
     found: dict[SeriesKey, list[int]] = {}
-    for row in await fetch(connection, query("changes_since"), _KnownRow, **told):
+    for row in await fetch(connection, query("changes_since"), _KnownRow, **parameters):
         key = SeriesKey(target_id=row.target_id, region=row.region, metric=Metric(row.metric))
         found.setdefault(key, []).append(row.changed_at)
     return found
@@ -139,7 +138,8 @@ async def known(connection: Connection, target_ids: Sequence[int], *, from_at: i
 async def record(
     connection: Connection, key: SeriesKey, change: Change, *, detected_at: int, tolerance_us: int
 ) -> bool:
-    """Record a change unless one is recorded that began within `tolerance_us` (microseconds) of it; whether it was."""
+    """Record a change unless another one within `tolerance_us` (microseconds) is recorded; return whether it was new.
+    """
     series = {"target_id": key.target_id, "region": key.region, "metric": key.metric.value}
     near = {
         "from_at": Instant(change.changed_at - tolerance_us),
@@ -161,16 +161,16 @@ async def record(
 
 
 async def of_window(connection: Connection, scope: Scope) -> list[DriftRow]:
-    """The changes that began in a window, newest first."""
+    """Return the changes that began in a window, newest first."""
     return await fetch(connection, query("changes_of_window"), DriftRow, **scope.parameters())
 
 
 async def watched(connection: Connection, scope: Scope) -> list[WatchedRow]:
-    """How many rounds there are to seek changes in."""
+    """Return the numbers of rounds in which changes are searched."""
     return await fetch(connection, query("rounds_watched"), WatchedRow, **scope.parameters())
 
 
 async def newest_changes(connection: Connection, scope: Scope, metric: Metric) -> dict[tuple[int, str], int]:
-    """Target and region → the newest change of the metric within the scope, where there is any."""
+    """Return target and region → the newest change of the metric within the scope, if any."""
     rows = await fetch(connection, query("newest_changes"), _NewestChangeRow, **scope.parameters(), metric=metric.value)
     return {(row.target_id, row.region): row.changed_at for row in rows}

@@ -1,1 +1,1 @@
-"""The PostgreSQL server and its connections: pool, schema, statements, the embedded server."""
+"""Access to PostgreSQL: connections, schema, statements, and the embedded server."""

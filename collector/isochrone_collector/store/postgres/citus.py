@@ -1,12 +1,12 @@
-"""The same tables over many nodes, where one PostgreSQL is not enough: Citus.
+"""Citus: the same tables distributed over many nodes, where one PostgreSQL is not enough.
 
 The laws:
 
-1. Whatever is about a target is spread by `target_id`: its samples, pairs, percentiles and summaries are on one node.
-2. The ledger is spread by `vantage_id`: a batch is looked for where its vantage's batches are.
-3. Everything else is small, and whole on every node.
+1. Data of a target is distributed by `target_id`: its samples, pairs, percentiles and summaries are on one node.
+2. The ledger is distributed by `vantage_id`: all batches of a vantage are on one node.
+3. All other tables are small, and every node has a copy.
 
-That statements keep to what this allows is tested for each of them: tests/unit/collector/store/test_portability.py.
+tests/unit/collector/store/test_portability.py checks that every statement keeps to what this allows.
 """
 
 from collections.abc import Mapping
@@ -26,24 +26,24 @@ DISTRIBUTED: Mapping[str, str] = {
     "drift_event": "target_id",
     "ingest_batch": "vantage_id",
 }
-"""Table → the column that it is spread by."""
+"""Table → its distribution column."""
 
 REFERENCE = ("alert", "chore", "credential", "invitation", "plan", "region", "route_table", "target", "vantage")
-"""Tables of which every node has a copy."""
+"""The tables of which every node has a copy."""
 
 _ALONE = "none"
 
 
 def check(conninfo: str) -> None:
-    """Raises `StartError` when the server has no Citus, and `DatabaseUnreachable`."""
+    """Check that the server has Citus. Raises `StartError` if not, and `DatabaseUnreachable`."""
     with connect(conninfo) as connection:
         _check(connection)
 
 
 def distribute(conninfo: str) -> list[str]:
-    """Spread the tables that are not spread yet, with the rows they hold; return their names.
+    """Distribute the tables that are not distributed yet, with their rows, all or none; return their names.
 
-    All or none of them. Writers wait meanwhile. Raises `StartError`, `DatabaseUnreachable` and `SchemaError`.
+    Writers wait meanwhile. Raises `StartError`, `DatabaseUnreachable` and `SchemaError`.
     """
     with connect(conninfo) as connection:
         _check(connection)
@@ -64,7 +64,7 @@ def _check(connection: psycopg.Connection[Any]) -> None:
         raise StartError(
             "this database has no Citus",
             hint="install Citus on every node, put it first in shared_preload_libraries, and run"
-            " `CREATE EXTENSION citus` in this database; docs/scale.md says when that is worth it",
+            " `CREATE EXTENSION citus` in this database; docs/scale.md shows when it is worth it",
         )
 
 
@@ -73,7 +73,7 @@ def _distribute(connection: psycopg.Connection[Any], name: str) -> None:
         connection.execute(query("citus_copy_everywhere"), {"table": name})
         return
     column = DISTRIBUTED[name]
-    # Tables that are spread by the same column are spread alike, so that what belongs together meets on one node.
+    # Tables with the same distribution column are colocated, so that related rows are on one node.
     beside = next(other for other, by in DISTRIBUTED.items() if by == column)
-    told = {"table": name, "column": column, "beside": _ALONE if beside == name else beside}
-    connection.execute(query("citus_distribute"), told)
+    parameters = {"table": name, "column": column, "beside": _ALONE if beside == name else beside}
+    connection.execute(query("citus_distribute"), parameters)

@@ -1,11 +1,11 @@
-"""Columns of numbers out of the server: arrays in binary, each decoded at once.
+"""Columns of numbers from the server: binary arrays, each decoded at once.
 
-A row per number is what makes reading slow: of 360 000 probes, all of them in arrays of one row per target take a
-quarter of the time that COPY takes with a row each, and next to no processor time here.
+A row per number makes reading slow: 360 000 probes as arrays in one row per target take a quarter of the time that COPY
+takes with a row per probe, and next to no processor time in the collector.
 
-The format (`array_send` in PostgreSQL's source): the number of dimensions, whether any element is NULL, the type of the
-elements and for each dimension its size and first index, in four bytes each; then each element as its length in four
-bytes and its big-endian content. So an array of numbers without NULLs is one array of records.
+The format (`array_send` in PostgreSQL's source): the number of dimensions, a flag for NULLs, the type of the elements
+and for each dimension its size and first index, in four bytes each; then each element as its length in four bytes and
+its big-endian content. So an array of numbers without NULLs is one array of records.
 """
 
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ class _ColumnLoader(Loader):
         kept = np.frombuffer(data, np.uint8)
         dimensions, nulls, *_ = kept[: 3 * _HEAD.itemsize].view(_HEAD)
         if dimensions > 1 or nulls:
-            raise ValueError("a column of numbers holds NULL or is no plain array")
+            raise ValueError("a column of numbers contains NULL, or has more than one dimension")
         values = kept[_HEAD_BYTES:].view(record)["value"]
         return values.astype(values.dtype.newbyteorder("="))
 
@@ -72,10 +72,10 @@ _LOADERS: dict[str, type[_ColumnLoader]] = {
 
 
 async def fetch(connection: Connection, statement: Statement, row: type[Row], **parameters: object) -> list[Row]:
-    """All rows of a statement as values of the class `row`, whose fields are named like the columns.
+    """Return all rows of a statement as values of the class `row`, whose fields have the names of the columns.
 
-    Arrays of int8, int4, float8 and timestamptz come as numpy's, instants in microseconds since the Unix epoch. Raises
-    `ValueError` where one of them holds NULL.
+    Arrays of int8, int4, float8 and timestamptz are numpy arrays, instants in microseconds since the Unix epoch. Raises
+    `ValueError` if one of them contains NULL.
     """
     async with connection.cursor(binary=True, row_factory=class_row(row)) as cursor:
         for name, loader in _LOADERS.items():

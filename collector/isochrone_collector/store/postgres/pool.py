@@ -1,4 +1,4 @@
-"""The database as the rest of the collector sees it: connections that work, and errors it knows."""
+"""Connections to PostgreSQL: a pool, single sessions, and psycopg's errors translated into the collector's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -26,22 +26,22 @@ _CONNECTION: dict[str, Any] = {
     "connect_timeout": _CONNECT_TIMEOUT_S,
     "application_name": "isochrone-collector",
 }
-# A session that holds something should know soon that its server is gone.
+# A session that holds a lock should notice soon that its server is gone.
 _KEEPALIVES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 _WAIT_FOR_CONNECTION_S = 10.0
 _MAX_CONNECTIONS = 8
 _US_PER_MS = 1000
-# The pool tries again later and later; after so long it starts anew with the next who asks for a connection, which is
-# within a second. Otherwise a server that was away for minutes would stay unseen for minutes more.
+# The pool reconnects with increasing pauses. After this time it gives up and starts over with the next request for a
+# connection, within a second. Otherwise it would notice a server that was away for minutes only minutes later.
 _GIVE_UP_AFTER_S = 3.0
 _RECYCLE_AFTER_S = 1800.0
 
-# What passes by itself: the server went away, is full or starting, was demoted, or asks for the transaction again.
+# Transient errors: the server is away, full, starting or demoted, or wants the transaction to be retried.
 _TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
 
 def describe(conninfo: str) -> str:
-    """The address of a database for messages and logs: never a password. Raises `SettingsError`."""
+    """Return the address of a database for messages and logs, without the password. Raises `SettingsError`."""
     try:
         parts = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
@@ -55,7 +55,7 @@ def describe(conninfo: str) -> str:
 
 
 def connect(conninfo: str) -> psycopg.Connection[Any]:
-    """One plain connection, for what runs before the event loop serves. Raises `DatabaseUnreachable`."""
+    """Open one plain connection, for work before the event loop serves. Raises `DatabaseUnreachable`."""
     address = describe(conninfo)
     try:
         return psycopg.connect(conninfo, connect_timeout=_CONNECT_TIMEOUT_S, application_name="isochrone-collector")
@@ -68,9 +68,9 @@ def connect(conninfo: str) -> psycopg.Connection[Any]:
 
 
 class Database:
-    """A pool of connections to one PostgreSQL. Every error that passes by itself is `DatabaseUnavailable`.
+    """A pool of connections to one PostgreSQL. Every transient error is `DatabaseUnavailable`.
 
-    Where there is a `statement_timeout_us` (microseconds), the server ends whatever takes longer: `TookTooLong`.
+    With a `statement_timeout_us` (microseconds) the server cancels longer statements: `TookTooLong`.
     """
 
     def __init__(self, conninfo: str, *, statement_timeout_us: int | None = None) -> None:
@@ -98,16 +98,16 @@ class Database:
             raise DatabaseUnreachable(f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s") from error
 
     async def close(self) -> None:
-        """Give all connections back to the server."""
+        """Close all connections."""
         await self._pool.close()
 
     def statistics(self) -> dict[str, int]:
-        """The pool's own counts, by psycopg's names; to be read from any thread."""
+        """Return the pool's statistics by psycopg's names; may be called from any thread."""
         return self._pool.get_stats()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection outside any transaction."""
+        """Borrow a connection outside any transaction."""
         before = _cancellations()
         with translated(), self._in_time():
             async with self._pool.connection() as connection:
@@ -123,8 +123,8 @@ class Database:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
-        """A connection of its own beside the pool, outside any transaction. What its session holds, for instance an
-        advisory lock, goes when the block ends or the connection is lost.
+        """Open a separate connection outside the pool and outside any transaction. Its session, with any advisory lock,
+        ends with the block or when the connection is lost.
         """
         with translated():
             async with await AsyncConnection.connect(self._conninfo, **_CONNECTION, **_KEEPALIVES) as connection:
@@ -133,12 +133,12 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside a transaction, committed when the block ends without an error."""
+        """Borrow a connection inside a transaction, which is committed if the block ends without an error."""
         async with self.connection() as connection, connection.transaction():
             yield connection
 
     async def _configure(self, connection: Connection) -> None:
-        instants.teach(connection)
+        instants.register(connection)
         await connection.execute(query("make_commits_durable"))
         if self._statement_timeout_us is not None:
             milliseconds = max(1, self._statement_timeout_us // _US_PER_MS)
@@ -149,40 +149,40 @@ class Database:
         try:
             yield
         except errors.QueryCanceled as error:
-            # Nobody but a person with rights on the server ends a statement for another reason.
+            # Without a limit only an administrator cancels statements.
             if self._statement_timeout_us is None:
                 raise
             limit = durations.write(self._statement_timeout_us)
             raise TookTooLong(
-                f"the database was not done within {limit}: ask for a shorter window, fewer targets or fewer regions",
-                hint="or let questions take longer: isochrone-collector serve --question-timeout",
+                f"the query took longer than {limit}: choose a shorter window, fewer targets or fewer regions",
+                hint="or raise the limit: isochrone-collector serve --question-timeout",
             ) from error
 
 
 def _cancellations() -> int:
-    """How often whoever runs now was asked to end."""
+    """Return how many times the current task was cancelled."""
     task = asyncio.current_task()
     return task.cancelling() if task else 0
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise what psycopg raises as errors of the collector."""
+    """Translate psycopg's errors into the collector's."""
     try:
         yield
     except errors.InsufficientPrivilege as error:
         raise StartError(
-            f"the database does not let this collector work: {error}", hint="grant its user the schema, or own it"
+            f"the database user lacks a privilege: {error}", hint="grant it the schema, or make it the owner"
         ) from error
     except _TRANSIENT as error:
         reason = " ".join(str(error).split())
         raise DatabaseUnavailable(
-            f"the database is away for the moment: {reason}", at_once=_may_do_at_once(error)
+            f"the database is unavailable at the moment: {reason}", at_once=_may_do_at_once(error)
         ) from error
 
 
 def _may_do_at_once(error: Exception) -> bool:
-    """Whether the same transaction may succeed now: it lost a conflict, or the connection was cut under it."""
+    """Return whether a retry may succeed at once: the transaction lost a conflict, or its connection was lost."""
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
         return True
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
@@ -191,13 +191,13 @@ def _may_do_at_once(error: Exception) -> bool:
 
 
 async def fetch(connection: Connection, statement: Statement, row: type[Row], **parameters: object) -> list[Row]:
-    """All rows of a statement as values of the class `row`, whose fields are named like the columns."""
+    """Return all rows of a statement as values of the class `row`, whose fields have the names of the columns."""
     async with connection.cursor(binary=True, row_factory=class_row(row)) as cursor:
         await cursor.execute(statement, parameters)
         return await cursor.fetchall()
 
 
 async def execute(connection: Connection, statement: Statement, **parameters: object) -> bool:
-    """Run a statement; whether it returned or changed any row."""
+    """Run a statement; return whether it returned or changed any row."""
     cursor = await connection.execute(statement, parameters or None)
     return cursor.rowcount > 0

@@ -1,7 +1,7 @@
-"""How to run PostgreSQL, which refuses to run as root, when root is who we are.
+"""Privileges for PostgreSQL, which refuses to run as root, when the collector runs as root.
 
-First a user namespace in which we are `nobody`: our files stay ours, and nothing is chowned. Where the kernel does not
-allow that, the real `nobody`, who is then given the data folder.
+The first choice is a user namespace in which root appears as `nobody`: files keep their owner, and nothing is chowned.
+If the kernel does not allow that, PostgreSQL runs as the real `nobody`, which becomes the owner of the data folder.
 """
 
 import os
@@ -20,7 +20,8 @@ _HINT = "run the collector as another user than root, or give --database-url"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Privileges:
-    """As whom a command runs: behind a `prefix` that steps down, or as the user `uid`; by default as we are."""
+    """The user that runs a command: behind a `prefix` that drops privileges, or as `uid`; by default the current one.
+    """
 
     prefix: tuple[str, ...] = ()
     uid: int | None = None
@@ -28,7 +29,7 @@ class Privileges:
     hint: str = ""
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end and keep what it says."""
+        """Run a command to its end and capture its output."""
         return subprocess.run(  # noqa: S603  # our own command line
             [*self.prefix, *command],
             capture_output=True,
@@ -39,7 +40,7 @@ class Privileges:
         )
 
     def start(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a server in a session of its own, so that a Ctrl-C for us is not one for it."""
+        """Start a server in a separate session, so that Ctrl-C for the collector does not reach it."""
         return subprocess.Popen(  # noqa: S603  # our own command line
             [*self.prefix, *command],
             stdin=subprocess.DEVNULL,
@@ -53,16 +54,16 @@ class Privileges:
         )
 
     def own(self, folder: Path) -> Path:
-        """The folder, given to whoever runs the server."""
+        """Make the user of the server the owner of a folder; return the folder."""
         if self.uid is not None and self.gid is not None:
             os.chown(folder, self.uid, self.gid)
         return folder
 
 
 def unprivileged(home: Path) -> Privileges:
-    """Privileges under which PostgreSQL agrees to run over files in `home`. Raises `EmbeddedError`."""
+    """Return privileges with which PostgreSQL can run on files in `home`. Raises `EmbeddedError`."""
     if os.geteuid() != 0:
-        return Privileges(hint="see that the data folder belongs to you and its disk is not full")
+        return Privileges(hint="check that you own the data folder and that its disk is not full")
     return _user_namespace() or _nobody(home)
 
 
@@ -84,14 +85,14 @@ def _nobody(home: Path) -> Privileges:
                 os.chown(Path(folder, name), user.pw_uid, user.pw_gid, follow_symlinks=False)
     except (KeyError, OSError) as error:
         raise EmbeddedError(
-            f"PostgreSQL does not run as root, and stepping down failed: {error}", hint=_HINT
+            f"PostgreSQL does not run as root, and dropping privileges failed: {error}", hint=_HINT
         ) from error
     privileges = Privileges(uid=user.pw_uid, gid=user.pw_gid, hint=_HINT)
     if privileges.run(["test", "-w", str(home)]).returncode:
-        raise EmbeddedError(f"PostgreSQL does not run as root, and nobody cannot reach {home}", hint=_HINT)
+        raise EmbeddedError(f"PostgreSQL does not run as root, and the user nobody cannot write to {home}", hint=_HINT)
     return privileges
 
 
 def _environment() -> dict[str, str]:
-    # The operator's PGDATA, PGHOST and the like speak of another server.
+    # The operator's PGDATA, PGHOST and so on refer to another server.
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}

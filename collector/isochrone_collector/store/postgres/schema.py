@@ -1,6 +1,6 @@
-"""Bring a database to the newest revision, or find out that it is of a revision we do not know.
+"""Schema migrations: upgrade a database to the newest revision, and detect revisions of newer collectors.
 
-The revisions live in the package `isochrone_migrations`, which alembic finds by name.
+The revisions are in the package `isochrone_migrations`, which alembic finds by name.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ _SCRIPTS = "isochrone_migrations"
 
 
 def migrate(conninfo: str, *, revision: str = "head") -> tuple[str | None, str | None]:
-    """Go up to `revision`; return the revisions before and after. Raises `DatabaseUnreachable` and `SchemaError`.
+    """Upgrade to `revision`; return the revisions before and after. Raises `DatabaseUnreachable` and `SchemaError`.
 
-    Safe to run from several processes at once: all but one wait, and find nothing to do.
+    Several processes may run this at once: all but one wait, and then have nothing to do.
     """
     with _alembic(conninfo) as (config, connection):
         before = _revision_of(connection)
@@ -34,13 +34,13 @@ def migrate(conninfo: str, *, revision: str = "head") -> tuple[str | None, str |
 
 
 def downgrade(conninfo: str, *, revision: str) -> None:
-    """Go down to `revision`, `base` being the empty database. Raises `DatabaseUnreachable` and `SchemaError`."""
+    """Downgrade to `revision`; `base` is the empty database. Raises `DatabaseUnreachable` and `SchemaError`."""
     with _alembic(conninfo) as (config, _):
         command.downgrade(config, revision)
 
 
 def revisions(conninfo: str) -> tuple[str | None, str]:
-    """The database's revision and the newest one known here. Raises `DatabaseUnreachable` and `SchemaError`."""
+    """Return the database's revision and the newest known one. Raises `DatabaseUnreachable` and `SchemaError`."""
     with _alembic(conninfo) as (config, connection):
         newest = ScriptDirectory.from_config(config).get_current_head()
         return _revision_of(connection), newest or ""
@@ -70,8 +70,8 @@ def _alembic(conninfo: str) -> Iterator[tuple[Config, Connection]]:
             yield config, connection
     except CommandError as error:
         raise SchemaError(
-            f"this collector does not know the database's revision: {error}",
-            hint="run the newer collector that made it",
+            f"this collector does not know the revision of the database: {error}",
+            hint="run a newer collector: one has migrated this database",
         ) from error
     except DBAPIError as error:
         raise SchemaError(f"the migration failed and nothing was changed: {error.orig}") from error

@@ -1,6 +1,6 @@
--- Alerts: what somebody should know, and what became of telling them.
+-- Alerts, and the results of their delivery.
 
--- An alert is raised, once: whoever raises it again gets no row.
+-- Raise an alert; the second time no row is returned.
 -- name: raise_alert
 INSERT INTO alert (id, kind, subject, sentence, details, raised_at, next_attempt_at)
 VALUES (
@@ -8,7 +8,7 @@ VALUES (
 )
 ON CONFLICT DO NOTHING
 
--- The alerts that are to be told now, the oldest first.
+-- The alerts that are to be delivered now, the oldest first.
 -- name: due_alerts
 SELECT id, kind, subject, sentence, details, raised_at, attempts
 FROM alert
@@ -16,7 +16,7 @@ WHERE next_attempt_at <= %(now_at)s AND delivered_at IS NULL
 ORDER BY next_attempt_at
 LIMIT %(limit)s
 
--- What became of an attempt.
+-- Record the result of an attempt.
 -- name: record_attempt
 UPDATE alert
 SET attempts = attempts + 1,
@@ -39,7 +39,7 @@ SELECT id, kind, subject, sentence, raised_at, delivered_at, attempts, last_erro
 FROM alert
 WHERE id = %(id)s
 
--- What was last said of each vantage's absence.
+-- The last alert about each vantage's absence or return.
 -- name: newest_absence_alerts
 SELECT DISTINCT ON (subject) id, kind, subject, raised_at
 FROM alert

@@ -1,6 +1,6 @@
--- What the doctor asks the server.
+-- Facts about the server for `doctor`.
 
--- What decides whether an acknowledged batch survives a power cut.
+-- The settings on which depends whether an acknowledged batch survives a power failure.
 -- name: durability_settings
 SELECT name, setting
 FROM pg_settings

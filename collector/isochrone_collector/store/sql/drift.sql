@@ -1,9 +1,9 @@
--- Lasting changes: what they are sought in, and where they are kept.
+-- Lasting changes: the round medians in which they are searched, and the changes found.
 
--- The round medians in which changes are sought, by target and region. A probe that was cut off by a timeout took its
--- limit at least; rounds in which half of the probes or more were cut off are marked. A round in which a metric has no
--- value is NaN there. In the middle of reading, after one row in so many by chance, the server rests, so that whoever
--- commits meanwhile never waits for more than a few pages to be read; but only for so long.
+-- The round medians in which changes are searched, by target and region. A probe that was cut off by a timeout counts
+-- with its limit; rounds in which half of the probes or more were cut off are marked. A round without a value of a
+-- metric is NaN. After a random share of the rows the server rests, so that a concurrent commit never waits for more
+-- than a few pages to be read; but only for the first part of the statement.
 -- name: round_medians
 SELECT
     target_id,
@@ -43,7 +43,7 @@ FROM (
 WHERE ttft_us IS NOT NULL OR speed IS NOT NULL
 GROUP BY target_id, region
 
--- Regions to which rounds were delivered lately that were older by then than usual, and the oldest of these rounds.
+-- Regions with rounds that were received since an instant and later than usual, and the oldest of these rounds.
 -- name: late_deliveries
 SELECT vantage.region AS region, min(ingest_batch.oldest_round_at) AS oldest_round_at
 FROM ingest_batch
@@ -53,21 +53,21 @@ WHERE ingest_batch.received_at >= %(received_at)s
     AND ingest_batch.newest_round_at >= %(from_at)s
 GROUP BY vantage.region
 
--- The changes of some targets that began since an instant, however they were found.
+-- The changes of some targets that began since an instant.
 -- name: changes_since
 SELECT target_id, region, metric, changed_at
 FROM drift_event
 WHERE changed_at >= %(from_at)s
     AND target_id = ANY(%(target_ids)s::bigint[])
 
--- Whether a change is known already: found by another look, it may have begun some rounds earlier or later.
+-- Whether a change is already recorded: another run may have dated it some rounds earlier or later.
 -- name: change_is_known
 SELECT count(*) > 0 AS yes
 FROM drift_event
 WHERE target_id = %(target_id)s AND region = %(region)s AND metric = %(metric)s
     AND changed_at BETWEEN %(from_at)s AND %(until_at)s
 
--- A change is found.
+-- Record a change.
 -- name: insert_change
 INSERT INTO drift_event (
     target_id, region, metric, changed_at, detected_at, before, after, p_value, n_before, n_after
@@ -87,7 +87,7 @@ WHERE changed_at >= %(from_at)s AND changed_at < %(until_at)s
     AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
 ORDER BY changed_at DESC, target_id, region, metric
 
--- How many rounds there are to seek changes in, by target and region.
+-- The numbers of rounds in which changes are searched, by target and region.
 -- name: rounds_watched
 SELECT
     target_id,
@@ -100,7 +100,7 @@ WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
     AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
 GROUP BY target_id, region
 
--- When a metric last changed lastingly within the window, by target and region.
+-- The last change of a metric within a window, by target and region.
 -- name: newest_changes
 SELECT target_id, region, max(changed_at) AS changed_at
 FROM drift_event

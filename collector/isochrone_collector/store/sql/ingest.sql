@@ -1,6 +1,6 @@
--- What ingest sends.
+-- Statements of ingest.
 
--- Claim batches in the ledger; those that were claimed before do not come back. Instants are sent as they are kept (b).
+-- Claim batches in the ledger; no row is returned for one that was claimed before. Instants are sent in binary (b).
 -- name: claim_batches
 INSERT INTO ingest_batch (
     vantage_id, epoch, seq, samples, stored, late, rejections, received_at, oldest_round_at, newest_round_at
@@ -14,7 +14,7 @@ FROM unnest(
 ON CONFLICT DO NOTHING
 RETURNING vantage_id, epoch, seq
 
--- What the ledger says of batches that were claimed before.
+-- The ledger entries of batches that were claimed before.
 -- name: claimed_batches
 SELECT vantage_id, epoch, seq, samples, stored, rejections
 FROM ingest_batch

@@ -1,25 +1,25 @@
--- Which collector does what is done once.
+-- The leader lock, and the progress of jobs.
 
--- Leadership, when nobody has it; kept until the session ends.
+-- Take the leader lock if it is free; it is held until the session ends.
 -- name: try_leader_lock
 SELECT pg_try_advisory_lock(%(key)s) AS yes
 
--- Whether this server takes writes.
+-- Whether this server accepts writes.
 -- name: is_primary
 SELECT NOT pg_is_in_recovery() AS yes
 
--- How far each chore has come that is done once for all collectors.
+-- The progress of each job that is done once for all collectors.
 -- name: progress
 SELECT name, done_until
 FROM chore
 
--- A chore has come further.
+-- Record the progress of a job.
 -- name: advance
 UPDATE chore
 SET done_until = %(done_until)s
 WHERE name = %(name)s
 
--- A chore was done for the first time.
+-- Record the first progress of a job.
 -- name: begin
 INSERT INTO chore (name, done_until)
 VALUES (%(name)s, %(done_until)s)

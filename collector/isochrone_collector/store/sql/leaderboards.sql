@@ -1,7 +1,7 @@
--- What leaderboards, latency budgets and tiers weigh.
+-- The values behind leaderboards, latency targets and tiers.
 
--- What is known of each target and region: the values of the metrics themselves, because percentiles are never averaged,
--- beside them the limits of the probes that were cut off, and how all probes ended.
+-- Each target and region with all values of the metrics, because percentiles are never averaged, the limits of the
+-- probes that were cut off, and the outcomes.
 -- name: standings
 SELECT
     target_id,
@@ -42,7 +42,7 @@ FROM (
 ) AS probe
 GROUP BY target_id, region
 
--- How many samples there are, as far as it matters.
+-- The number of samples, up to a limit.
 -- name: samples_up_to
 SELECT count(*) AS many
 FROM (

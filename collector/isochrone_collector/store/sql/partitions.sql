@@ -7,41 +7,42 @@ FROM pg_inherits
 JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
 WHERE pg_inherits.inhparent = 'sample'::regclass
 
--- One collector at a time changes what this key stands for; the lock ends with the transaction.
+-- Take the lock of a key, so that one collector at a time does its work; the lock ends with the transaction.
 -- name: take_lock
 SELECT pg_advisory_xact_lock(%(key)s)
 
--- Maintenance gives up rather than make ingest queue behind it.
+-- Maintenance gives up instead of making ingest wait behind it.
 -- name: wait_briefly_for_locks
 SET LOCAL lock_timeout = '2s'
 
--- Taking the whole table to oneself makes everybody queue behind: it works at once or not now.
+-- While an exclusive lock of the whole table waits, every other statement waits behind it: it must succeed almost at
+-- once.
 -- name: hardly_wait_for_locks
 SET LOCAL lock_timeout = '100ms'
 
--- Whether this user may make tables and attach them: the first needs a right, the second the table itself.
+-- Whether this user may create partitions and attach them: that takes a privilege, and ownership of the table.
 -- name: may_make_partitions
 SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE') AS yes
 FROM pg_class
 WHERE oid = 'sample'::regclass
 
--- A table like `sample`, to be attached once it is complete.
+-- Create a table like `sample`, to be attached once it is complete.
 -- name: create_partition
 CREATE TABLE {partition} (LIKE sample INCLUDING ALL)
 
--- Attaching an empty table does not block reading or writing the others.
+-- Attach an empty table; this does not block reads and writes of the other partitions.
 -- name: attach_partition
 ALTER TABLE sample ATTACH PARTITION {partition} FOR VALUES FROM ({from_day}) TO ({until_day})
 
--- Samples of a day that is over are no longer part of the table.
+-- Detach the partition of a retired day.
 -- name: detach_partition
 ALTER TABLE sample DETACH PARTITION {partition}
 
--- Nor of the database.
+-- Drop the detached partition.
 -- name: drop_partition
 DROP TABLE {partition}
 
--- Whether rows of a day without a partition would be swallowed.
+-- Whether there is a default partition, which would accept rows of days without a partition.
 -- name: has_default_partition
 SELECT count(*)
 FROM pg_partitioned_table

@@ -17,12 +17,12 @@ FROM (
 WHERE applied_at < %(until_at)s AND (until_at IS NULL OR until_at > %(from_at)s)
 ORDER BY version
 
--- A plan takes effect.
+-- Put a plan into force.
 -- name: insert_plan
 INSERT INTO plan (version, document, applied_at, applied_by, restores)
 VALUES (%(version)s, %(document)s, %(applied_at)s, %(applied_by)s, %(restores)s)
 
--- What one plan said, word for word, and where it came from.
+-- The document of one plan, and its origin.
 -- name: plan_document
 SELECT version, document, applied_at, applied_by, restores
 FROM plan
@@ -35,7 +35,7 @@ FROM plan
 ORDER BY version DESC
 LIMIT %(limit)s
 
--- A target is planned for the first time, or again.
+-- Record a target that is planned for the first time.
 -- name: insert_target
 INSERT INTO target (
     id, name, provider, model, base_url, dialect, workload, every_us, overlap, credential,
@@ -47,7 +47,7 @@ VALUES (
 )
 ON CONFLICT DO NOTHING
 
--- A target is described as the newest plan describes it. What makes its id cannot have changed.
+-- Describe a target as in the newest plan. The parts that its id is made of cannot have changed.
 -- name: describe_target
 UPDATE target
 SET name = %(name)s,
@@ -67,7 +67,7 @@ SELECT id, name, provider, model, usd_per_m_input, usd_per_m_output, last_versio
 FROM target
 ORDER BY name, last_version DESC
 
--- The plan in force, 0 before the first.
+-- The version of the plan in force, 0 before the first.
 -- name: newest_plan_version
 SELECT coalesce(max(version), 0)
 FROM plan

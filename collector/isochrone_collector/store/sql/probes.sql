@@ -1,8 +1,8 @@
--- What readers' questions select. SQL selects, pairs and bounds; Python estimates.
+-- Probes for queries. SQL selects them; Python estimates.
 
--- Every probe with its value of one metric, as the bytes of a few numbers, all of a target's end to end: half as many as
--- those of arrays, and sooner gathered. What is small shares a number: the place of the region in the list, the kind of
--- the outcome, and whether the value is a limit.
+-- Every probe with its value of one metric, as the bytes of a few numbers, concatenated per target: half the size of
+-- arrays, and faster to aggregate. Small values share one number: the position of the region in the list, the kind of
+-- the outcome, and a flag for limits.
 -- name: probes
 SELECT
     target_id,
@@ -40,7 +40,7 @@ JOIN (
 ) AS places USING (region)
 GROUP BY target_id
 
--- Which rounds each vantage recorded of each target, and how they ended.
+-- The rounds that each vantage recorded of each target, and their outcomes.
 -- name: recorded
 SELECT
     rounds.vantage_id,

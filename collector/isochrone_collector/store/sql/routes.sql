@@ -1,6 +1,6 @@
--- Route tables, and the probes that they are decided from.
+-- Route tables, and the probes from which they are decided.
 
--- A table is published. Its number is its key, so that of two leaders at once only one can have it.
+-- Publish a table. Its generation is its key, so of two simultaneous leaders only one can publish it.
 -- name: insert_route_table
 INSERT INTO route_table (generation, client_region, route, built_at, change, sentence, document, inputs, before, after)
 VALUES (
@@ -8,19 +8,19 @@ VALUES (
     %(before)s, %(after)s
 )
 
--- The newest table of each route and region, and the state it left.
+-- The newest table of each route and region, and the state after it.
 -- name: newest_route_tables
 SELECT generation, document, after
 FROM route_table
 WHERE generation IN (SELECT max(generation) FROM route_table GROUP BY client_region, route)
 ORDER BY generation
 
--- The highest number given, 0 before the first.
+-- The highest generation, 0 before the first.
 -- name: newest_generation
 SELECT coalesce(max(generation), 0) AS generation
 FROM route_table
 
--- The tables after a number, in order; of one region or one route where it is named.
+-- The tables after a generation, in order; of one region or one route if it is named.
 -- name: route_tables_after
 SELECT generation, document
 FROM route_table
@@ -36,7 +36,7 @@ SELECT client_region, route
 FROM route_table
 GROUP BY client_region, route
 
--- One table with what it was decided from: of a number, or the newest of a route in a region.
+-- One table with the inputs of its decision: that of a generation, or the newest of a route in a region.
 -- name: route_table_in_full
 SELECT generation, document, inputs, before
 FROM route_table
@@ -45,7 +45,7 @@ WHERE client_region = %(client_region)s AND route = %(route)s
 ORDER BY generation DESC
 LIMIT 1
 
--- What happened to routes, without the mere refreshments.
+-- The changes of routes, without mere refreshes.
 -- name: route_events
 SELECT generation, client_region, route, built_at AS at, change, sentence
 FROM route_table
@@ -55,7 +55,7 @@ WHERE built_at >= %(from_at)s AND built_at < %(until_at)s AND change <> 'evidenc
 ORDER BY generation DESC
 LIMIT %(limit)s
 
--- Refreshments are kept for a while, and what happened for longer; the newest of each route always.
+-- Delete old tables: refreshes after a while, changes later, and the newest of each route never.
 -- name: forget_route_tables
 DELETE FROM route_table
 WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(events_before)s END
@@ -65,8 +65,8 @@ WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(e
         WHERE newer.client_region = route_table.client_region AND newer.route = route_table.route
     )
 
--- The probes that were stored since an instant, of rounds since another, as columns of numbers per target: what tables are
--- decided from. What is small shares a number, as in `probes`.
+-- The probes from which tables are decided: stored since an instant, of rounds since another, as columns of numbers per
+-- target. Small values share one number, as in `probes`.
 -- name: probe_columns
 SELECT
     target_id,

@@ -1,6 +1,6 @@
--- Single samples: the newest, all of them page by page, and those that have just been stored.
+-- Single samples: the newest, all of them page by page, and those of newly stored batches.
 
--- The newest samples of a selection, with the name of the vantage each came from.
+-- The newest samples of a selection, each with the name of its vantage.
 -- name: samples
 SELECT vantage.name AS vantage, {columns}
 FROM sample
@@ -26,7 +26,7 @@ WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
 ORDER BY round_at, target_id, vantage_id, epoch, seq, idx
 LIMIT %(limit)s
 
--- Which batches came within a span of the collectors' clocks, and the rounds that their samples are of.
+-- The batches that were received in a span of time by the collectors' clocks, and the rounds of their samples.
 -- name: batches_received
 SELECT
     vantage_id,
@@ -43,7 +43,7 @@ WHERE received_at >= %(from_at)s AND received_at < %(until_at)s
     AND (%(regions)s::text[] IS NULL OR vantage.region = ANY(%(regions)s))
 ORDER BY received_at, vantage_id, ingest_batch.epoch, seq
 
--- The samples of some batches, found by their rounds, because nothing else of a batch is in an index.
+-- The samples of some batches, found by their rounds, because no index has the batch of a sample.
 -- name: samples_of_batches
 SELECT vantage.name AS vantage, {columns}
 FROM sample

@@ -1,7 +1,7 @@
 -- Settings of sessions and transactions.
 
--- How a connection is set up that only answers questions: none takes longer than somebody is willing to wait, no plan is
--- compiled first, which takes longer than it saves, and what is sorted is sorted in memory, at half the time.
+-- Settings of connections for queries: a timeout for each statement, no compilation, which takes longer than it saves,
+-- and enough memory to sort without files, which halves the time.
 -- name: limit_read_queries
 SELECT
     set_config('statement_timeout', %(timeout)s, false),
@@ -10,18 +10,18 @@ SELECT
         WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', false)
     END
 
--- Acknowledged means on disk, also where the server's default says otherwise.
+-- An acknowledged batch is on disk, even if the server's default is another one.
 -- name: make_commits_durable
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'
 
--- Compiling a statement of many aggregates would take longer than most of them do.
+-- Compiling a statement with many aggregates would take longer than running most of them.
 -- name: disable_jit
 SELECT set_config('jit', 'off', true)
 
--- How a transaction is set up that gathers many rounds: no plan is compiled first, what is sorted is sorted in memory,
--- and pages are read in their order and not in that of targets, each of which has rows in all of them. Of a day that is
--- filling up the server believes that it has few rows, and would read each page once for every target.
+-- Settings of a transaction that reads many rounds: no compilation, enough memory to sort without files, and pages read
+-- in their own order and not by target, because each target has rows in all of them. For the current day the server
+-- expects few rows, and would read each page once per target.
 -- name: prepare_round_scan
 SELECT
     set_config('jit', 'off', true),
@@ -30,7 +30,7 @@ SELECT
         WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', true)
     END
 
--- The server ends a session whose client is gone within half a minute, and its lock with it.
+-- The server ends the session of a lost client, and its lock, within half a minute.
 -- name: set_leader_keepalives
 SELECT
     set_config('tcp_keepalives_idle', '10', false),

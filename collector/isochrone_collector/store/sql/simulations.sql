@@ -1,6 +1,6 @@
--- What is needed to play recorded rounds again.
+-- Recorded rounds for simulations.
 
--- Every probe that was sent, as columns of its target. One more than may be is enough to show that there are too many.
+-- Every probe that was sent, as columns per target. A limit of one more than allowed shows that there are too many.
 -- name: probes_asked
 SELECT
     target_id,
@@ -32,12 +32,12 @@ FROM (
 ) AS asked
 GROUP BY target_id
 
--- Where each vantage stands.
+-- The region of each vantage.
 -- name: vantage_regions
 SELECT id, region
 FROM vantage
 
--- How long the interval of each target is.
+-- The interval of each target.
 -- name: target_intervals
 SELECT id, every_us
 FROM target

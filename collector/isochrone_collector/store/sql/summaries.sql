@@ -1,4 +1,4 @@
--- Summaries: what is left of samples, by the hour and by the day.
+-- Summaries of samples by the hour and by the day.
 
 -- Every target that may have samples.
 -- name: target_ids
@@ -6,14 +6,14 @@ SELECT id
 FROM target
 ORDER BY id
 
--- Whether there is any sample of a span.
+-- Whether there is any sample in a span of rounds.
 -- name: any_samples
 SELECT EXISTS (
     SELECT FROM sample WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
 ) AS yes
 
--- The values of some targets in an hour, end to end in eight bytes each, and the places of the outcomes in a list, in
--- two; columns without any are NULL.
+-- The concatenated values of some targets in an hour, in eight bytes each, and the outcomes as two-byte positions in a
+-- list; columns without values are NULL.
 -- name: values_of_hour
 SELECT
     target_id,
@@ -27,8 +27,8 @@ WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
     AND target_id = ANY(%(target_ids)s::bigint[])
 GROUP BY target_id, region
 
--- Histograms of one resolution end to end, which merges them; with each its length in four bytes and the place of its
--- region in a list in two. By target and metric only: to sort them by region would take longer than to read them.
+-- Concatenated histograms of one resolution, with their lengths in four bytes each, and their regions as two-byte
+-- positions in a list. By target and metric only: sorting them by region would take longer than reading them.
 -- name: joined_summaries
 SELECT
     target_id,
@@ -46,7 +46,7 @@ WHERE resolution = %(resolution)s
     AND target_id = ANY(%(target_ids)s::bigint[])
 GROUP BY target_id, metric
 
--- How the probes of one resolution ended.
+-- The outcomes of the probes in the summaries of one resolution.
 -- name: outcome_summaries
 SELECT target_id, region, counts.outcomes, totals.cost_usd, totals.newest_at
 FROM (
@@ -73,61 +73,61 @@ JOIN (
     GROUP BY target_id, region
 ) AS counts USING (target_id, region)
 
--- Summaries that are not there yet.
+-- Insert the summaries that do not exist yet.
 -- name: insert_summaries
 INSERT INTO summary (target_id, region, metric, resolution, bucket_start, values_count, histogram, censored)
 SELECT target_id, region, metric, %(resolution)s, %(bucket_start)s, values_count, histogram, censored
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(values_count)s::integer[],
     %(histogram)b::bytea[], %(censored)b::bytea[]
-) AS told (target_id, region, metric, values_count, histogram, censored)
+) AS made (target_id, region, metric, values_count, histogram, censored)
 ON CONFLICT DO NOTHING
 
--- Summaries that say something else by now.
+-- Update the summaries that have changed.
 -- name: update_summaries
 UPDATE summary
-SET values_count = told.values_count,
-    histogram = told.histogram,
-    censored = told.censored
+SET values_count = made.values_count,
+    histogram = made.histogram,
+    censored = made.censored
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(values_count)s::integer[],
     %(histogram)b::bytea[], %(censored)b::bytea[]
-) AS told (target_id, region, metric, values_count, histogram, censored)
-WHERE summary.target_id = told.target_id
-    AND summary.region = told.region
-    AND summary.metric = told.metric
+) AS made (target_id, region, metric, values_count, histogram, censored)
+WHERE summary.target_id = made.target_id
+    AND summary.region = made.region
+    AND summary.metric = made.metric
     AND summary.resolution = %(resolution)s
     AND summary.bucket_start = %(bucket_start)s
-    AND (summary.histogram, summary.censored) IS DISTINCT FROM (told.histogram, told.censored)
+    AND (summary.histogram, summary.censored) IS DISTINCT FROM (made.histogram, made.censored)
 
--- Accounts of outcomes that are not there yet.
+-- Insert the outcome counts that do not exist yet.
 -- name: insert_outcomes
 INSERT INTO outcome_summary (target_id, region, resolution, bucket_start, outcomes, cost_usd, newest_at)
 SELECT target_id, region, %(resolution)s, %(bucket_start)s, outcomes, cost_usd, newest_at
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(outcomes)s::jsonb[], %(cost_usd)s::double precision[],
     %(newest_at)b::timestamptz[]
-) AS told (target_id, region, outcomes, cost_usd, newest_at)
+) AS made (target_id, region, outcomes, cost_usd, newest_at)
 ON CONFLICT DO NOTHING
 
--- Accounts of outcomes that say something else by now.
+-- Update the outcome counts that have changed.
 -- name: update_outcomes
 UPDATE outcome_summary
-SET outcomes = told.outcomes,
-    cost_usd = told.cost_usd,
-    newest_at = told.newest_at
+SET outcomes = made.outcomes,
+    cost_usd = made.cost_usd,
+    newest_at = made.newest_at
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(outcomes)s::jsonb[], %(cost_usd)s::double precision[],
     %(newest_at)b::timestamptz[]
-) AS told (target_id, region, outcomes, cost_usd, newest_at)
-WHERE outcome_summary.target_id = told.target_id
-    AND outcome_summary.region = told.region
+) AS made (target_id, region, outcomes, cost_usd, newest_at)
+WHERE outcome_summary.target_id = made.target_id
+    AND outcome_summary.region = made.region
     AND outcome_summary.resolution = %(resolution)s
     AND outcome_summary.bucket_start = %(bucket_start)s
-    AND (outcome_summary.outcomes, outcome_summary.newest_at) IS DISTINCT FROM (told.outcomes, told.newest_at)
+    AND (outcome_summary.outcomes, outcome_summary.newest_at) IS DISTINCT FROM (made.outcomes, made.newest_at)
 
--- Which hours the batches touched that came in a span of time, as first and last instants of hours; only those that
--- reach back before an instant.
+-- The spans of hours of the batches that were received in a span of time, as the first instants of their first and last
+-- hours; only of batches with rounds before an instant.
 -- name: touched_hours
 SELECT DISTINCT
     date_bin('1 hour', oldest_round_at, timestamptz 'epoch') AS from_at,

@@ -1,12 +1,12 @@
 -- Vantages and regions.
 
--- A vantage introduces itself once; a second introduction changes nothing.
+-- Register a vantage; registering it again changes nothing.
 -- name: register_vantage
 INSERT INTO vantage (id, name, region, first_seen_at, last_seen_at)
 VALUES (%(id)s, %(name)s, %(region)s, %(seen_at)s, %(seen_at)s)
 ON CONFLICT DO NOTHING
 
--- The region a vantage introduced itself with.
+-- One vantage, with the region that it was registered with.
 -- name: vantage_by_id
 SELECT id, name, region, first_seen_at, last_seen_at
 FROM vantage
@@ -18,7 +18,7 @@ SELECT id, name, region, first_seen_at, last_seen_at
 FROM vantage
 ORDER BY name
 
--- All vantages with the vitals of their newest push, and what the ledger has of the epoch these are counted over.
+-- All vantages with the vitals of their newest push, and the ledger's count of samples in the epoch of these vitals.
 -- name: vantage_states
 SELECT
     name,
@@ -44,37 +44,37 @@ SELECT
 FROM vantage
 ORDER BY region, name
 
--- What every agent last said it had spent.
+-- The spend that every agent last reported.
 -- name: spenders
 SELECT name, region, spend
 FROM vantage
 ORDER BY region, name
 
--- How agents are doing, as of their newest pushes; `samples_at` is when samples of theirs were stored, if any were.
--- What was stored of an agent's epoch adds up; when another epoch begins it is to be counted anew.
+-- Record the vitals of agents from their newest pushes; `samples_at` is the instant at which samples were stored, if
+-- any. Stored samples are added to the count of the agent's epoch; -1 marks a new epoch, whose count has to be made.
 -- name: record_vitals
 UPDATE vantage
-SET last_seen_at = told.seen_at,
-    epoch = coalesce(nullif(told.epoch, 0), vantage.epoch),
-    newest_sample_at = greatest(vantage.newest_sample_at, told.samples_at),
-    agent_version = told.agent_version,
-    plan_version = told.plan_version,
-    spool_depth = told.spool_depth,
-    spool_oldest_at = told.spool_oldest_at,
-    dropped = told.dropped,
-    next_heartbeat_at = told.next_heartbeat_at,
-    finished = told.finished,
-    stored = told.stored,
-    quarantined = told.quarantined,
-    rounds_missed = told.rounds_missed,
-    clock_offset_us = told.clock_offset_us,
-    clock_uncertainty_us = told.clock_uncertainty_us,
-    loop_lag_us = told.loop_lag_us,
-    refused_plan_version = told.refused_plan_version,
-    refused_plan_reason = told.refused_plan_reason,
-    spend = told.spend,
+SET last_seen_at = recorded.seen_at,
+    epoch = coalesce(nullif(recorded.epoch, 0), vantage.epoch),
+    newest_sample_at = greatest(vantage.newest_sample_at, recorded.samples_at),
+    agent_version = recorded.agent_version,
+    plan_version = recorded.plan_version,
+    spool_depth = recorded.spool_depth,
+    spool_oldest_at = recorded.spool_oldest_at,
+    dropped = recorded.dropped,
+    next_heartbeat_at = recorded.next_heartbeat_at,
+    finished = recorded.finished,
+    stored = recorded.stored,
+    quarantined = recorded.quarantined,
+    rounds_missed = recorded.rounds_missed,
+    clock_offset_us = recorded.clock_offset_us,
+    clock_uncertainty_us = recorded.clock_uncertainty_us,
+    loop_lag_us = recorded.loop_lag_us,
+    refused_plan_version = recorded.refused_plan_version,
+    refused_plan_reason = recorded.refused_plan_reason,
+    spend = recorded.spend,
     ledgered = CASE
-        WHEN told.epoch = 0 OR told.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.ledgered + told.ledgered
+        WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.ledgered + recorded.ledgered
         ELSE -1
     END
 FROM unnest(
@@ -85,42 +85,42 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(spend)s::jsonb[]
-) AS told (
+) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
     refused_plan_version, refused_plan_reason, spend
 )
-WHERE vantage.id = told.id AND vantage.last_seen_at <= told.seen_at
+WHERE vantage.id = recorded.id AND vantage.last_seen_at <= recorded.seen_at
 RETURNING vantage.id, vantage.ledgered < 0 AS is_new
 
--- What the ledger has of each vantage's epoch.
+-- The ledger's count of samples in each vantage's epoch.
 -- name: count_ledgers
 SELECT vantage_id AS id, sum(stored)::bigint AS ledgered
 FROM ingest_batch
 JOIN unnest(%(id)s::bigint[], %(epoch)s::bigint[]) AS asked (vantage_id, epoch) USING (vantage_id, epoch)
 GROUP BY vantage_id
 
--- The counts of epochs that began.
+-- Set the counts of new epochs.
 -- name: set_ledgered
 UPDATE vantage
-SET ledgered = told.ledgered
-FROM unnest(%(id)s::bigint[], %(ledgered)s::bigint[]) AS told (id, ledgered)
-WHERE vantage.id = told.id
+SET ledgered = recorded.ledgered
+FROM unnest(%(id)s::bigint[], %(ledgered)s::bigint[]) AS recorded (id, ledgered)
+WHERE vantage.id = recorded.id
 
--- What was stored with pushes whose vitals are not news any more counts all the same.
+-- Add samples that were stored with pushes whose vitals are older than the recorded ones.
 -- name: add_ledgered
 UPDATE vantage
-SET ledgered = vantage.ledgered + told.ledgered
-FROM unnest(%(id)s::bigint[], %(epoch)s::bigint[], %(ledgered)s::bigint[]) AS told (id, epoch, ledgered)
-WHERE vantage.id = told.id AND vantage.epoch = told.epoch
+SET ledgered = vantage.ledgered + recorded.ledgered
+FROM unnest(%(id)s::bigint[], %(epoch)s::bigint[], %(ledgered)s::bigint[]) AS recorded (id, epoch, ledgered)
+WHERE vantage.id = recorded.id AND vantage.epoch = recorded.epoch
 
--- A region that somebody named.
+-- Register a region.
 -- name: register_region
 INSERT INTO region (name)
 VALUES (%(name)s)
 ON CONFLICT DO NOTHING
 
--- All regions ever named.
+-- All regions.
 -- name: regions
 SELECT name
 FROM region

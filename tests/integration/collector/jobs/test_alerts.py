@@ -169,7 +169,7 @@ async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, m
     async with asyncio.timeout(4):
         await bench.alerting.deliver()
     [alert] = await bench.listed()
-    assert alert.last_error == "no answer within 0.3 s"
+    assert alert.last_error == "no response within 0.3 s"
 
 
 async def test_without_a_webhook_alerts_are_kept(database_url: str) -> None:

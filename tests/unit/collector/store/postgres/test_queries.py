@@ -18,7 +18,7 @@ def test_statements_are_found_by_name() -> None:
 @pytest.mark.parametrize("text", ["-- name: a\n-- name: b\nSELECT 1", "-- name: a\nSELECT 1\n-- name: a\nSELECT 2"])
 def test_a_name_without_a_statement_is_an_error(text: str) -> None:
     """An empty statement or a name given twice is a mistake to be seen at the first use."""
-    with pytest.raises(ValueError, match="empty or there twice"):
+    with pytest.raises(ValueError, match="empty or defined twice"):
         queries.parse(text)
 
 
