@@ -138,8 +138,7 @@ async def known(connection: Connection, target_ids: Sequence[int], *, from_at: i
 async def record(
     connection: Connection, key: SeriesKey, change: Change, *, detected_at: int, tolerance_us: int
 ) -> bool:
-    """Record a change unless another one within `tolerance_us` (microseconds) is recorded; return whether it was new.
-    """
+    """Record a change unless one within `tolerance_us` (microseconds) is recorded; return whether it was new."""
     series = {"target_id": key.target_id, "region": key.region, "metric": key.metric.value}
     near = {
         "from_at": Instant(change.changed_at - tolerance_us),

@@ -1,4 +1,4 @@
-"""What leaderboards, latency budgets and tiers weigh: the values of every target as each region sees it."""
+"""The values of every target from each region, for leaderboards, latency targets and tiers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Column = NDArray[np.float64] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesValues:
-    """One target as seen from one region: its values by metric, and how its probes ended."""
+    """One target from one region: its values by metric, and the outcomes of its probes."""
 
     target_id: int
     region: str
@@ -59,19 +59,19 @@ class _StandingRow:
 
     @property
     def outcome_counts(self) -> OutcomeCounts:
-        """How the probes ended."""
+        """Return the outcomes of the probes."""
         failed = self.probes - self.ok - self.throttled - self.skipped
         return OutcomeCounts(ok=self.ok, failed=failed, throttled=self.throttled, skipped=self.skipped)
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """A column, empty where it is NULL or there is no such column."""
+        """Return a column; it is empty if it is NULL or does not exist."""
         found: Column = getattr(self, name, None)
         return np.empty(0) if found is None else found
 
 
 async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
-    """Every target and region of a scope that has samples, from the samples themselves. Raises `BadRequest` when there
-    are too many to answer.
+    """Return every target and region of a scope with samples, from the samples themselves. Raises `BadRequest` if there
+    are too many.
     """
     statement = query("standings").format(**_expressions())
     parts: dict[tuple[int, str], list[_StandingRow]] = {}
@@ -81,13 +81,13 @@ async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
 
 
 async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
-    """Whether a scope has more than so many samples."""
+    """Return whether a scope has more than `limit` samples."""
     (row,) = await fetch(connection, query("samples_up_to"), _ManyRow, **scope.parameters(), limit=limit + 1)
     return row.many > limit
 
 
 def _seen(parts: Sequence[_StandingRow]) -> SeriesValues:
-    """One series out of its rows, each of a part of the window."""
+    """Join the rows of one series, each of a part of the window."""
 
     def joined(name: str) -> NDArray[np.float64]:
         return np.concatenate([part.column(name) for part in parts])

@@ -1,7 +1,7 @@
-"""Long windows: what leaderboards weigh, from summaries, and from samples at the edges that no whole hour covers.
+"""Long windows of leaderboards: from summaries, and from samples at the edges that no whole hour covers.
 
-The samples of the edges are counted into the same buckets, so that a window means what it says as long as its samples
-are kept; where they are gone, it begins with its first whole hour.
+The samples of the edges are counted into the same buckets, so a window is exact as long as its samples are kept.
+Without them it begins with its first whole hour.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US
 
 LONGEST_US = 7 * DAY_US
-"""Windows up to so long are answered from the samples themselves, as long as these are kept and not too many."""
+"""Windows up to this length are answered from samples, as long as these are kept and not too many."""
 
 MAX_SAMPLES = 2_000_000
-"""Of more samples a window longer than a day is answered from summaries: reading them would take many seconds. Nor are
-more read for what summaries do not cover yet.
+"""A window longer than a day with more samples is answered from summaries, because reading them would take many
+seconds. It is also the maximum number of samples read for the part that summaries do not cover yet.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummarisedWindow:
-    """What is known of a window, which may begin later than the one asked for."""
+    """The values of a window, which may begin later than the requested one."""
 
     window: Window
     seen: list[SeriesValues]
 
 
 async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow | None:
-    """A scope from summaries; `None` where samples say more, or nothing of it is summarised. Raises `BadRequest` where
-    too many samples are not summarised yet.
+    """Return a scope from summaries; `None` if samples cover it better, or nothing of it is summarised. Raises
+    `BadRequest` if too many samples are not summarised yet.
     """
     oldest_at = min(await partitions.days(connection), default=0)
     if scope.window.from_at >= oldest_at and not await _is_much(connection, scope):
@@ -56,7 +56,7 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     ]
     from_at = scope.window.from_at if scope.window.from_at >= oldest_at else span.from_at
     window = Window(from_at=from_at, until_at=scope.window.until_at)
-    # Merging the histograms of everything takes seconds, in which others are to be answered.
+    # Merging all histograms takes seconds, during which the event loop has to serve other requests.
     seen = await asyncio.to_thread(lambda: list(_together(joined, summaries.added(counted), edges)))
     return SummarisedWindow(window=window, seen=seen)
 
@@ -64,7 +64,7 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
 async def _unsummarised(connection: Connection, scope: Scope) -> list[SeriesValues]:
     if await leaderboards.more_than(connection, scope, MAX_SAMPLES):
         raise BadRequest(
-            f"more than {MAX_SAMPLES:_} samples of this window are not summarised yet: ask again in a while, or for a "
+            f"more than {MAX_SAMPLES:_} samples of this window are not summarised yet: retry later, or choose a "
             "shorter window, fewer targets or fewer regions"
         )
     return await leaderboards.standings(connection, scope)
@@ -122,6 +122,6 @@ def _distributions(
 
 
 def _packed(values: Distribution) -> tuple[bytes, bytes]:
-    # What comes from samples has them all.
+    # Values from samples are complete.
     assert isinstance(values, Values)
     return histogram.pack(values.values), histogram.pack(values.limits)

@@ -1,14 +1,15 @@
-"""A partition of `sample` per day, UTC, made ahead of time and taken away when its time is over.
+"""Partitions of `sample`: one per day (UTC), created ahead of time and dropped after the retention period.
 
 The laws:
 
-1. Making one does not disturb ingest: the table is made apart and attached under a lock that readers and writers share.
-2. Taking one away does so for a moment: it needs the whole of `sample` to itself, gives up when it is not let in at
-   once, and tries again. (DETACH ... CONCURRENTLY would not even need that moment, but it leaves a partition that is
-   half there when it is interrupted, and Citus has no such thing.)
-3. Rounds are taken where a partition *is*, not where one should be: see `covered`.
-4. A day that was retired is never made again, whatever is kept by now: where there is a partition, all samples of its
-   day are. How far days were retired is recorded with the drop.
+1. Creating a partition does not disturb ingest: the table is created separately, and attached under a lock that readers
+   and writers share.
+2. Dropping a partition locks the whole of `sample` for a moment. It gives up if it does not get the lock at once, and
+   retries. (DETACH ... CONCURRENTLY would not need that lock, but an interrupted one leaves a half-detached partition,
+   and Citus does not support it.)
+3. Rounds are accepted where a partition exists, not where one should exist: see `covered`.
+4. The partition of a retired day is never created again, even if samples are now kept for longer: a partition always
+   holds all samples of its day. The end of the retired days is recorded together with the drop.
 """
 
 import asyncio
@@ -28,10 +29,10 @@ from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, day_of
 
 DAYS_BACK = 31
-"""How late a sample may be at most and still be stored with the others, in days."""
+"""Maximum age in days with which a sample is still stored in `sample`."""
 DAYS_AHEAD = 3
 RETIRED = "sample.retired"
-"""The name under which it is recorded until when days were retired."""
+"""The name of the recorded end of the retired days."""
 
 _LOCK_KEY = 4_600_003
 _ATTEMPTS = 5
@@ -41,8 +42,8 @@ _NAME = "sample_%Y%m%d"
 
 
 def window(now_at: int, *, keep_us: int | None = None) -> Window:
-    """The rounds that should have a partition at `now_at`: whole days, UTC. When samples are kept for `keep_us` only,
-    the window ends a day before they go, so that none is stored to be taken away at once.
+    """Return the rounds that should have a partition at `now_at`: whole days, UTC. If samples are kept only for
+    `keep_us`, the window begins a day after the oldest kept ones, so that no sample is stored and dropped at once.
     """
     today_at = day_of(now_at)
     days_back = DAYS_BACK if keep_us is None else min(DAYS_BACK, max(0, keep_us // DAY_US - 1))
@@ -50,9 +51,9 @@ def window(now_at: int, *, keep_us: int | None = None) -> Window:
 
 
 async def ensure(database: Database, *, now_at: int, keep_us: int | None = None) -> Window:
-    """Make the partitions that are missing, of days that were not retired, and return the window they cover.
+    """Create the missing partitions of days that are not retired, and return the window that is covered.
 
-    Raises `DatabaseUnavailable`, and `StartError` when the database does not let us make any.
+    Raises `DatabaseUnavailable`, and `StartError` if the database user may not create partitions.
     """
     wanted = window(now_at, keep_us=keep_us)
 
@@ -64,17 +65,17 @@ async def ensure(database: Database, *, now_at: int, keep_us: int | None = None)
             if day_at not in there:
                 await _make(connection, day_at)
 
-    await _patiently(database, "wait_briefly_for_locks", make)
+    await _with_lock_timeout(database, "set_short_lock_timeout", make)
     async with database.connection() as connection:
         return replace(wanted, from_at=max(wanted.from_at, await retired_until(connection)))
 
 
 async def covered(database: Database, *, now_at: int, keep_us: int | None = None) -> Window:
-    """As much of the window as there are partitions for without a gap, today's among them; else an empty one."""
+    """Return the part of the window around today that has partitions without a gap; it is empty if today has none."""
     wanted, today_at = window(now_at, keep_us=keep_us), day_of(now_at)
     async with database.connection() as connection:
         retired_at = await retired_until(connection)
-        # A collector of an earlier version may have made a retired day again.
+        # A collector of an earlier version may have created the partition of a retired day again.
         there = {day_at for day_at in await days(connection) if day_at >= retired_at}
     from_at = _reach(range(today_at, wanted.from_at - 1, -DAY_US), there)
     last_at = _reach(range(today_at, wanted.until_at, DAY_US), there)
@@ -84,44 +85,44 @@ async def covered(database: Database, *, now_at: int, keep_us: int | None = None
 
 
 async def retire(database: Database, *, before_at: int) -> list[int]:
-    """Drop the partitions of the days that end at `before_at` or earlier, oldest first; which days they were.
+    """Drop the partitions of the days that end at `before_at` or earlier, oldest first; return these days.
 
-    Raises `DatabaseUnavailable` when one cannot be had to drop, for instance because somebody reads for long.
+    Raises `DatabaseUnavailable` if a partition cannot be locked, for instance because of a long-running reader.
     """
     async with database.connection() as connection:
         over = [day_at for day_at in await days(connection) if day_at + DAY_US <= before_at]
     for day_at in over:
-        await _patiently(database, "hardly_wait_for_locks", partial(_drop, day_at=day_at))
+        await _with_lock_timeout(database, "set_minimal_lock_timeout", partial(_drop, day_at=day_at))
     return over
 
 
 async def days(connection: Connection) -> list[int]:
-    """The days that have a partition, by their first instants, oldest first."""
+    """Return the days that have a partition, by their first instants, oldest first."""
     names = [row.name for row in await fetch(connection, query("partitions"), NameRow)]
     return sorted(day_at for name in names if (day_at := day_named(name)) is not None)
 
 
 async def retired_until(connection: Connection) -> int:
-    """Until when days were retired, in microseconds since the Unix epoch; 0 when none was."""
+    """Return the end of the retired days, in microseconds since the Unix epoch; 0 if there are none."""
     return (await job_state.progress(connection)).get(RETIRED, 0)
 
 
 def day_named(partition: str) -> int | None:
-    """The first instant of the day that a partition is of by its name; `None` of other tables."""
+    """Return the first instant of a partition's day, from its name; `None` for other tables."""
     try:
         return (datetime.strptime(partition, _NAME).replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
     except ValueError:
         return None
 
 
-async def _patiently(database: Database, patience: str, work: Callable[[Connection], Awaitable[None]]) -> None:
-    """Do something in one transaction that waits for locks no longer than the statement `patience` says; again when
-    somebody held one: a moment later they may not.
-    """
+async def _with_lock_timeout(
+    database: Database, lock_timeout: str, work: Callable[[Connection], Awaitable[None]]
+) -> None:
+    """Run `work` in a transaction after the statement `lock_timeout`; retry if a lock is not available."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             async with database.transaction() as connection:
-                await execute(connection, query(patience))
+                await execute(connection, query(lock_timeout))
                 await work(connection)
         except DatabaseUnavailable:
             if attempt == _ATTEMPTS:
@@ -135,8 +136,8 @@ async def _check_rights(connection: Connection) -> None:
     (allowed,) = await fetch(connection, query("may_make_partitions"), YesRow)
     if not allowed.yes:
         raise StartError(
-            "the database user may not make partitions of `sample`, so that tomorrow's samples would have no place",
-            hint="let it own the table and create in its schema: "
+            "the database user may not create partitions of `sample`, so tomorrow's samples could not be stored",
+            hint="make it the owner of the table, with the privilege to create in its schema: "
             "ALTER TABLE sample OWNER TO …; GRANT CREATE ON SCHEMA public TO …",
         )
 
@@ -164,7 +165,7 @@ def _identifier(day_at: int) -> sql.Identifier:
 
 
 def _reach(wanted: Iterable[int], there: set[int]) -> int | None:
-    """The last of the days in a row that are there; `None` when not even the first is."""
+    """Return the last day of the unbroken run of existing ones; `None` if not even the first exists."""
     last_at = None
     for day_at in wanted:
         if day_at not in there:

@@ -1,4 +1,4 @@
-"""The plans that were applied, and every target they ever named."""
+"""Applied plans, and every target that was ever planned."""
 
 from dataclasses import asdict, dataclass
 
@@ -17,7 +17,7 @@ _NO_PRICE: dict[str, None] = {"usd_per_m_input": None, "usd_per_m_output": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOrigin:
-    """Where a plan comes from: the document, who applied it when, and the version that it restores, if any."""
+    """The origin of a plan: its document, the user and the instant of `apply`, and the version it restores, if any."""
 
     document: str
     applied_at: int
@@ -26,18 +26,18 @@ class PlanOrigin:
 
 
 async def lock(connection: Connection) -> None:
-    """Let nobody else apply a plan until this transaction ends."""
+    """Prevent other plans from being applied until this transaction ends."""
     await execute(connection, query("take_lock"), key=_LOCK_KEY)
 
 
 async def newest(connection: Connection) -> PlanRow | None:
-    """The plan in force, if any was ever applied."""
+    """Return the plan in force, if any was ever applied."""
     found = await fetch(connection, query("newest_plan"), PlanRow)
     return found[0] if found else None
 
 
 async def of_window(connection: Connection, window: Window) -> list[PlanRow]:
-    """The plans in force at some time of the window, oldest first."""
+    """Return the plans that were in force during a window, oldest first."""
     return await fetch(
         connection,
         query("plans_of_window"),
@@ -48,13 +48,13 @@ async def of_window(connection: Connection, window: Window) -> list[PlanRow]:
 
 
 async def of_version(connection: Connection, version: int) -> PlanHistoryRow | None:
-    """The plan of one version, as it was written; `None` when there is no such version."""
+    """Return the original document of one version; `None` if there is no such version."""
     found = await fetch(connection, query("plan_document"), PlanHistoryRow, version=version)
     return found[0] if found else None
 
 
 async def history(connection: Connection, *, limit: int) -> list[PlanHistoryRow]:
-    """The newest plans, newest first."""
+    """Return the newest plans, newest first."""
     return await fetch(connection, query("plan_history"), PlanHistoryRow, limit=limit)
 
 
@@ -77,7 +77,7 @@ async def insert(connection: Connection, plan: Plan, origin: PlanOrigin) -> None
 
 
 async def targets(connection: Connection) -> list[TargetRow]:
-    """Every target ever planned, by name, the newest of a name first."""
+    """Return every target that was ever planned, by name, the newest of a name first."""
     return await fetch(connection, query("targets"), TargetRow)
 
 

@@ -1,4 +1,4 @@
-"""What the readers' questions select. SQL selects, pairs and bounds; Python estimates."""
+"""Probes for queries: SQL selects them by scope and metric; Python estimates."""
 
 from collections.abc import AsyncIterator, Sequence, Sized
 from dataclasses import dataclass, fields, replace
@@ -24,19 +24,19 @@ Lot = TypeVar("Lot", bound=Sized)
 _CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
     THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"""
 _STREAMED = "outcome IN ('ok', 'timed_out', 'stalled', 'truncated')"
-# A probe that ran into a limit took at least that long.
+# A probe that was cut off by a timeout took at least that long.
 _CEILING = "CASE WHEN outcome IN ('timed_out', 'stalled') THEN timeout_us END"
 _NO_CEILING = "NULL"
 
-# Of a value, what the road takes: one way there and back. What is no latency of an answer has no such part.
+# The network part of a value: one round trip. Metrics other than latencies have none.
 _ROAD = "rtt_us"
 _NO_ROAD = "NULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measure:
-    """A metric in one row of `sample`: its value, the `ceiling` that stands in for it where a timeout cut the probe
-    off, and how much of it is the `network`.
+    """A metric in one row of `sample`: its value, the `ceiling` in place of it if a timeout cut the probe off, and its
+    `network` part.
     """
 
     value: str
@@ -45,11 +45,11 @@ class _Measure:
 
     @property
     def parts(self) -> dict[str, sql.SQL]:
-        """The expressions as the braces of the statements."""
+        """Return the expressions for the braces of the statements."""
         return {"value": sql.SQL(self.value), "ceiling": sql.SQL(self.ceiling), "network": sql.SQL(self.network)}
 
 
-# A cut stream has a first token but neither an end nor a speed.
+# A truncated stream has a first token, but neither an end nor a speed.
 _METRICS: dict[Metric, _Measure] = {
     Metric.TTFT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttft_us END", ceiling=_CEILING, network=_ROAD),
     Metric.TTFT_COLD: _Measure(
@@ -69,12 +69,12 @@ _KINDS = {
     "throttled": sql.Literal(Kind.THROTTLED.value),
     "skipped": sql.Literal(Kind.SKIPPED.value),
 }
-# What the statement `probes` says of each, as the server sends numbers, and how its `traits` are put together.
+# One probe of the statement `probes`, in the server's byte order, and the bits of its `traits`.
 _PROBE = np.dtype([("traits", ">i4"), ("vantage_id", ">i8"), ("round_at", ">i8"), ("value", ">f8"), ("network", ">f8")])
 _CENSORED, _KIND_BIT, _PLACE_BIT = 1, 1, 3
 
 MAX_PROBES = 4_000_000
-"""How many probes one answer may be computed from; they take 50 bytes each, and statistics several times that."""
+"""Maximum number of probes of one query; each takes 50 bytes, and statistics several times as much."""
 _PORTION = 500_000
 
 
@@ -91,14 +91,14 @@ class _TargetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which rows a question is about: rounds, targets and, unless `None`, regions."""
+    """The rows of a query: their rounds, targets and, unless `None`, regions."""
 
     window: Window
     target_ids: tuple[int, ...]
     regions: tuple[str, ...] | None = None
 
     def parameters(self) -> dict[str, object]:
-        """The scope as the placeholders of the statements."""
+        """Return the scope as parameters of the statements."""
         return {
             "from_at": Instant(self.window.from_at),
             "until_at": Instant(self.window.until_at),
@@ -108,21 +108,21 @@ class Scope:
 
 
 def measure(metric: Metric) -> dict[str, sql.SQL]:
-    """The expressions of a metric in one row of `sample`: its `value`, its `ceiling` and its `network` part."""
+    """Return the expressions of a metric in one row of `sample`: its `value`, its `ceiling` and its `network` part."""
     return _METRICS[metric].parts
 
 
 async def probes(connection: Connection, scope: Scope, metric: Metric) -> Probes:
-    """Every probe of a scope with its value of one metric. Raises `BadRequest` when there are too many to answer."""
-    # A region that is named twice would have every probe of its twice.
+    """Return every probe of a scope with its value of one metric. Raises `BadRequest` if there are too many."""
+    # A region that is named twice would return every probe twice.
     regions = tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
     statement = query("probes").format(**_METRICS[metric].parts, **_KINDS)
     return _probes(await within_reach(connection, statement, replace(scope, regions=regions), _TargetRow), regions)
 
 
 async def within_reach(connection: Connection, statement: sql.Composed, scope: Scope, row: type[Lot]) -> list[Lot]:
-    """What a statement selects of a scope, whose rows say by their length of how many probes they are. A series has a
-    row for each part of the window. Raises `BadRequest` when there are too many probes to answer.
+    """Return the rows that a statement selects in a scope; the length of a row is its number of probes. A series has
+    one row for each part of the window. Raises `BadRequest` if there are too many probes.
     """
     found: list[Lot] = []
     many = 0
@@ -131,7 +131,7 @@ async def within_reach(connection: Connection, statement: sql.Composed, scope: S
         many += sum(map(len, rows))
         if many > MAX_PROBES:
             raise BadRequest(
-                f"more than {MAX_PROBES:_} probes: ask for a shorter window, fewer targets or fewer regions"
+                f"more than {MAX_PROBES:_} probes: choose a shorter window, fewer targets or fewer regions"
             )
     return found
 
@@ -139,9 +139,9 @@ async def within_reach(connection: Connection, statement: sql.Composed, scope: S
 async def _by_days(
     connection: Connection, statement: sql.Composed, scope: Scope, row: type[Lot]
 ) -> AsyncIterator[list[Lot]]:
-    """What a statement selects of a scope, day by day, or more days at once where there is little of a day.
+    """Yield the rows that a statement selects in a scope, day by day, or several days at once if a day has few rows.
 
-    The server gathers the columns of a target before it sends them: of a month of everything it would not have room.
+    The server holds the columns of a target in memory before it sends them, which a whole month would exceed.
     """
     from_at, days = scope.window.from_at, 1
     while from_at < scope.window.until_at:
@@ -154,29 +154,29 @@ async def _by_days(
 
 
 def _probes(rows: Sequence[_TargetRow], regions: tuple[str, ...]) -> Probes:
-    told = np.frombuffer(b"".join([row.probes for row in rows]), _PROBE)
-    traits = told["traits"].astype(np.int64)
+    records = np.frombuffer(b"".join([row.probes for row in rows]), _PROBE)
+    traits = records["traits"].astype(np.int64)
     return Probes(
         regions=regions,
         target_id=np.repeat(np.array([row.target_id for row in rows], np.int64), [len(row) for row in rows]),
         region=traits >> _PLACE_BIT,
-        vantage_id=told["vantage_id"].astype(np.int64),
-        round_at=told["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT,
+        vantage_id=records["vantage_id"].astype(np.int64),
+        round_at=records["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT,
         kind=(traits >> _KIND_BIT & max(Kind)).astype(np.int8),
-        value=told["value"].astype(np.float64),
+        value=records["value"].astype(np.float64),
         censored=(traits & _CENSORED).astype(np.bool_),
-        network=told["network"].astype(np.float64),
+        network=records["network"].astype(np.float64),
     )
 
 
 async def recorded(connection: Connection, scope: Scope) -> list[RecordedRow]:
-    """Which rounds each vantage recorded of each target; the regions of the scope are not looked at."""
+    """Return the rounds that each vantage recorded of each target; the regions of the scope are ignored."""
     return await fetch(connection, query("recorded"), RecordedRow, **scope.parameters())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _PhasesRow:
-    """Columns of one target as seen from one region, in microseconds."""
+    """Columns of one target from one region, in microseconds."""
 
     target_id: int
     region: str
@@ -190,7 +190,7 @@ class _PhasesRow:
 
 
 async def phases(connection: Connection, scope: Scope) -> Phases:
-    """The phases of every probe of a scope that has a first token."""
+    """Return the phases of every probe of a scope that has a first token."""
     rows = await columns.fetch(connection, query("phases"), _PhasesRow, **scope.parameters())
     regions = tuple(sorted({row.region for row in rows}))
     sizes = [len(row.round_at) for row in rows]

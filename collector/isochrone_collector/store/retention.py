@@ -1,6 +1,7 @@
-"""What is kept for a time only, apart from partitions: deleted a portion at a time, so that nothing else waits.
+"""Deletion of old ledger entries, late samples and summaries, in small portions, so that no other statement waits long.
 
-Each function deletes one portion of what is older than an instant and says whether there may be more.
+Each function deletes one portion of the rows older than an instant, and returns whether there may be more. Samples are
+dropped by the partition.
 """
 
 from dataclasses import dataclass
@@ -23,23 +24,23 @@ class _AtRow:
 
 
 async def forget_batches(database: Database, before_at: int) -> bool:
-    """Batches of the ledger that were received before `before_at`. Raises `DatabaseUnavailable`."""
+    """Delete batches of the ledger that were received before `before_at`. Raises `DatabaseUnavailable`."""
     return await _forget_received(database, "oldest_batch", "forget_batches", before_at)
 
 
 async def forget_late(database: Database, before_at: int) -> bool:
-    """Late samples that were received before `before_at`. Raises `DatabaseUnavailable`."""
+    """Delete late samples that were received before `before_at`. Raises `DatabaseUnavailable`."""
     return await _forget_received(database, "oldest_late", "forget_late", before_at)
 
 
 async def forget_summaries(database: Database, resolution: Resolution, before_at: int) -> bool:
-    """Summaries of buckets that ended at `before_at` or earlier. Raises `DatabaseUnavailable`."""
-    told = {"resolution": resolution.value}
+    """Delete summaries of buckets that ended at `before_at` or earlier. Raises `DatabaseUnavailable`."""
+    parameters = {"resolution": resolution.value}
     async with database.connection() as connection:
-        (oldest,) = await fetch(connection, query("oldest_bucket"), _AtRow, **told)
+        (oldest,) = await fetch(connection, query("oldest_bucket"), _AtRow, **parameters)
         if oldest.at is None or oldest.at + resolution.size_us > before_at:
             return False
-        bucket = {**told, "bucket_start": Instant(oldest.at)}
+        bucket = {**parameters, "bucket_start": Instant(oldest.at)}
         await execute(connection, query("forget_summaries"), **bucket, metrics=[metric.value for metric in Metric])
         await execute(connection, query("forget_outcomes"), **bucket)
     return True

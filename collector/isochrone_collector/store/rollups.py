@@ -1,11 +1,11 @@
-"""Samples into summaries of hours, and those into summaries of days.
+"""Rollups of samples into summaries of hours, and of these into summaries of days.
 
 The laws:
 
-1. A bucket is made from everything of its span, each time: hours from all samples, days from all hours. They
-   are read and written under one lock, so making one twice, or from two collectors at once, leaves what the later saw.
-2. A few targets are read at a time, so that memory does not grow with the fleet; each few are one transaction.
-3. Where there are no samples any more nothing is written, and what was summarised stays.
+1. A bucket is always made from everything in its span: an hour from all samples, a day from all hours. Rows are read
+   and written under one lock, so that if a bucket is made twice, or by two collectors at once, the later read wins.
+2. A few targets are read at a time, each few in one transaction, so that memory does not grow with the fleet.
+3. Without samples nothing is written, and existing summaries stay.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from isochrone_collector.store.summaries import (
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, Outcome
 
-# A dense fleet has a hundred thousand samples of so many targets in an hour: some ten megabytes.
+# A dense fleet has a hundred thousand samples of this many targets in an hour: some ten megabytes.
 _TARGETS_AT_ONCE = 8
 _LOCK_KEY = 4_600_005
 _METRICS = tuple(Metric)
@@ -50,22 +50,22 @@ _PARTS = sql.SQL(
 
 
 async def any_samples(connection: Connection, window: Window) -> bool:
-    """Whether any sample is there of the rounds of a window."""
+    """Return whether there is any sample in a window of rounds."""
     span = {"from_at": Instant(window.from_at), "until_at": Instant(window.until_at)}
     (found,) = await fetch(connection, query("any_samples"), YesRow, **span)
     return found.yes
 
 
 async def touched(connection: Connection, received: Window, *, before_at: int) -> list[Window]:
-    """Which hours the batches received in a window touched, from the instant of the first to that of the last of each,
-    as far as they reach back before an instant.
+    """Return the spans of hours of the batches received in a window, from the start of the first hour to the start of
+    the last, for batches with rounds before an instant.
     """
     span = {"received_from_at": Instant(received.from_at), "received_until_at": Instant(received.until_at)}
     return await fetch(connection, query("touched_hours"), Window, **span, before_at=Instant(before_at))
 
 
 async def summarise_hour(database: Database, hour_at: int) -> int:
-    """Make the summaries of the hour that begins at an instant; of how many targets and regions. Raises
+    """Make the summaries of the hour that begins at an instant; return the number of targets and regions. Raises
     `DatabaseUnavailable`.
     """
     window = Window(from_at=hour_at, until_at=hour_at + HOUR_US)
@@ -83,8 +83,8 @@ async def summarise_hour(database: Database, hour_at: int) -> int:
 
 
 async def summarise_day(database: Database, day_at: int) -> int:
-    """Make the summaries of the day (UTC) that begins at an instant from those of its hours; of how many targets and
-    regions. Raises `DatabaseUnavailable`.
+    """Make the summaries of the day (UTC) that begins at an instant from those of its hours; return the number of
+    targets and regions. Raises `DatabaseUnavailable`.
     """
     hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=day_at, until_at=day_at + DAY_US))
     total = 0
@@ -139,7 +139,7 @@ def _numbers(content: bytes | None) -> histogram.Reals:
 
 
 def _ending(record: Mapping[str, Any]) -> OutcomeRow:
-    # Places in a list count from 1 there.
+    # Positions in PostgreSQL's arrays begin at 1.
     counts = np.bincount(np.frombuffer(record["outcomes"] or b"", ">i2"), minlength=len(_OUTCOMES) + 1)[1:].tolist()
     return OutcomeRow(
         target_id=record["target_id"],
@@ -157,9 +157,9 @@ async def _write(
     rows: Iterable[JoinedRow],
     endings: Iterable[OutcomeRow],
 ) -> None:
-    """Insert first: whoever comes second waits for the other's row and then makes it say what it saw itself."""
+    """Insert first, then update: the later of two writers waits for the other's row, and then overwrites it."""
     bucket = {"resolution": resolution.value, "bucket_start": Instant(bucket_at)}
-    # One order for all, or two collectors could wait for each other.
+    # Rows are written in one order, or two collectors could wait for each other.
     values = _values_columns(sorted(rows, key=attrgetter("metric", "target_id", "region")))
     counts = _counts_columns(sorted(endings, key=attrgetter("target_id", "region")))
     if counts["target_id"]:

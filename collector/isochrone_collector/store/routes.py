@@ -1,4 +1,4 @@
-"""Route tables on disk, and the probes they are decided from."""
+"""Stored route tables, and the probes from which they are decided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ MAX_EVENTS = 1_000
 
 Number = TypeVar("Number", np.int64, np.float64)
 
-# How `traits` of the statement `probe_columns` is put together.
+# The bits of `traits` in the statement `probe_columns`.
 _CENSORED, _KIND_BIT, _KINDS, _PLACE_BIT = 1, 1, 3, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A table to be published, with what it was decided from and the state it leaves."""
+    """A table to be published, with the inputs of its decision and the states before and after."""
 
     generation: int
     client_region: str
@@ -54,7 +54,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastTableRow:
-    """The newest table of a route in a region, and the state it left."""
+    """The newest table of a route in a region, and the state after it."""
 
     generation: int
     document: str
@@ -63,7 +63,7 @@ class LastTableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullTableRow:
-    """A table with what it was decided from."""
+    """A table with the inputs of its decision."""
 
     generation: int
     document: str
@@ -73,7 +73,7 @@ class FullTableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
-    """Something that happened to a route."""
+    """A change of a route."""
 
     generation: int
     client_region: str
@@ -114,9 +114,9 @@ class _InstantRow:
 
 
 async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
-    """Store tables and tell whoever waits, inside the caller's transaction.
+    """Store tables and notify all collectors, inside the caller's transaction.
 
-    Raises `Conflict` when another collector has published meanwhile.
+    Raises `Conflict` if another collector has published meanwhile.
     """
     try:
         for table in tables:
@@ -128,12 +128,12 @@ async def publish(connection: Connection, tables: Sequence[NewTable]) -> None:
 
 
 async def newest(connection: Connection) -> list[LastTableRow]:
-    """The newest table of each route and region."""
+    """Return the newest table of each route and region."""
     return await fetch(connection, query("newest_route_tables"), LastTableRow)
 
 
 async def newest_generation(connection: Connection) -> int:
-    """The highest number given so far."""
+    """Return the highest generation so far."""
     (row,) = await fetch(connection, query("newest_generation"), _NumberRow)
     return row.generation
 
@@ -141,7 +141,7 @@ async def newest_generation(connection: Connection) -> int:
 async def after(
     connection: Connection, generation: int, *, client_region: str = "", route: str = "", limit: int = MAX_CATCH_UP
 ) -> list[TableRow]:
-    """The tables after a number, in order, at most `limit` of them; all regions and routes where none is named."""
+    """Return at most `limit` tables after a generation, in order; empty names mean all regions and routes."""
     return await fetch(
         connection,
         query("route_tables_after"),
@@ -154,7 +154,7 @@ async def after(
 
 
 async def in_full(connection: Connection, *, client_region: str, route: str, generation: int) -> FullTableRow | None:
-    """One table with what it was decided from; number 0 means the newest."""
+    """Return one table with the inputs of its decision; generation 0 means the newest."""
     found = await fetch(
         connection,
         query("route_table_in_full"),
@@ -167,7 +167,7 @@ async def in_full(connection: Connection, *, client_region: str, route: str, gen
 
 
 async def known(connection: Connection) -> list[tuple[str, str]]:
-    """The (region, route) pairs that there ever was a table of."""
+    """Return the (region, route) pairs that have a table."""
     rows = await fetch(connection, query("known_routes"), _RouteRow)
     return [(row.client_region, row.route) for row in rows]
 
@@ -175,7 +175,7 @@ async def known(connection: Connection) -> list[tuple[str, str]]:
 async def events(
     connection: Connection, window: Window, *, regions: Sequence[str], route: str, limit: int = MAX_EVENTS
 ) -> list[EventRow]:
-    """What happened in a window, newest first, at most `limit` of it; all regions and routes where none is named."""
+    """Return at most `limit` changes in a window, newest first; empty names mean all regions and routes."""
     return await fetch(
         connection,
         query("route_events"),
@@ -189,13 +189,13 @@ async def events(
 
 
 async def delete_old(connection: Connection, *, evidence_before: int, events_before: int) -> None:
-    """Let go of old tables."""
+    """Delete old tables, except the newest of each route: refreshes before one instant, changes before another."""
     before = {"evidence_before": Instant(evidence_before), "events_before": Instant(events_before)}
     await execute(connection, query("forget_route_tables"), **before)
 
 
 async def oldest_round_since(connection: Connection, since_at: int) -> int | None:
-    """The oldest round of what came since an instant of receipt; `None` when nothing did."""
+    """Return the oldest round of the batches received since an instant; `None` if there are none."""
     (row,) = await fetch(connection, query("oldest_round_since"), _InstantRow, since_at=Instant(since_at))
     return row.at
 
@@ -203,7 +203,7 @@ async def oldest_round_since(connection: Connection, since_at: int) -> int | Non
 async def probe_columns(
     connection: Connection, *, targets: Sequence[int], regions: Sequence[str], from_at: int, since_at: int
 ) -> Columns:
-    """Probes received since an instant, of rounds since another, as the columns of `routing.book`."""
+    """Return the probes received since one instant, of rounds since another, as columns for the probe cache."""
     rows = await columns.fetch(
         connection,
         query("probe_columns"),

@@ -1,4 +1,4 @@
-"""What comes out of the tables and what goes in, as frozen values; instants are integer microseconds."""
+"""Rows of the tables as frozen values; instants are integer microseconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -27,14 +27,14 @@ class IdRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YesRow:
-    """Yes or no."""
+    """A truth value."""
 
     yes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageRow:
-    """A vantage and when the collector first and last heard of it."""
+    """A vantage, with the instants of its first and last push."""
 
     id: int
     name: str
@@ -45,8 +45,8 @@ class VantageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStateRow:
-    """A vantage with the vitals of its newest push. `ledgered` are the samples that the delivery ledger has of the
-    epoch these are counted over.
+    """A vantage with the vitals of its newest push. `ledgered` is the number of samples in the delivery ledger of the
+    epoch that the vitals count.
     """
 
     name: str
@@ -73,7 +73,7 @@ class VantageStateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpenderRow:
-    """A vantage and what its agent reported spent, as it was reported."""
+    """A vantage and the spend that its agent reported."""
 
     name: str
     region: str
@@ -82,7 +82,7 @@ class SpenderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHistoryRow:
-    """A plan as it was written, who applied it when, and the version it restored, if any."""
+    """The document of a plan, the user and instant of `apply`, and the version it restored, if any."""
 
     version: int
     document: str
@@ -93,7 +93,7 @@ class PlanHistoryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """A plan as it was written, in force from `applied_at` to `until_at`, which is `None` for the newest."""
+    """The document of a plan, in force from `applied_at` to `until_at`, which is `None` for the newest."""
 
     version: int
     document: str
@@ -103,7 +103,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """What readers want to know of a target that is or was planned. Prices are in US dollars per million tokens."""
+    """A target that is or was planned. Prices are in US dollars per million tokens."""
 
     id: int
     name: str
@@ -116,7 +116,7 @@ class TargetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """What became of a batch: so many samples in it, so many stored, and (place, reason) of each one rejected."""
+    """The result of a batch: the numbers of samples received and stored, and (index, reason) of each rejected one."""
 
     samples: int
     stored: int
@@ -125,7 +125,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class BatchKey:
-    """What names a batch in the ledger."""
+    """The key of a batch in the ledger."""
 
     vantage_id: int
     epoch: int
@@ -145,18 +145,18 @@ class ClaimedRow:
 
     @property
     def key(self) -> BatchKey:
-        """Which batch it is of."""
+        """Return the key of the batch."""
         return BatchKey(vantage_id=self.vantage_id, epoch=self.epoch, seq=self.seq)
 
     @property
     def ledger(self) -> LedgerRow:
-        """What became of that batch."""
+        """Return the result of the batch."""
         return LedgerRow(samples=self.samples, stored=self.stored, rejections=self.rejections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRow:
-    """The rounds one vantage recorded of one target, and how many probes ended in each outcome."""
+    """The rounds that one vantage recorded of one target, and the number of probes by outcome."""
 
     vantage_id: int
     target_id: int
@@ -183,8 +183,8 @@ _RATES = ("tokens_per_second", "cost_usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """What a database says of itself. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name;
-    `partitions` are days by their first instant; `clock_offset_us` is its clock minus ours, give or take
+    """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name; `partitions`
+    are days by their first instant; `clock_offset_us` is its clock minus the collector's, within
     `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `summarised_until` is `None` before the first
     summary.
     """
@@ -229,7 +229,7 @@ _NO_LIMITS = (None,) * len(_LIMITS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the samples of one batch come from, and when they arrived."""
+    """The origin of the samples of one batch, and the instant at which it was received."""
 
     vantage_id: int
     region: str
@@ -239,7 +239,7 @@ class Origin:
 
 
 def sample_row(sample: Sample, idx: int, origin: Origin) -> Row:
-    """A sample as a row of `sample`, in the order of `COLUMNS`. `idx` is its place in the batch."""
+    """Return a sample as a row of `sample`, in the order of `COLUMNS`. `idx` is its index in the batch."""
     limits = _limits(sample.ratelimit) if sample.ratelimit else _NO_LIMITS
     return (
         sample.target_id,
@@ -256,7 +256,7 @@ def sample_row(sample: Sample, idx: int, origin: Origin) -> Row:
 
 
 def stored_sample(record: Mapping[str, Any], *, target: str) -> StoredSample:
-    """A row of `samples` as the value a reader gets."""
+    """Return a row of the statement `samples` as the value that a reader gets."""
     limits = {name: record[_RATELIMIT + name] for name in _LIMITS}
     source = record["token_source"]
     special: dict[str, Any] = {

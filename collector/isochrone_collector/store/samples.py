@@ -1,6 +1,4 @@
-"""Single samples: the newest, page by page, and of batches that have just been stored. As records for
-`rows.stored_sample`.
-"""
+"""Single samples as records for `rows.stored_sample`: the newest, page by page, and those of newly stored batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -26,7 +24,7 @@ _FURTHER = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a sample stands among all others, oldest round first; the default is before all others of a round."""
+    """The position of a sample in the order of all samples, oldest round first; the default is the start of a round."""
 
     round_at: int
     target_id: int = 0
@@ -40,13 +38,13 @@ _POSITION = tuple(part.name for part in fields(Position))
 
 
 def position_of(record: Record) -> Position:
-    """The position of a sample that was read."""
+    """Return the position of a record."""
     return Position(**{name: record[name] for name in _POSITION})
 
 
 async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Record]:
-    """The newest samples of a scope, newest first. It is looked for them from its end, ever further back, because no
-    index has the rounds of all targets in order.
+    """Return the newest samples of a scope, newest first. The search goes back from the end of the scope in growing
+    steps, because no index has the rounds of all targets in order.
     """
     window, span_us = scope.window, MINUTE_US
     while True:
@@ -59,22 +57,22 @@ async def newest(connection: Connection, scope: Scope, *, limit: int) -> list[Re
 
 
 async def after(connection: Connection, scope: Scope, position: Position, *, limit: int) -> list[Record]:
-    """The samples of a scope that come after a position, in their order."""
+    """Return the samples of a scope after a position, in order."""
     bounds = {f"after_{name}": getattr(position, name) for name in _POSITION}
     bounds["after_round_at"] = Instant(position.round_at)
     return await _records(connection, "samples_after", {**scope.parameters(), **bounds, "limit": limit})
 
 
 async def arrivals(connection: Connection, span: Window, regions: tuple[str, ...] | None) -> list[Arrival]:
-    """The batches that were received within `span`, by the collectors' clocks."""
-    told = {"from_at": Instant(span.from_at), "until_at": Instant(span.until_at)}
+    """Return the batches that were received within `span`, by the collectors' clocks."""
+    bounds = {"from_at": Instant(span.from_at), "until_at": Instant(span.until_at)}
     listed = None if regions is None else list(regions)
-    found = await fetch(connection, query("batches_received"), Arrival, **told, regions=listed)
+    found = await fetch(connection, query("batches_received"), Arrival, **bounds, regions=listed)
     return [_with_rounds(arrival) for arrival in found]
 
 
 async def of_batches(connection: Connection, scope: Scope, batches: Sequence[Arrival]) -> list[Record]:
-    """The samples of some batches, in the order in which they came; the window of the scope is not looked at."""
+    """Return the samples of some batches, in the order of their receipt; the window of the scope is ignored."""
     oldest, newest_at = [row.oldest_round_at or 0 for row in batches], [row.newest_round_at or 0 for row in batches]
     parameters: Record = {
         **scope.parameters(),

@@ -1,4 +1,6 @@
-"""What simulations read: every probe that was sent, where its vantage stands, and how often its target is asked."""
+"""Recorded rounds for simulations: every probe that was sent, the region of its vantage, and the interval of its
+target.
+"""
 
 from dataclasses import dataclass, fields
 
@@ -28,7 +30,7 @@ class _TargetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _StandRow:
+class _VantageRegionRow:
     id: int
     region: str
 
@@ -43,7 +45,7 @@ _MEASURED = ("ttft_us", "limit_us", "cost_usd")
 
 
 async def sent_probes(connection: Connection, scope: Scope, *, limit: int) -> SentProbes:
-    """Up to `limit` probes of a scope that were sent."""
+    """Return at most `limit` probes of a scope that were sent."""
     rows = await columns.fetch(connection, query("probes_asked"), _TargetRow, **scope.parameters(), limit=limit)
     several = {
         part.name: np.concatenate([np.empty(0, _dtype(part.name)), *(getattr(row, part.name) for row in rows)])
@@ -57,12 +59,12 @@ async def sent_probes(connection: Connection, scope: Scope, *, limit: int) -> Se
 
 
 async def vantage_regions(connection: Connection) -> dict[int, str]:
-    """The region of every vantage, by its id."""
-    return {row.id: row.region for row in await fetch(connection, query("vantage_regions"), _StandRow)}
+    """Return the region of every vantage, by its id."""
+    return {row.id: row.region for row in await fetch(connection, query("vantage_regions"), _VantageRegionRow)}
 
 
 async def intervals(connection: Connection, target_ids: tuple[int, ...]) -> dict[int, int]:
-    """The interval of each target in microseconds, by its id."""
+    """Return the interval of each target in microseconds, by its id."""
     rows = await fetch(connection, query("target_intervals"), _IntervalRow, target_ids=list(target_ids))
     return {row.id: row.every_us for row in rows}
 

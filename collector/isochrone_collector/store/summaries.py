@@ -1,7 +1,7 @@
-"""Summaries of hours and days: what is left of samples, and the only thing left once they are gone.
+"""Summaries of hours and days, which outlive the samples.
 
-Histograms are joined end to end by the server and added up here; percentiles are never averaged. An answer speaks of
-whole hours, and only of those that are summarised.
+The server concatenates histograms, and this module merges them; percentiles are never averaged. A result covers whole
+hours, and only summarised ones.
 """
 
 import asyncio
@@ -32,26 +32,26 @@ Key = tuple[int, str, str]
 
 
 class Resolution(StrEnum):
-    """How much time one summary speaks of."""
+    """The span of time of one summary."""
 
     HOUR = "hour"
     DAY = "day"
 
     @property
     def size_us(self) -> int:
-        """Its length in microseconds."""
+        """Return its length in microseconds."""
         return HOUR_US if self is Resolution.HOUR else DAY_US
 
     @property
     def job(self) -> str:
-        """The name under which it is recorded how far they are made."""
+        """Return the name of the recorded progress of these summaries."""
         return f"summary.{self}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedRow:
-    """The values of one metric of one target as seen from one region, as blobs of `histogram`: of those that are known,
-    and of the limits that others exceed.
+    """The values of one metric of one target from one region, as blobs of `histogram`: of the known values, and of the
+    limits that censored values exceed.
     """
 
     target_id: int
@@ -63,8 +63,8 @@ class JoinedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EndToEndRow:
-    """Everything of one target and metric, end to end: blobs of values and of limits, their sizes, and the places of
-    their regions in a list, from 1.
+    """The concatenated histograms of one target and metric: blobs of values and of limits, their sizes, and the
+    positions of their regions in a list, from 1.
     """
 
     target_id: int
@@ -78,8 +78,8 @@ class _EndToEndRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
-    """How the probes of one target ended as seen from one region, by outcome; what they cost in US dollars, where
-    anything is known of that; and the newest round.
+    """The number of probes of one target from one region by outcome, their cost in US dollars if known, and the newest
+    round.
     """
 
     target_id: int
@@ -90,7 +90,7 @@ class OutcomeRow:
 
     @property
     def series(self) -> Series:
-        """What it is of."""
+        """Return its series."""
         return self.target_id, self.region
 
     def __add__(self, other: "OutcomeRow") -> "OutcomeRow":
@@ -105,7 +105,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A span of whole buckets of one resolution."""
+    """A window of whole buckets of one resolution."""
 
     resolution: Resolution
     window: Window
@@ -113,7 +113,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distributions:
-    """The distributions of one metric over a window of whole hours: one group of `histograms` per entry of `series`."""
+    """The distributions of one metric over a window of whole hours: one group of `histograms` per item of `series`."""
 
     window: Window
     series: tuple[Series, ...]
@@ -121,8 +121,8 @@ class Distributions:
 
 
 async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
-    """The summaries that make up a window, as far as it is summarised: days where whole days are, else hours. Nothing
-    when not one whole hour is.
+    """Return the pieces of a window that are summarised: whole days where possible, else hours. Empty if not even one
+    whole hour is summarised.
     """
     done = await job_state.progress(connection)
     until_at = min(window.until_at, done.get(Resolution.HOUR.job, 0))
@@ -130,7 +130,7 @@ async def pieces(connection: Connection, window: Window) -> tuple[Piece, ...]:
 
 
 def divide(window: Window, *, days_until: int) -> tuple[Piece, ...]:
-    """The whole hours of a window, as hours, days and hours again; days only before `days_until`."""
+    """Divide the whole hours of a window into hours, days and hours again; days only before `days_until`."""
     from_at, until_at = _up(window.from_at, HOUR_US), _down(window.until_at, HOUR_US)
     first_day_at, last_day_at = _up(from_at, DAY_US), min(_down(until_at, DAY_US), days_until)
     if first_day_at >= last_day_at:
@@ -149,12 +149,12 @@ def divide(window: Window, *, days_until: int) -> tuple[Piece, ...]:
 
 
 def span(found: Sequence[Piece]) -> Window | None:
-    """The window that pieces make up together; `None` of none."""
+    """Return the window that pieces cover together; `None` if there are none."""
     return Window(from_at=found[0].window.from_at, until_at=found[-1].window.until_at) if found else None
 
 
 async def distributions(connection: Connection, scope: Scope, metric: Metric) -> Distributions | None:
-    """One metric of a scope, per target and region that has any; `None` when no whole hour of it is summarised."""
+    """Return one metric of a scope, per target and region with values; `None` if no whole hour is summarised."""
     found = await pieces(connection, scope.window)
     window = span(found)
     if window is None:
@@ -165,7 +165,7 @@ async def distributions(connection: Connection, scope: Scope, metric: Metric) ->
 
 
 async def outcomes(connection: Connection, scope: Scope) -> dict[Series, OutcomeRow]:
-    """How the probes of a scope ended, as far as it is summarised."""
+    """Return the outcomes of the probes of a scope, as far as it is summarised."""
     found = await pieces(connection, scope.window)
     return added([row for piece in found for row in await counted(connection, scope, piece)])
 
@@ -173,7 +173,7 @@ async def outcomes(connection: Connection, scope: Scope) -> dict[Series, Outcome
 async def merged(
     connection: Connection, scope: Scope, found: Iterable[Piece], metrics: Sequence[Metric]
 ) -> tuple[list[Key], Histograms]:
-    """The histograms of all pieces, added up per target, region and metric; the scope's window is not looked at."""
+    """Merge the histograms of all pieces per target, region and metric; the scope's window is ignored."""
     regions = await _regions(connection, scope)
     asked = {"regions": regions, "metrics": [metric.value for metric in metrics]}
     rows = [
@@ -185,7 +185,7 @@ async def merged(
 
 
 async def joined(connection: Connection, scope: Scope, piece: Piece, metrics: Sequence[Metric]) -> list[JoinedRow]:
-    """The same of one piece as blobs, every bucket of which is there once."""
+    """Merge the histograms of one piece, and return them as blobs in which every bucket occurs once."""
     keys, histograms = await merged(connection, scope, (piece,), metrics)
     blobs = await asyncio.to_thread(histograms.blobs)
     return [
@@ -195,13 +195,13 @@ async def joined(connection: Connection, scope: Scope, piece: Piece, metrics: Se
 
 
 async def counted(connection: Connection, scope: Scope, piece: Piece) -> list[OutcomeRow]:
-    """The outcomes of one piece, per target and region; the scope's own window is not looked at."""
+    """Return the outcomes of one piece, per target and region; the scope's window is ignored."""
     asked = {"regions": await _regions(connection, scope)}
     return await fetch(connection, query("outcome_summaries"), OutcomeRow, **_parameters(scope, piece) | asked)
 
 
 def added(rows: Iterable[OutcomeRow]) -> dict[Series, OutcomeRow]:
-    """One row per target and region."""
+    """Add up rows to one per target and region."""
     sums: dict[Series, OutcomeRow] = {}
     for row in rows:
         sums[row.series] = sums[row.series] + row if row.series in sums else row
@@ -218,14 +218,14 @@ def _parameters(scope: Scope, piece: Piece) -> dict[str, object]:
 
 
 async def _regions(connection: Connection, scope: Scope) -> list[str]:
-    # A region that is named twice would have everything of its twice.
+    # A region that is named twice would be counted twice.
     return list(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
 
 
 def _merged(rows: Sequence[_EndToEndRow], regions: Sequence[str]) -> tuple[list[Key], Histograms]:
     firsts = dict.fromkeys((row.target_id, row.metric) for row in rows)
     number = {first: place for place, first in enumerate(firsts)}
-    # One number for each target, metric and region; then one for each of those that there are.
+    # One code for each possible target, metric and region, then one group for each that occurs.
     codes = _concatenated(
         number[row.target_id, row.metric] * len(regions) + _integers(row.places, ">i2") - 1 for row in rows
     )

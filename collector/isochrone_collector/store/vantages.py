@@ -1,4 +1,4 @@
-"""Who pushes: vantages, their regions and their vitals."""
+"""Vantages, their regions and their vitals."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _REPORTED = (
 
 
 async def register(connection: Connection, vantage: Vantage, *, seen_at: int) -> VantageRow:
-    """Record a vantage and its region unless they are there, and return what is recorded: perhaps another region."""
+    """Register a vantage and its region if they are new, and return the recorded row, which may have another region."""
     await execute(connection, query("register_region"), name=vantage.region)
     await execute(
         connection,
@@ -46,9 +46,9 @@ async def register(connection: Connection, vantage: Vantage, *, seen_at: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VitalsReport:
-    """A push as a report of life: who, when, with which vitals, and how many samples of it were `stored`.
+    """The vitals of one push, with its vantage, the instant of its receipt and the number of samples `stored` with it.
 
-    `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals are counted over.
+    `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals count.
     """
 
     vantage_id: int
@@ -59,13 +59,13 @@ class VitalsReport:
 
     @property
     def epoch(self) -> int:
-        """Which account the vitals give; agents that do not say meant that of the push. 0: not known."""
+        """Return the epoch that the vitals count; by default that of the push. 0 means unknown."""
         return self.vitals.epoch or self.batch_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RecordedRow:
-    """A vantage whose vitals were news, and whether an epoch of its began with them."""
+    """A vantage whose vitals were recorded, and whether they begin a new epoch."""
 
     id: int
     is_new: bool
@@ -73,15 +73,16 @@ class _RecordedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LedgerCountRow:
-    """How many samples the ledger has of a vantage's epoch."""
+    """The number of samples in the ledger of a vantage's epoch."""
 
     id: int
     ledgered: int
 
 
 async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> None:
-    """Record how agents are doing, unless something newer is recorded already, and add what was stored of theirs to
-    their accounts. Inside the transaction that stored it; the vitals must fit their columns.
+    """Record the vitals of agents unless newer ones are recorded, and add their stored samples to their accounts.
+
+    Runs inside the transaction that stored the samples; the vitals must fit their columns.
     """
     stored: Counter[tuple[int, int]] = Counter()
     newest: dict[int, VitalsReport] = {}
@@ -96,19 +97,19 @@ async def record_vitals(connection: Connection, reports: Iterable[VitalsReport])
         return
     recorded = await fetch(connection, query("record_vitals"), _RecordedRow, **_columns(rows))
     await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
-    # Somebody who was received later may have been committed sooner.
+    # A push that was received later may have been committed earlier.
     await _add(connection, stored, newest.keys() - {row.id for row in recorded})
 
 
 async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> None:
-    """Count what the ledger has of epochs that began: perhaps more than was stored just now."""
+    """Count the samples in the ledger of new epochs: there may be more than were stored just now."""
     if epochs:
         asked = {"id": list(epochs), "epoch": list(epochs.values())}
         ledgered = dict.fromkeys(epochs, 0)
         for row in await fetch(connection, query("count_ledgers"), _LedgerCountRow, **asked):
             ledgered[row.id] = row.ledgered
-        told = {"id": list(ledgered), "ledgered": list(ledgered.values())}
-        await execute(connection, query("set_ledgered"), **told)
+        counts = {"id": list(ledgered), "ledgered": list(ledgered.values())}
+        await execute(connection, query("set_ledgered"), **counts)
 
 
 async def _add(connection: Connection, stored: Mapping[tuple[int, int], int], vantage_ids: AbstractSet[int]) -> None:
@@ -144,20 +145,20 @@ def _row_of(
 
 
 async def vantages(connection: Connection) -> list[VantageRow]:
-    """All vantages, by name."""
+    """Return all vantages, by name."""
     return await fetch(connection, query("vantages"), VantageRow)
 
 
 async def states(connection: Connection) -> list[VantageStateRow]:
-    """All vantages with their vitals and the ledger's account of them, by region and name."""
+    """Return all vantages with their vitals and their accounts in the ledger, by region and name."""
     return await fetch(connection, query("vantage_states"), VantageStateRow)
 
 
 async def spenders(connection: Connection) -> list[SpenderRow]:
-    """All vantages with what they reported spent, by region and name."""
+    """Return all vantages with the spend they reported, by region and name."""
     return await fetch(connection, query("spenders"), SpenderRow)
 
 
 async def regions(connection: Connection) -> list[str]:
-    """The names of all regions ever mentioned by a vantage or a plan."""
+    """Return the names of all regions of vantages and plans."""
     return [row.name for row in await fetch(connection, query("regions"), NameRow)]

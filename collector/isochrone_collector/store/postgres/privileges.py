@@ -20,8 +20,7 @@ _HINT = "run the collector as another user than root, or give --database-url"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Privileges:
-    """The user that runs a command: behind a `prefix` that drops privileges, or as `uid`; by default the current one.
-    """
+    """The user that runs a command: via a `prefix` that drops privileges, or as `uid`; by default the current one."""
 
     prefix: tuple[str, ...] = ()
     uid: int | None = None

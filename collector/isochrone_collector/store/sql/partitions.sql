@@ -12,12 +12,12 @@ WHERE pg_inherits.inhparent = 'sample'::regclass
 SELECT pg_advisory_xact_lock(%(key)s)
 
 -- Maintenance gives up instead of making ingest wait behind it.
--- name: wait_briefly_for_locks
+-- name: set_short_lock_timeout
 SET LOCAL lock_timeout = '2s'
 
 -- While an exclusive lock of the whole table waits, every other statement waits behind it: it must succeed almost at
 -- once.
--- name: hardly_wait_for_locks
+-- name: set_minimal_lock_timeout
 SET LOCAL lock_timeout = '100ms'
 
 -- Whether this user may create partitions and attach them: that takes a privilege, and ownership of the table.

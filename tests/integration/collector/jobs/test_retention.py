@@ -273,7 +273,7 @@ async def test_who_may_not_make_partitions_is_told(local: InProcessCollector, re
     database = Database(restricted_url)
     await database.open()
     try:
-        with pytest.raises(StartError, match="may not make partitions") as refused:
+        with pytest.raises(StartError, match="may not create partitions") as refused:
             await partitions.ensure(database, now_at=DAY_AT)
         assert "ALTER TABLE sample OWNER TO" in refused.value.hint
         assert await partitions.covered(database, now_at=DAY_AT) == partitions.window(DAY_AT)
@@ -290,7 +290,7 @@ def test_serve_and_doctor_name_the_missing_right(
         "serve", "--listen", "127.0.0.1:0", "--metrics-listen", "off", "--database-url", restricted_url
     )
     assert served.returncode == 1
-    assert "may not make partitions" in served.stderr
+    assert "may not create partitions" in served.stderr
     assert "GRANT CREATE ON SCHEMA" in served.stderr
     found = run_command("doctor", "--database-url", restricted_url, "--output", "json")
     (finding,) = (line for line in json.loads(found.stdout)["findings"] if line["check"] == "partitions")

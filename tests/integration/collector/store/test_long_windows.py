@@ -187,5 +187,5 @@ async def test_what_is_not_summarised_yet_is_read_within_bounds(
         assert [(seen.outcome_counts.ok, seen.values[Metric.TTFT].n) for seen in found.seen] == [(105, 105)]
         assert threading.get_ident() not in merging
         monkeypatch.setattr(long_windows, "MAX_SAMPLES", 99)
-        with pytest.raises(BadRequest, match="not summarised yet: ask again in a while, or for a shorter window"):
+        with pytest.raises(BadRequest, match="not summarised yet: retry later, or choose a shorter window"):
             await long_windows.summarised(connection, scope)
