@@ -1,4 +1,4 @@
-"""`make chaos`: kill everything at random for a while and count what arrived."""
+"""`make chaos`: kill processes at random for a while and check that every recorded sample arrives."""
 
 import asyncio
 import secrets
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from chaos import disk, faults, report, trial
+from chaos import disk, experiment, faults, report
 from chaos.faults import Kind
 from chaos.oracle import judge_all
 
@@ -20,13 +20,13 @@ KINDS = click.Choice([kind.value for kind in Kind])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--kills", type=click.IntRange(1), default=200, show_default=True, help="How many faults.")
-@click.option("--seed", type=int, help="The seed of a former run, to have its faults again.  [default: a new one]")
-@click.option("--agents", type=click.IntRange(1, 5), default=3, show_default=True, help="How many agents.")
+@click.option("--kills", type=click.IntRange(1), default=200, show_default=True, help="Number of faults.")
+@click.option("--seed", type=int, help="Repeat the faults of an earlier run.  [default: a random seed]")
+@click.option("--agents", type=click.IntRange(1, 5), default=3, show_default=True, help="Number of agents.")
 @click.option("--rate", type=click.FloatRange(0.05, 5), default=1.0, show_default=True, help="Faults per second.")
-@click.option("--tls/--plain", default=True, show_default=True, help="TLS and credentials, or plain text.")
-@click.option("--only", type=KINDS, multiple=True, help="Only this kind; repeatable.")
-@click.option("--without", type=KINDS, multiple=True, help="Not this kind; repeatable.")
+@click.option("--tls/--plain", default=True, show_default=True, help="Use TLS and credentials, or plain text.")
+@click.option("--only", type=KINDS, multiple=True, help="Inject only this kind of fault; repeatable.")
+@click.option("--without", type=KINDS, multiple=True, help="Leave out this kind of fault; repeatable.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep spools, journals and logs here.")
 def main(
     *,
@@ -39,9 +39,9 @@ def main(
     without: tuple[str, ...],
     keep: Path | None,
 ) -> None:
-    r"""Run real agents, a collector and PostgreSQL, let faults strike, and count every recorded sample.
+    r"""Run real agents, a collector and PostgreSQL, inject faults, and account for every recorded sample.
 
-    Exit code 0 only when nothing was lost, duplicated or invented.
+    The exit code is 0 only if no sample was lost, duplicated or invented.
 
     \b
     Example:
@@ -49,27 +49,27 @@ def main(
     """
     seed = secrets.randbits(32) if seed is None else seed
     kinds = [kind for kind in Kind if kind.value in (only or list(Kind)) and kind.value not in without]
-    reason = disk.why_not()
+    reason = disk.unavailable_reason()
     if reason and Kind.DISK_FULL in kinds:
         kinds.remove(Kind.DISK_FULL)
         click.echo(f"without {Kind.DISK_FULL}: {reason}")
-    spoken = "TLS" if tls else "plain text"
-    click.echo(f"seed {seed}, {kills} faults, {agents} agents, {spoken}\n{report.sentences(kinds)}\n")
-    script = faults.script(seed=seed, faults=kills, agents=agents, per_second=rate, kinds=kinds)
+    transport = "TLS" if tls else "plain text"
+    click.echo(f"seed {seed}, {kills} faults, {agents} agents, {transport}\n{report.sentences(kinds)}\n")
+    schedule = faults.schedule(seed=seed, faults=kills, agents=agents, per_second=rate, kinds=kinds)
     signal.signal(signal.SIGTERM, _interrupted)
     with _folder(keep) as folder:
-        running = trial.run(folder, script, agents=agents, own_disks=reason is None, tls=tls, tell=click.echo)
+        running = experiment.run(folder, schedule, agents=agents, own_disks=reason is None, tls=tls, echo=click.echo)
         outcome = asyncio.run(running)
     sys.exit(_conclude(outcome))
 
 
-def _conclude(outcome: trial.Outcome) -> int:
-    finding = judge_all(outcome.evidence)
-    click.echo(f"\n{report.table(outcome.events, outcome.course)}\n")
-    for fall in outcome.falls:
-        click.echo(fall)
-    click.echo(report.result(finding, kills=len(outcome.events)))
-    return 0 if finding.conserved else 1
+def _conclude(outcome: experiment.Outcome) -> int:
+    verdict = judge_all(outcome.evidence)
+    click.echo(f"\n{report.table(outcome.events, outcome.timeline)}\n")
+    for sentence in outcome.unexpected_exits:
+        click.echo(sentence)
+    click.echo(report.result(verdict, kills=len(outcome.events)))
+    return 0 if verdict.conserved else 1
 
 
 @contextmanager

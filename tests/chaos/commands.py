@@ -1,4 +1,4 @@
-"""What an operator and a machine's user type: the real commands, run to their end."""
+"""The commands of operators and users, run to completion."""
 
 import json
 import subprocess
@@ -12,26 +12,26 @@ from isochrone_wire.model import Vantage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Whoever operates the collector at `address`; with the file `identity`, which it has written itself, under TLS."""
+    """The operator of the collector at `address`. Under TLS, `identity` is the file that the collector wrote."""
 
     address: str
     identity: Path | None = None
 
     def apply(self, plan: Path) -> None:
-        """Put a plan into force."""
+        """Apply a plan."""
         _run("isochrone_collector", "apply", str(plan), "--yes", *self._where())
 
     def invite(self, vantage: Vantage) -> str:
-        """A join token."""
-        told = ("vantage", "add", vantage.name, "--region", vantage.region, "--output", "json")
-        return str(json.loads(_run("isochrone_collector", *told, *self._where()))["token"])
+        """Create a join token."""
+        arguments = ("vantage", "add", vantage.name, "--region", vantage.region, "--output", "json")
+        return str(json.loads(_run("isochrone_collector", *arguments, *self._where()))["token"])
 
     def _where(self) -> Sequence[str]:
         return ["--collector", self.address, *(("--identity", str(self.identity)) if self.identity else ())]
 
 
 def join(address: str, token: str, data_dir: Path) -> None:
-    """Trade a token for the identity of an agent, kept in its data folder."""
+    """Exchange a token for the identity of an agent, stored in its data folder."""
     _run("isochrone_agent", "join", address, "--token", token, "--data-dir", str(data_dir))
 
 

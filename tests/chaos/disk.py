@@ -1,4 +1,4 @@
-"""A small disk of its own for a spool, that can be filled: a tmpfs, for which one must be root."""
+"""A small separate disk for a spool that can be filled: a tmpfs, which requires root."""
 
 import os
 import subprocess
@@ -8,14 +8,14 @@ SIZE_MB = 24
 _BALLAST = "ballast"
 
 
-def why_not() -> str | None:
-    """Why no disk can be mounted here, or `None`."""
+def unavailable_reason() -> str | None:
+    """Return the reason why no disk can be mounted here, or `None`."""
     if os.geteuid() != 0:
-        return "filling a disk takes root, to mount a small one"
+        return "root is required to mount a small disk"
     tried = subprocess.run(
         ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
     )
-    return None if tried.returncode == 0 else f"no tmpfs can be mounted here: {tried.stderr.decode().strip()}"
+    return None if tried.returncode == 0 else f"cannot mount a tmpfs: {tried.stderr.decode().strip()}"
 
 
 def mount(folder: Path) -> None:
@@ -25,12 +25,12 @@ def mount(folder: Path) -> None:
 
 
 def unmount(folder: Path) -> None:
-    """Take the disk away, with what is on it."""
+    """Unmount the disk and discard its content."""
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path) -> None:
-    """Leave no byte free."""
+    """Fill the disk completely."""
     with Path(folder, _BALLAST).open("wb", buffering=0) as ballast:
         try:
             while True:
@@ -40,5 +40,5 @@ def fill(folder: Path) -> None:
 
 
 def free(folder: Path) -> None:
-    """Give the space back."""
+    """Free the space again."""
     Path(folder, _BALLAST).unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""Carrying out faults: a coroutine for each kind. What a fault disturbs it holds the lock of, so that faults overlap
-without undoing one another.
+"""Fault injection: one coroutine per kind of fault. Each holds the lock of what it disturbs, so that overlapping faults
+do not undo one another.
 """
 
 import asyncio
@@ -12,118 +12,118 @@ from random import Random
 
 from chaos import disk, spool_damage
 from chaos.faults import Fault, Kind
-from chaos.journal import Word
-from chaos.world import World
+from chaos.journal import Status
+from chaos.testbed import Testbed
 
 HOUR_NS = 3_600_000_000_000
 CUT_PATIENCE_SECONDS = 8.0
 BACKLOG_SECONDS = 2.0
 
-Act = Callable[[World, Fault], Awaitable[str]]
+Injector = Callable[[Testbed, Fault], Awaitable[str]]
 
 
-async def kill_agent(world: World, fault: Fault) -> str:
-    """Note what waits in its spool, and start it again."""
-    subject = world.subjects[fault.agent]
-    async with subject.program.lock:
-        subject.program.kill()
-        waiting = subject.look()
-        subject.program.start()
+async def kill_agent(testbed: Testbed, fault: Fault) -> str:
+    """Kill the agent, note the samples waiting in its spool, and start it again."""
+    agent = testbed.agents[fault.agent]
+    async with agent.program.lock:
+        agent.program.kill()
+        waiting = agent.read_spool()
+        agent.program.start()
     return f"{len(waiting)} waiting"
 
 
-async def kill_collector(world: World, fault: Fault) -> str:
-    """Without notice, in whatever it does."""
-    async with world.collector.lock:
-        world.collector.kill()
-        world.collector.start()
+async def kill_collector(testbed: Testbed, fault: Fault) -> str:
+    """Kill the collector and start it again."""
+    async with testbed.collector.lock:
+        testbed.collector.kill()
+        testbed.collector.start()
     return ""
 
 
-async def freeze_collector(world: World, fault: Fault) -> str:
-    """It neither answers nor hangs up."""
-    seconds = Random(fault.dice).uniform(0.5, 2.0)
-    async with world.collector.lock:
-        world.collector.signal(signal.SIGSTOP)
+async def freeze_collector(testbed: Testbed, fault: Fault) -> str:
+    """Stop the collector, which then neither answers nor closes connections."""
+    seconds = Random(fault.seed).uniform(0.5, 2.0)
+    async with testbed.collector.lock:
+        testbed.collector.signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
-        world.collector.signal(signal.SIGCONT)
+        testbed.collector.signal(signal.SIGCONT)
     return f"{seconds:.1f} s"
 
 
-async def kill_postgres(world: World, fault: Fault) -> str:
-    """The postmaster dies, its backends soon after, and the next one recovers from the log."""
-    async with world.postgres_lock:
-        pid = world.postgres.pid
+async def kill_postgres(testbed: Testbed, fault: Fault) -> str:
+    """Kill the postmaster. Its backends exit soon after, and the next postmaster recovers from the log."""
+    async with testbed.postgres_lock:
+        pid = testbed.postgres.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        while not await asyncio.to_thread(world.postgres.restart_if_gone):
+        while not await asyncio.to_thread(testbed.postgres.restart_if_gone):
             await asyncio.sleep(0.01)
     return ""
 
 
-async def kill_backend(world: World, fault: Fault) -> str:
-    """PostgreSQL ends all its backends when one was killed, and recovers."""
-    async with world.postgres_lock:
-        backends = _backends(world.postgres.pid)
+async def kill_backend(testbed: Testbed, fault: Fault) -> str:
+    """Kill a backend. PostgreSQL then ends all backends and recovers."""
+    async with testbed.postgres_lock:
+        backends = _backends(testbed.postgres.pid)
         if backends:
-            os.kill(Random(fault.dice).choice(backends), signal.SIGKILL)
+            os.kill(Random(fault.seed).choice(backends), signal.SIGKILL)
     return f"one of {len(backends)}"
 
 
-async def cut_reply(world: World, fault: Fault) -> str:
-    """The collector has the batch, and the agent never hears of it."""
-    hit = await world.subjects[fault.agent].relay.cut_next_reply(CUT_PATIENCE_SECONDS)
+async def cut_reply(testbed: Testbed, fault: Fault) -> str:
+    """Cut the connection after a push: the collector has the batch, but the agent receives no reply."""
+    hit = await testbed.agents[fault.agent].relay.cut_next_reply(CUT_PATIENCE_SECONDS)
     return "cut after a reply" if hit else "no reply came"
 
 
-async def partition(world: World, fault: Fault) -> str:
-    """Nothing gets through for a while."""
-    seconds = Random(fault.dice).uniform(1.0, 3.0)
-    await world.subjects[fault.agent].relay.partition(seconds)
+async def partition(testbed: Testbed, fault: Fault) -> str:
+    """Block all traffic for a while."""
+    seconds = Random(fault.seed).uniform(1.0, 3.0)
+    await testbed.agents[fault.agent].relay.partition(seconds)
     return f"{seconds:.1f} s"
 
 
-async def fill_disk(world: World, fault: Fault) -> str:
-    """The spool has no room to grow for a while."""
-    subject, seconds = world.subjects[fault.agent], Random(fault.dice).uniform(1.0, 3.0)
-    async with subject.program.lock:
-        disk.fill(subject.data_dir)
+async def fill_disk(testbed: Testbed, fault: Fault) -> str:
+    """Fill the disk of the spool for a while."""
+    agent, seconds = testbed.agents[fault.agent], Random(fault.seed).uniform(1.0, 3.0)
+    async with agent.program.lock:
+        disk.fill(agent.data_dir)
         try:
             await asyncio.sleep(seconds)
         finally:
-            disk.free(subject.data_dir)
-        # Room is made at the cost of the oldest: whatever was recorded so far may go, and must be counted then.
-        subject.exposed |= {entry.key for entry in subject.journal() if entry.word is Word.KEPT}
+            disk.free(agent.data_dir)
+        # Eviction drops the oldest samples: everything recorded so far may be dropped, and must then be counted.
+        agent.at_risk |= {entry.key for entry in agent.journal() if entry.status is Status.KEPT}
     return f"{seconds:.1f} s"
 
 
-async def damage_spool(world: World, fault: Fault) -> str:
-    """What waited, the backlog of a few seconds, may be gone, and then the agent must say how much."""
-    subject = world.subjects[fault.agent]
-    async with subject.program.lock:
-        apart = asyncio.create_task(subject.relay.partition(BACKLOG_SECONDS + 0.5))
+async def damage_spool(testbed: Testbed, fault: Fault) -> str:
+    """Damage a spool with a backlog of a few seconds, which may be lost; the agent must report how much."""
+    agent = testbed.agents[fault.agent]
+    async with agent.program.lock:
+        partition_task = asyncio.create_task(agent.relay.partition(BACKLOG_SECONDS + 0.5))
         await asyncio.sleep(BACKLOG_SECONDS)
-        subject.program.kill()
-        waiting = subject.look()
-        subject.exposed |= waiting
-        subject.damaged_ns = time.monotonic_ns()
-        how = spool_damage.damage(subject.spool, Random(fault.dice)) if subject.spool.exists() else "no spool yet"
-        subject.program.start()
-    await apart
+        agent.program.kill()
+        waiting = agent.read_spool()
+        agent.at_risk |= waiting
+        agent.damaged_ns = time.monotonic_ns()
+        how = spool_damage.damage(agent.spool, Random(fault.seed)) if agent.spool.exists() else "no spool yet"
+        agent.program.start()
+    await partition_task
     return f"{how}, {len(waiting)} waiting"
 
 
-async def step_clock(world: World, fault: Fault) -> str:
-    """One hour ahead or back of the true time, or right again, but never what it was."""
-    subject = world.subjects[fault.agent]
-    offset_ns = Random(fault.dice).choice([ns for ns in (-HOUR_NS, 0, HOUR_NS) if ns != subject.offset_ns])
-    async with subject.program.lock:
-        subject.set_clock(offset_ns)
-        subject.program.signal(signal.SIGUSR1)
+async def step_clock(testbed: Testbed, fault: Fault) -> str:
+    """Set the clock one hour ahead or back, or to the true time, but never to its present value."""
+    agent = testbed.agents[fault.agent]
+    offset_ns = Random(fault.seed).choice([ns for ns in (-HOUR_NS, 0, HOUR_NS) if ns != agent.offset_ns])
+    async with agent.program.lock:
+        agent.set_clock(offset_ns)
+        agent.program.signal(signal.SIGUSR1)
     return f"{offset_ns // HOUR_NS:+d} h"
 
 
-ACTS: Mapping[Kind, Act] = {
+INJECTORS: Mapping[Kind, Injector] = {
     Kind.AGENT_KILLED: kill_agent,
     Kind.COLLECTOR_KILLED: kill_collector,
     Kind.COLLECTOR_FROZEN: freeze_collector,
@@ -138,7 +138,7 @@ ACTS: Mapping[Kind, Act] = {
 
 
 def _backends(postmaster: int | None) -> list[int]:
-    """The processes that serve the collector's connections."""
+    """Return the processes that serve the collector's connections."""
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
     pids = [int(pid) for pid in children.read_text().split()] if children.exists() else []
     return [pid for pid in pids if b"postgres: isochrone" in _command_line(pid)]

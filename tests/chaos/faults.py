@@ -1,4 +1,4 @@
-"""The table of faults, and which of them strike when: a script that a seed decides alone. Pure."""
+"""The kinds of faults, and the schedule of a run, which depends on the seed only. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """What goes wrong."""
+    """The kind of a fault."""
 
     AGENT_KILLED = "agent-killed"
     COLLECTOR_KILLED = "collector-killed"
@@ -22,51 +22,53 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nature:
-    """How often a kind comes relative to the others, whether it strikes one agent or all of them, and what it is."""
+class FaultType:
+    """The relative frequency of a kind, whether it affects one agent or all, and its description."""
 
     weight: int
     one_agent: bool
     sentence: str
 
 
-NATURES: Mapping[Kind, Nature] = {
-    Kind.AGENT_KILLED: Nature(weight=36, one_agent=True, sentence="SIGKILL of an agent, which starts again"),
-    Kind.COLLECTOR_KILLED: Nature(weight=9, one_agent=False, sentence="SIGKILL of the collector, which starts again"),
-    Kind.COLLECTOR_FROZEN: Nature(weight=4, one_agent=False, sentence="the collector stands still for 0.5 to 2 s"),
-    Kind.POSTGRES_KILLED: Nature(weight=5, one_agent=False, sentence="SIGKILL of the postmaster, which starts again"),
-    Kind.BACKEND_KILLED: Nature(weight=6, one_agent=False, sentence="SIGKILL of a backend: PostgreSQL restarts itself"),
-    Kind.REPLY_CUT: Nature(weight=20, one_agent=True, sentence="the connection cut between a push and its reply"),
-    Kind.PARTITION: Nature(weight=6, one_agent=True, sentence="no connection to the collector for 1 to 3 s"),
-    Kind.DISK_FULL: Nature(weight=4, one_agent=True, sentence="no space left beside the spool for 1 to 3 s"),
-    Kind.SPOOL_DAMAGED: Nature(weight=4, one_agent=True, sentence="SIGKILL of an agent, damage to its backlog"),
-    Kind.CLOCK_STEPPED: Nature(weight=6, one_agent=True, sentence="an agent's wall clock set an hour off, or right"),
-}  # fmt: skip  # a table is read by its columns
+FAULT_TYPES: Mapping[Kind, FaultType] = {
+    Kind.AGENT_KILLED: FaultType(weight=36, one_agent=True, sentence="SIGKILL of an agent, then a restart"),
+    Kind.COLLECTOR_KILLED: FaultType(weight=9, one_agent=False, sentence="SIGKILL of the collector, then a restart"),
+    Kind.COLLECTOR_FROZEN: FaultType(weight=4, one_agent=False, sentence="the collector is stopped for 0.5 to 2 s"),
+    Kind.POSTGRES_KILLED: FaultType(weight=5, one_agent=False, sentence="SIGKILL of the postmaster, then a restart"),
+    Kind.BACKEND_KILLED: FaultType(weight=6, one_agent=False, sentence="SIGKILL of a backend: PostgreSQL restarts"),
+    Kind.REPLY_CUT: FaultType(weight=20, one_agent=True, sentence="the connection cut between a push and its reply"),
+    Kind.PARTITION: FaultType(weight=6, one_agent=True, sentence="no connection to the collector for 1 to 3 s"),
+    Kind.DISK_FULL: FaultType(weight=4, one_agent=True, sentence="no space left for the spool for 1 to 3 s"),
+    Kind.SPOOL_DAMAGED: FaultType(weight=4, one_agent=True, sentence="SIGKILL of an agent, damage to its backlog"),
+    Kind.CLOCK_STEPPED: FaultType(weight=6, one_agent=True, sentence="an agent's wall clock set off by 1 h, or right"),
+}  # fmt: skip  # columns are aligned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault: `after_s` seconds after the one before it, to the agent with this number. `dice` seeds its details."""
+    """One fault: `after_s` seconds after the previous one, for the agent with this number. `seed` determines its
+    details.
+    """
 
     number: int
     kind: Kind
     after_s: float
     agent: int
-    dice: int
+    seed: int
 
 
-def script(*, seed: int, faults: int, agents: int, per_second: float, kinds: Collection[Kind]) -> list[Fault]:
-    """So many faults, the same for the same arguments, at `per_second` on average."""
-    chance = Random(seed)
+def schedule(*, seed: int, faults: int, agents: int, per_second: float, kinds: Collection[Kind]) -> list[Fault]:
+    """Return the given number of faults, `per_second` on average; equal arguments give equal faults."""
+    rng = Random(seed)
     chosen = [kind for kind in Kind if kind in kinds]
-    weights = [NATURES[kind].weight for kind in chosen]
+    weights = [FAULT_TYPES[kind].weight for kind in chosen]
     return [
         Fault(
             number=number,
-            kind=chance.choices(chosen, weights)[0],
-            after_s=chance.uniform(0.4, 1.6) / per_second,
-            agent=chance.randrange(agents),
-            dice=chance.getrandbits(32),
+            kind=rng.choices(chosen, weights)[0],
+            after_s=rng.uniform(0.4, 1.6) / per_second,
+            agent=rng.randrange(agents),
+            seed=rng.getrandbits(32),
         )
         for number in range(1, faults + 1)
     ]

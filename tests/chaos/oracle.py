@@ -1,6 +1,7 @@
-"""The conservation oracle: whether every sample that any agent recorded is where it must be. Pure.
+"""The conservation oracle: checks that every sample recorded by an agent is accounted for. Pure.
 
-What was recorded it knows from the agents' journals and from copies of their spools, never from a counter of theirs.
+Its knowledge of recorded samples comes from the agents' journals and from copies of their spools, never from their
+counters.
 """
 
 from collections import Counter
@@ -13,27 +14,27 @@ from chaos.journal import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of one vantage at the end.
+    """The evidence on one vantage at the end of a run.
 
-    `recorded`: everything its spool ever committed. `exposed`: what could be lost to a damaged spool or a full disk.
-    `left`: what lies in the spool now, waiting or in quarantine. `stored`: the rows in PostgreSQL. `counted`: how many
-    samples the agent itself says that it has dropped. `unbalanced`: how many are missing in the agent's own account.
+    `recorded`: everything its spool ever committed. `at_risk`: samples that a damaged spool or a full disk may have
+    lost. `left`: samples still in the spool, waiting or in quarantine. `stored`: rows in PostgreSQL. `counted`: samples
+    that the agent itself reports as dropped. `unbalanced`: samples missing in the agent's own account.
     """
 
     vantage: str
     recorded: AbstractSet[Key]
     stored: Counter[Key]
-    exposed: AbstractSet[Key] = field(default_factory=frozenset)
+    at_risk: AbstractSet[Key] = field(default_factory=frozenset)
     left: AbstractSet[Key] = field(default_factory=frozenset)
     counted: int = 0
     unbalanced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Numbers of samples. `dropped`: gone by damage, and the agent has counted them. `lost`: gone otherwise.
-    `duplicated`: rows beyond the first of a sample. `invented`: in PostgreSQL though no agent has recorded them.
-    `unbalanced`: missing in the agents' own accounts.
+class Verdict:
+    """Numbers of samples. `dropped`: lost to damage and counted by the agent. `lost`: lost otherwise. `duplicated`:
+    rows beyond the first of a sample. `invented`: in PostgreSQL but never recorded by an agent. `unbalanced`: missing
+    in the agents' own accounts.
     """
 
     recorded: int = 0
@@ -45,21 +46,21 @@ class Finding:
     invented: int = 0
     unbalanced: int = 0
 
-    def __add__(self, other: "Finding") -> "Finding":
-        return Finding(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+    def __add__(self, other: "Verdict") -> "Verdict":
+        return Verdict(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
     @property
     def conserved(self) -> bool:
-        """Whether the promise was kept, and there was something to keep it for."""
+        """True if samples were stored, and none was lost, duplicated or invented."""
         return self.stored > 0 and not (self.lost or self.duplicated or self.invented or self.unbalanced)
 
 
-def judge(evidence: Evidence) -> Finding:
-    """Where the samples of one vantage are."""
+def judge(evidence: Evidence) -> Verdict:
+    """Return the verdict on one vantage."""
     stored = set(evidence.stored)
     missing = evidence.recorded - stored - evidence.left
-    dropped = min(len(missing & evidence.exposed), evidence.counted)
-    return Finding(
+    dropped = min(len(missing & evidence.at_risk), evidence.counted)
+    return Verdict(
         recorded=len(evidence.recorded),
         stored=len(stored & evidence.recorded),
         spooled=len(evidence.left - stored),
@@ -71,6 +72,6 @@ def judge(evidence: Evidence) -> Finding:
     )
 
 
-def judge_all(everything: Iterable[Evidence]) -> Finding:
-    """The sum over all vantages."""
-    return sum(map(judge, everything), Finding())
+def judge_all(everything: Iterable[Evidence]) -> Verdict:
+    """Return the sum over all vantages."""
+    return sum(map(judge, everything), Verdict())

@@ -1,19 +1,19 @@
-"""What a run has shown, as text: a table by kind of fault, and the line that others read. Pure."""
+"""The report of a run: a table by kind of fault, and the RESULT line. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from chaos.faults import NATURES, Fault, Kind
-from chaos.oracle import Finding
+from chaos.faults import FAULT_TYPES, Fault, Kind
+from chaos.oracle import Verdict
 
 SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A fault that was carried out: from when to when (CLOCK_MONOTONIC), whom it struck, and what became of it."""
+    """An injected fault: its start and end (CLOCK_MONOTONIC), the affected vantages, and a note."""
 
     fault: Fault
     from_ns: int
@@ -23,8 +23,8 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """What went on meanwhile, by vantage: when samples were recorded and when batches arrived, both in order and on
+class Timeline:
+    """The activity of each vantage: when samples were recorded and when batches arrived, both in order and on
     CLOCK_MONOTONIC.
     """
 
@@ -32,52 +32,54 @@ class Course:
     arrived_ns: Mapping[str, Sequence[int]]
 
     def recovery_ns(self, event: Event) -> int | None:
-        """From the end of a fault, for what was killed its restart, to the first batch after it of the last of those it
-        struck.
+        """Return the time from the end of a fault (the restart, for a kill) until every affected vantage has delivered
+        a batch.
         """
         first = [_after(self.arrived_ns[vantage], event.until_ns) for vantage in event.vantages]
         return max(found for found in first if found) - event.until_ns if all(first) else None
 
     def recorded_during(self, event: Event) -> int:
-        """How many samples those it struck recorded from its beginning to their recovery."""
+        """Return the number of samples that the affected vantages recorded from the start of the fault to their
+        recovery.
+        """
         until_ns = event.until_ns + (self.recovery_ns(event) or 0)
         return sum(_between(self.recorded_ns[vantage], event.from_ns, until_ns) for vantage in event.vantages)
 
 
-def table(events: Iterable[Event], course: Course) -> str:
-    """How often each kind struck, what was recorded until it was over, and how long that took."""
+def table(events: Iterable[Event], timeline: Timeline) -> str:
+    """Return a table of the kinds: count, samples recorded until recovery, and recovery times."""
     events = list(events)
-    rows = [_row(kind, [event for event in events if event.fault.kind is kind], course) for kind in Kind]
+    rows = [_row(kind, [event for event in events if event.fault.kind is kind], timeline) for kind in Kind]
     head = f"{'fault':<17}{'times':>6}{'recorded until':>16}{'recovery':>10}{'longest':>10}"
     return "\n".join([head, f"{'':<23}{'recovery':>16}{'median s':>10}{'s':>10}", *filter(None, rows)])
 
 
 def sentences(kinds: Iterable[Kind]) -> str:
-    """What the names of the table stand for."""
-    return "\n".join(f"{kind:<17} {NATURES[kind].sentence}" for kind in kinds)
+    """Return the descriptions of the kinds."""
+    return "\n".join(f"{kind:<17} {FAULT_TYPES[kind].sentence}" for kind in kinds)
 
 
-def result(finding: Finding, *, kills: int) -> str:
-    """The last line."""
+def result(verdict: Verdict, *, kills: int) -> str:
+    """Return the RESULT line."""
     parts = {
-        "recorded": finding.recorded,
-        "stored": finding.stored,
-        "lost": finding.lost,
-        "duplicated": finding.duplicated,
-        "dropped": finding.dropped,
-        "spooled": finding.spooled,
-        "invented": finding.invented,
-        "unbalanced": finding.unbalanced,
+        "recorded": verdict.recorded,
+        "stored": verdict.stored,
+        "lost": verdict.lost,
+        "duplicated": verdict.duplicated,
+        "dropped": verdict.dropped,
+        "spooled": verdict.spooled,
+        "invented": verdict.invented,
+        "unbalanced": verdict.unbalanced,
         "kills": kills,
     }
     return "RESULT " + " ".join(f"{name}={value}" for name, value in parts.items())
 
 
-def _row(kind: Kind, events: Sequence[Event], course: Course) -> str:
+def _row(kind: Kind, events: Sequence[Event], timeline: Timeline) -> str:
     if not events:
         return ""
-    took = [ns / SECOND_NS for event in events if (ns := course.recovery_ns(event)) is not None]
-    recorded = sum(course.recorded_during(event) for event in events)
+    took = [ns / SECOND_NS for event in events if (ns := timeline.recovery_ns(event)) is not None]
+    recorded = sum(timeline.recorded_during(event) for event in events)
     times = f"{median(took):>10.1f}{max(took):>10.1f}" if took else f"{'-':>10}{'-':>10}"
     return f"{kind:<17}{len(events):>6}{recorded:>16}{times}"
 

@@ -1,4 +1,4 @@
-"""Reading an agent's spool from outside: which samples lie in it, and what the agent counts in it."""
+"""A reader of an agent's spool: its samples and its counters."""
 
 import shutil
 import sqlite3
@@ -15,32 +15,34 @@ from isochrone_wire.accounting import Account
 from isochrone_wire.v1 import sample_pb2
 
 FILE = "spool.sqlite3"
-# The write-ahead log belongs to the file: what was committed last is only there.
+# The newest commits are in the write-ahead log only.
 SUFFIXES = ("", "-wal")
 
 
 def waiting(data_dir: Path) -> set[Key]:
-    """The samples that wait in the spool, sealed or not, as far as they can be read. For a spool nobody has open."""
+    """Return the readable samples that wait in the spool, sealed or not. The spool must not be open."""
     with _copy(data_dir) as db:
-        sealed = _what_reads(db, "select * from sealed", lambda row: database.read_sealed(row).bodies)
-        unsealed = _what_reads(db, "select checksum, body from waiting", lambda row: [database.read_sample(*row)])
+        sealed = _readable_keys(db, "select * from sealed", lambda row: database.read_sealed(row).bodies)
+        unsealed = _readable_keys(db, "select checksum, body from waiting", lambda row: [database.read_sample(*row)])
         return set(sealed) | set(unsealed)
 
 
-def in_quarantine(data_dir: Path) -> set[Key]:
-    """The samples that the collector would not take, kept aside on disk."""
+def quarantined(data_dir: Path) -> set[Key]:
+    """Return the samples in quarantine, which the collector rejected."""
     with _copy(data_dir) as db:
-        return set(_what_reads(db, "select checksum, body from quarantine", lambda row: [database.read_sample(*row)]))
+        return set(
+            _readable_keys(db, "select checksum, body from quarantine", lambda row: [database.read_sample(*row)])
+        )
 
 
 def account(data_dir: Path) -> Account:
-    """Where the agent says that its samples are."""
+    """Return the agent's account of its samples."""
     with _copy(data_dir) as db:
         return read_stats(db).account
 
 
 def waiting_count(data_dir: Path) -> int:
-    """How many samples wait, in a spool that an agent has open."""
+    """Return the number of waiting samples in a spool that an agent has open."""
     try:
         with closing(database.connect_read_only(data_dir / FILE)) as db:
             return read_stats(db).waiting
@@ -48,10 +50,10 @@ def waiting_count(data_dir: Path) -> int:
         return 0
 
 
-def _what_reads(
+def _readable_keys(
     db: sqlite3.Connection, query: str, bodies_of: Callable[[tuple[object, ...]], Iterable[bytes]]
 ) -> Iterator[Key]:
-    """Nothing, for an agent killed before it made its tables."""
+    """Yield the keys up to the first damaged row; none if the agent was killed before it created its tables."""
     try:
         for row in db.execute(query):
             for body in bodies_of(row):
@@ -63,7 +65,7 @@ def _what_reads(
 
 @contextmanager
 def _copy(data_dir: Path) -> Iterator[sqlite3.Connection]:
-    """The spool as it lies there, in another folder: opening it replays its log, and that is for the agent to do."""
+    """Open a copy of the spool in another folder, because opening a spool replays its log, a task of the agent."""
     with tempfile.TemporaryDirectory() as folder:
         for suffix in SUFFIXES:
             source = data_dir / (FILE + suffix)

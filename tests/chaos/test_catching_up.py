@@ -1,4 +1,4 @@
-"""After a long outage the backlog does not stand in the way of what is measured now."""
+"""After a long outage, the backlog does not delay new samples."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ targets:
   - {provider: sim, model: none-2, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
   - {provider: sim, model: none-3, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
 """
-# Of the samples recorded while the backlog was on its way: how many, and how long nineteen of twenty took to be stored.
+# The number of samples recorded while the backlog was delivered, and the 95th percentile of their time to storage.
 LIVE = """
 with over as (select max(received_at) as at from sample where epoch = %(epoch)s and dispatched_at < %(began)s)
 select count(*), extract(epoch from percentile_disc(0.95) within group (order by received_at - dispatched_at))
@@ -39,12 +39,12 @@ def rows(database_url: str) -> int:
 def test_a_backlog_does_not_delay_new_samples(
     start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path
 ) -> None:
-    """While fifty thousand spooled samples drain, those recorded meanwhile are stored within two seconds."""
+    """While fifty thousand spooled samples drain, new samples are stored within two seconds."""
     collector = start_collector()
     collector.apply(PLAN, tmp_path)
     [target, *_] = collector.call.targets().targets
     spool = Spool(tmp_path / "agents" / "us-1" / "spool.sqlite3")
-    # Fifty thousand fsyncs would only show how fast this disk is.
+    # Fifty thousand fsyncs would only measure the disk.
     spool._db.execute("pragma synchronous = off")
     first_at = time.time_ns() // 1000 - 1_000_000 * BACKLOG
     for number in range(BACKLOG):

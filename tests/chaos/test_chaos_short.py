@@ -1,10 +1,10 @@
-"""A short `make chaos`: every kind of fault once, over real processes."""
+"""A short `make chaos`: every kind of fault once, with real processes."""
 
 from pathlib import Path
 
 import pytest
 
-from chaos import disk, trial
+from chaos import disk, experiment
 from chaos.faults import Fault, Kind
 from chaos.oracle import judge_all
 
@@ -14,7 +14,7 @@ AGENTS = 2
 def script(without: set[Kind]) -> list[Fault]:
     kinds = [kind for kind in Kind if kind not in without]
     return [
-        Fault(number=number, kind=kind, after_s=0.7, agent=number % AGENTS, dice=number)
+        Fault(number=number, kind=kind, after_s=0.7, agent=number % AGENTS, seed=number)
         for number, kind in enumerate(kinds, 1)
     ]
 
@@ -22,11 +22,11 @@ def script(without: set[Kind]) -> list[Fault]:
 @pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_whatever_dies_every_recorded_sample_arrives_once(tmp_path: Path, *, tls: bool) -> None:
-    """Nothing recorded is lost, duplicated or invented, whatever of agents, collector, PostgreSQL and wire fails."""
-    own_disks = disk.why_not() is None
+    """No recorded sample is lost, duplicated or invented if agents, collector, PostgreSQL or the network fail."""
+    own_disks = disk.unavailable_reason() is None
     faults = script(set() if own_disks else {Kind.DISK_FULL})
-    outcome = await trial.run(tmp_path, faults, agents=AGENTS, own_disks=own_disks, tls=tls, tell=print)
-    finding = judge_all(outcome.evidence)
-    assert finding.conserved, (finding, outcome.falls)
-    assert finding.spooled == 0
+    outcome = await experiment.run(tmp_path, faults, agents=AGENTS, own_disks=own_disks, tls=tls, echo=print)
+    verdict = judge_all(outcome.evidence)
+    assert verdict.conserved, (verdict, outcome.unexpected_exits)
+    assert verdict.spooled == 0
     assert len(outcome.events) == len(faults)

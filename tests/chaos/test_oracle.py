@@ -1,4 +1,4 @@
-"""The oracle can fail: an instrument that always says yes proves nothing."""
+"""The oracle detects violations: a check that always passes proves nothing."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,9 +7,9 @@ from random import Random
 import psycopg
 import pytest
 
-from chaos import archive, faults, journal, oracle, spool_damage
+from chaos import faults, journal, oracle, spool_damage, stored_samples
 from chaos.faults import Kind
-from chaos.journal import Entry, Key, Word
+from chaos.journal import Entry, Key, Status
 from chaos.oracle import Evidence
 from isochrone_wire.model import Outcome, Sample
 
@@ -30,19 +30,19 @@ AGAIN = "insert into sample_late select (jsonb_populate_record(s, '{\"seq\": 2}'
         ({"stored": Counter(KEYS[1:])}, {"stored": 4, "lost": 1}),
         ({"stored": ALL + Counter(KEYS[:1])}, {"stored": 5, "duplicated": 1}),
         ({"stored": Counter(KEYS[1:]), "left": {KEYS[0]}}, {"stored": 4, "spooled": 1}),
-        ({"stored": Counter(KEYS[1:]), "exposed": {KEYS[0]}, "counted": 1}, {"stored": 4, "dropped": 1}),
-        ({"stored": Counter(KEYS[1:]), "exposed": {KEYS[0]}, "counted": 0}, {"stored": 4, "lost": 1}),
-        ({"stored": Counter(KEYS[1:]), "exposed": {KEYS[1]}, "counted": 1}, {"stored": 4, "lost": 1}),
-        ({"stored": Counter(KEYS[2:]), "exposed": set(KEYS), "counted": 1}, {"stored": 3, "dropped": 1, "lost": 1}),
+        ({"stored": Counter(KEYS[1:]), "at_risk": {KEYS[0]}, "counted": 1}, {"stored": 4, "dropped": 1}),
+        ({"stored": Counter(KEYS[1:]), "at_risk": {KEYS[0]}, "counted": 0}, {"stored": 4, "lost": 1}),
+        ({"stored": Counter(KEYS[1:]), "at_risk": {KEYS[1]}, "counted": 1}, {"stored": 4, "lost": 1}),
+        ({"stored": Counter(KEYS[2:]), "at_risk": set(KEYS), "counted": 1}, {"stored": 3, "dropped": 1, "lost": 1}),
         ({"stored": ALL + Counter([Key(8, 0)])}, {"stored": 5, "invented": 1}),
         ({"unbalanced": -2}, {"stored": 5, "unbalanced": 2}),
     ],
 )
 def test_what_is_nowhere_is_lost(differently: dict[str, object], expected: dict[str, int]) -> None:
-    """A sample is stored, spooled, dropped with a count, or lost; damage excuses only what it could have struck."""
-    finding = oracle.judge(Evidence(vantage="a", **{"recorded": set(KEYS), "stored": ALL} | differently))  # type: ignore[arg-type]  # a table of arguments
-    assert finding == oracle.Finding(recorded=5, **expected)
-    assert finding.conserved is not bool({"lost", "duplicated", "invented", "unbalanced"} & expected.keys())
+    """A sample is stored, spooled, dropped and counted, or lost; damage excuses only samples at risk."""
+    verdict = oracle.judge(Evidence(vantage="a", **{"recorded": set(KEYS), "stored": ALL} | differently))  # type: ignore[arg-type]  # a table of arguments
+    assert verdict == oracle.Verdict(recorded=5, **expected)
+    assert verdict.conserved is not bool({"lost", "duplicated", "invented", "unbalanced"} & expected.keys())
 
 
 def test_nothing_recorded_proves_nothing() -> None:
@@ -59,43 +59,43 @@ def test_nothing_recorded_proves_nothing() -> None:
     ],
 )
 async def test_a_row_less_or_more_is_found(database_url: str, tamper: str | None, lost: int, duplicated: int) -> None:
-    """One row deleted in the real tables is one sample lost, one row doubled is one duplicated."""
+    """One deleted row in the real tables is one lost sample, one doubled row is one duplicate."""
     with psycopg.connect(database_url) as connection:
         connection.execute("insert into vantage values (1, 'a', 'here', now(), now())")
         for place, key in enumerate(KEYS):
             connection.execute(INSERT, (*key, place))
         if tamper:
             connection.execute(tamper.encode())
-    stored = await archive.stored(database_url)
-    finding = oracle.judge(Evidence(vantage="a", recorded=set(KEYS), stored=stored["a"]))
-    assert (finding.lost, finding.duplicated, finding.invented) == (lost, duplicated, 0)
+    stored = await stored_samples.stored(database_url)
+    verdict = oracle.judge(Evidence(vantage="a", recorded=set(KEYS), stored=stored["a"]))
+    assert (verdict.lost, verdict.duplicated, verdict.invented) == (lost, duplicated, 0)
 
 
 def test_a_seed_decides_the_faults() -> None:
-    """The same seed gives the same script, so that a failure can be had again; another seed gives another."""
+    """The same seed gives the same schedule, so that a failure can be repeated; another seed gives another."""
     first, again, other = (
-        faults.script(seed=seed, faults=50, agents=3, per_second=1, kinds=list(Kind)) for seed in (1, 1, 2)
+        faults.schedule(seed=seed, faults=50, agents=3, per_second=1, kinds=list(Kind)) for seed in (1, 1, 2)
     )
     assert first == again != other
-    assert {fault.kind for fault in faults.script(seed=1, faults=500, agents=3, per_second=1, kinds=list(Kind))} == set(
-        Kind
-    )
+    assert {
+        fault.kind for fault in faults.schedule(seed=1, faults=500, agents=3, per_second=1, kinds=list(Kind))
+    } == set(Kind)
 
 
 def test_a_torn_line_is_not_read(tmp_path: Path) -> None:
-    """What a killed agent had written only half is left out, and all before it is read."""
+    """A line that a killed agent wrote only partly is skipped, and all lines before it are read."""
     sample = Sample(target_id=7, round_at=3, outcome=Outcome.OK, dispatched_at=4)
-    lines = journal.line(Word.KEPT, at_ns=1, sample=sample) + journal.line(Word.REFUSED, at_ns=2, sample=sample)
+    lines = journal.line(Status.KEPT, at_ns=1, sample=sample) + journal.line(Status.REFUSED, at_ns=2, sample=sample)
     (tmp_path / "journal").write_bytes(lines + b"kept 3 7")
     assert journal.read(tmp_path / "journal") == [
-        Entry(word=Word.KEPT, at_ns=1, key=Key(7, 3)),
-        Entry(word=Word.REFUSED, at_ns=2, key=Key(7, 3)),
+        Entry(status=Status.KEPT, at_ns=1, key=Key(7, 3)),
+        Entry(status=Status.REFUSED, at_ns=2, key=Key(7, 3)),
     ]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_wound_changes_the_file(tmp_path: Path, seed: int) -> None:
-    """Damage is damage: the file is another than before, and never longer."""
+def test_damage_changes_the_file(tmp_path: Path, seed: int) -> None:
+    """Damage changes the file and never makes it longer."""
     file = tmp_path / "spool"
     file.write_bytes(bytes(10 * spool_damage.PAGE_BYTES))
     assert spool_damage.damage(file, Random(seed))

@@ -1,4 +1,4 @@
-"""The relay is a wire: what goes in comes out, until it is cut."""
+"""The relay forwards everything until it is cut."""
 
 import asyncio
 import contextlib
@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from chaos.records import SEAL_BYTES, Ciphered
-from chaos.relay import PUSH_BYTES, SETTLED_SECONDS, Relay
+from chaos.payload_meter import TLS_OVERHEAD_BYTES, TlsMeter
+from chaos.relay import HANDSHAKE_SECONDS, PUSH_BYTES, Relay
 
 PUSH = b"p" * PUSH_BYTES
 
 
 @pytest.fixture
-async def heard() -> AsyncIterator[tuple[Relay, list[bytes]]]:
-    """A relay before a server that answers whatever it is sent with the same, and what that server has heard."""
-    said: list[bytes] = []
+async def echo_relay() -> AsyncIterator[tuple[Relay, list[bytes]]]:
+    """A relay in front of an echo server, and the bytes that the server received."""
+    received: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         echoing.append(asyncio.current_task())
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
-                said.append(data)
+                received.append(data)
                 writer.write(data)
         writer.close()
 
@@ -29,14 +29,14 @@ async def heard() -> AsyncIterator[tuple[Relay, list[bytes]]]:
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     relay = Relay(server.sockets[0].getsockname()[1])
     await relay.start()
-    yield relay, said
+    yield relay, received
     await relay.stop()
     server.close()
     await asyncio.gather(*filter(None, echoing))
 
 
 async def ask(relay: Relay, question: bytes) -> bytes:
-    """What comes back; nothing when the connection is cut."""
+    """Return the reply; empty if the connection is cut."""
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     try:
         writer.write(question)
@@ -47,68 +47,70 @@ async def ask(relay: Relay, question: bytes) -> bytes:
         writer.close()
 
 
-async def test_it_passes_everything_on(heard: tuple[Relay, list[bytes]]) -> None:
-    """Left alone it changes nothing."""
-    relay, _said = heard
+async def test_it_forwards_everything(echo_relay: tuple[Relay, list[bytes]]) -> None:
+    """Without a fault, the relay changes nothing."""
+    relay, _output_file = echo_relay
     assert await ask(relay, PUSH) == PUSH
 
 
-async def test_a_cut_comes_between_push_and_reply(heard: tuple[Relay, list[bytes]]) -> None:
-    """The collector has the whole push, the agent nothing of the reply; small frames do not set it off."""
-    relay, said = heard
+async def test_a_cut_comes_between_push_and_reply(echo_relay: tuple[Relay, list[bytes]]) -> None:
+    """The collector receives the whole push, the agent nothing of the reply; small frames do not trigger the cut."""
+    relay, received = echo_relay
     cutting = asyncio.create_task(relay.cut_next_reply(10))
     assert await ask(relay, b"small") == b"small"
     assert await ask(relay, PUSH) == b""
     assert await cutting
-    assert said == [b"small", PUSH]
+    assert received == [b"small", PUSH]
     assert await ask(relay, PUSH) == PUSH
 
 
-async def test_no_push_no_cut(heard: tuple[Relay, list[bytes]]) -> None:
-    """A cut that found nothing to cut says so and is off again."""
-    relay, _said = heard
+async def test_no_push_no_cut(echo_relay: tuple[Relay, list[bytes]]) -> None:
+    """A cut without a push returns false and is disarmed."""
+    relay, _output_file = echo_relay
     assert not await relay.cut_next_reply(0.01)
     assert await ask(relay, PUSH) == PUSH
 
 
-async def test_a_partition_ends(heard: tuple[Relay, list[bytes]]) -> None:
+async def test_a_partition_ends(echo_relay: tuple[Relay, list[bytes]]) -> None:
     """Nothing passes during a partition, and everything after it."""
-    relay, said = heard
-    apart = asyncio.create_task(relay.partition(0.3))
+    relay, received = echo_relay
+    partition_task = asyncio.create_task(relay.partition(0.3))
     await asyncio.sleep(0.05)
     assert await ask(relay, PUSH) == b""
-    assert said == []
-    await apart
+    assert received == []
+    await partition_task
     assert await ask(relay, PUSH) == PUSH
 
 
 def record(kind: int, size: int) -> bytes:
-    """A TLS record with so many bytes in it."""
+    """Return a TLS record of this size."""
     return bytes([kind, 3, 3, *size.to_bytes(2, "big")]) + b"c" * size
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 1000])
-def test_under_tls_only_what_the_programs_say_weighs(step: int) -> None:
-    """However the bytes come in, handshake records weigh nothing, and the others what they carry beside their seal."""
-    handshake, alert, ping, push = record(22, 512), record(21, 2), record(23, SEAL_BYTES + 17), record(23, 300)
-    said = handshake + ping + push + alert + push
-    scale = Ciphered()
-    assert sum(scale.weigh(said[at : at + step]) for at in range(0, len(said), step)) == 17 + 2 * (300 - SEAL_BYTES)
+def test_under_tls_only_payload_counts(step: int) -> None:
+    """For any chunking, handshake records count as 0 and the others as their payload."""
+    handshake, alert, ping, push = record(22, 512), record(21, 2), record(23, TLS_OVERHEAD_BYTES + 17), record(23, 300)
+    received = handshake + ping + push + alert + push
+    meter = TlsMeter()
+    assert sum(meter.payload_bytes(received[at : at + step]) for at in range(0, len(received), step)) == 17 + 2 * (
+        300 - TLS_OVERHEAD_BYTES
+    )
 
 
 async def test_under_tls_a_handshake_is_not_taken_for_a_push() -> None:
-    """On a new connection nothing is cut however much is said; on one that has stood for a while a push is."""
+    """On a new connection nothing is cut, whatever its traffic; on an established one a push is."""
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     relay = Relay(server.sockets[0].getsockname()[1], tls=True)
     await relay.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-    push = record(23, PUSH_BYTES + SEAL_BYTES)
+    push = record(23, PUSH_BYTES + TLS_OVERHEAD_BYTES)
     cutting = asyncio.create_task(relay.cut_next_reply(10))
     for first in (record(22, 2 * PUSH_BYTES), push):
         writer.write(first)
         assert await reader.readexactly(len(first)) == first
-    await asyncio.sleep(SETTLED_SECONDS)
-    small = record(23, SEAL_BYTES + 17)
+    await asyncio.sleep(HANDSHAKE_SECONDS)
+    small = record(23, TLS_OVERHEAD_BYTES + 17)
     writer.write(small)
     assert await reader.readexactly(len(small)) == small
     writer.write(push)

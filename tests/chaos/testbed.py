@@ -1,4 +1,4 @@
-"""Everything under test, as real processes: a simulated provider, PostgreSQL, a collector, and agents behind relays."""
+"""The testbed, made of real processes: a simulated provider, PostgreSQL, a collector, and agents behind relays."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from chaos import commands, disk, journal, spool_reader
 from chaos.commands import Operator
-from chaos.journal import Entry, Key, Word
+from chaos.journal import Entry, Key, Status
 from chaos.process import Program
 from chaos.relay import Relay
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -21,15 +21,15 @@ from isochrone_wire.model import Vantage
 
 WATCH_SECONDS = 0.3
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1", "sa-east-1", "af-south-1")
-# Two real probes, one that succeeds and one that fails, and three that end without a request, which makes many samples
-# out of little CPU: this is about delivery.
+# Two real probes, one that succeeds and one that fails, and three that end without a request: many samples for little
+# CPU, since only delivery is tested.
 _IDLE = [{"provider": "sim", "model": "none", "every": "200ms", "credential": "nobody-has-it"}]
 _BUSY = [{"provider": "sim", "model": f"fault-{fault}", "every": "500ms"} for fault in ("crlf", "500")]
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Subject:
-    """One agent with its relay and its disk, and what was seen in its spool whenever it was killed."""
+class TestedAgent:
+    """One agent with its relay and its disk, and the samples found in its spool at every kill."""
 
     vantage: Vantage
     folder: Path
@@ -37,12 +37,12 @@ class Subject:
     program: Program
     offset_ns: int = 0
     seen: set[Key] = field(default_factory=set)
-    exposed: set[Key] = field(default_factory=set)
+    at_risk: set[Key] = field(default_factory=set)
     damaged_ns: int = 0
 
     @property
     def data_dir(self) -> Path:
-        """Where its spool is."""
+        """The folder of its spool."""
         return self.folder / "disk"
 
     @property
@@ -50,68 +50,69 @@ class Subject:
         """The file of its spool."""
         return self.data_dir / spool_reader.FILE
 
-    def look(self) -> set[Key]:
-        """Remember, and return, what waits in the spool of this agent, which must not run."""
+    def read_spool(self) -> set[Key]:
+        """Return and remember the samples that wait in the spool of this agent, which must not run."""
         recorded = self.journal()
         if self.damaged_ns and (not recorded or recorded[-1].at_ns < self.damaged_ns):
-            # Nothing was recorded since the damage, and what is written there may be noise.
+            # Nothing was recorded since the damage, and the content may be noise.
             return set()
         waiting = spool_reader.waiting(self.data_dir)
         self.seen |= waiting
         return waiting
 
     def dropped(self, counted: Mapping[str, int]) -> int:
-        """How many recorded samples this agent says are gone. Its account also has those that its spool refused, which
-        were never recorded; and when damage took the counters too, it says that it does not know how many.
+        """Return the number of recorded samples that this agent reports as dropped. Its counters include samples that
+        its spool refused, which were never recorded. If damage destroyed the counters too, the agent reports that the
+        number is unknown.
         """
-        said = (
+        events = (
             json.loads(line) for line in self.program.log_file.read_text().splitlines() if '"spool.salvaged"' in line
         )
-        if any(not event["lost_is_known"] for event in said):
-            return len(self.exposed)
-        refused = sum(entry.word is Word.REFUSED for entry in self.journal())
+        if any(not event["lost_is_known"] for event in events):
+            return len(self.at_risk)
+        refused = sum(entry.status is Status.REFUSED for entry in self.journal())
         return max(sum(counted.values()) - refused, 0)
 
     def journal(self) -> list[Entry]:
-        """What its journal says."""
+        """Return the entries of its journal."""
         return journal.read(self.folder / "journal")
 
     def set_clock(self, offset_ns: int) -> None:
-        """The clock it reads at its next start or SIGUSR1."""
+        """Set the clock offset, which the agent reads at its next start or SIGUSR1."""
         self.offset_ns = offset_ns
         (self.folder / "clock").write_text(str(offset_ns))
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class World:
-    """Everything, running."""
+class Testbed:
+    """All running parts."""
 
     folder: Path
     postgres: EmbeddedPostgres
     postgres_lock: asyncio.Lock
     collector: Program
-    subjects: list[Subject]
+    agents: list[TestedAgent]
     own_disks: bool
 
     async def watch(self) -> None:
-        """Start again whatever has ended by itself, for ever."""
+        """Restart whatever has exited, until cancelled."""
         while True:
-            for program in (self.collector, *(subject.program for subject in self.subjects)):
-                program.revive()
+            for program in (self.collector, *(agent.program for agent in self.agents)):
+                program.restart_if_ended()
             if not self.postgres_lock.locked():
-                # Held, or it would be started by two at once.
+                # The lock prevents two restarts at once.
                 async with self.postgres_lock:
                     await asyncio.to_thread(self.postgres.restart_if_gone)
             await asyncio.sleep(WATCH_SECONDS)
 
 
 @asynccontextmanager
-async def world(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> AsyncIterator[World]:
-    """A world of so many agents in `folder`, each with its own disk when `own_disks`; all ends with the block. With
-    `tls` the agents join with a token and speak TLS; else plain text is spoken, and everybody is let in.
+async def testbed(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> AsyncIterator[Testbed]:
+    """Run a testbed of `agents` agents in `folder`, each with its own disk if `own_disks`, until the block ends. With
+    `tls`, the agents join with a token and use TLS; otherwise plain text without credentials.
     """
     async with AsyncExitStack() as stack:
-        # Inherited by the agents: the signal that sets their clock is ignored until they know what to do with it.
+        # Inherited by the agents, which ignore the clock signal until their handler is installed.
         stack.callback(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, signal.SIG_IGN))
         postgres = EmbeddedPostgres(folder / "postgres")
         await asyncio.to_thread(postgres.start)
@@ -129,16 +130,16 @@ async def world(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> Asy
         collector.arguments = _collector(folder, _url(postgres.conninfo), port, tls=tls).arguments
         operator = Operator(address=str(ready["listen"]), identity=Path(str(ready["operator"])) if tls else None)
         await asyncio.to_thread(operator.apply, _plan(folder, base_url))
-        subjects = [
-            await _subject(stack, folder, number, port, own_disks=own_disks, inviting=operator if tls else None)
+        tested = [
+            await _start_agent(stack, folder, number, port, own_disks=own_disks, operator=operator if tls else None)
             for number in range(agents)
         ]
-        yield World(
+        yield Testbed(
             folder=folder,
             postgres=postgres,
             postgres_lock=asyncio.Lock(),
             collector=collector,
-            subjects=subjects,
+            agents=tested,
             own_disks=own_disks,
         )
 
@@ -146,7 +147,7 @@ async def world(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> Asy
 async def _ready(stack: AsyncExitStack, program: Program) -> dict[str, dict[str, str]]:
     program.start()
     stack.callback(program.kill)
-    return await program.announced()
+    return await program.ready_line()
 
 
 def _collector(folder: Path, url: str, port: int, *, tls: bool) -> Program:
@@ -186,13 +187,13 @@ def _plan(folder: Path, base_url: str) -> Path:
     return plan
 
 
-async def _subject(
-    stack: AsyncExitStack, folder: Path, number: int, port: int, *, own_disks: bool, inviting: Operator | None
-) -> Subject:
+async def _start_agent(
+    stack: AsyncExitStack, folder: Path, number: int, port: int, *, own_disks: bool, operator: Operator | None
+) -> TestedAgent:
     vantage = Vantage(name=f"agent-{number}", region=REGIONS[number % len(REGIONS)])
     home = folder / vantage.name
     home.mkdir()
-    relay = Relay(port, tls=inviting is not None)
+    relay = Relay(port, tls=operator is not None)
     await relay.start()
     stack.push_async_callback(relay.stop)
     disk_folder = home / "disk"
@@ -200,25 +201,25 @@ async def _subject(
         disk.mount(disk_folder)
         stack.callback(disk.unmount, disk_folder)
     address = f"127.0.0.1:{relay.port}"
-    told: Sequence[str] = ("--vantage", vantage.name, "--region", vantage.region, "--collector", address)
-    if inviting is not None:
-        token = await asyncio.to_thread(inviting.invite, vantage)
+    options: Sequence[str] = ("--vantage", vantage.name, "--region", vantage.region, "--collector", address)
+    if operator is not None:
+        token = await asyncio.to_thread(operator.invite, vantage)
         await asyncio.to_thread(commands.join, address, token, disk_folder)
-        # Who has joined is told nothing more.
-        told = ()
+        # A joined agent needs no other options.
+        options = ()
     arguments = (
         str(home / "journal"),
         str(home / "clock"),
         "run",
-        *told,
+        *options,
         "--data-dir",
         str(disk_folder),
         "--log-format",
         "json",
     )
     program = Program(name="agent", module="chaos.agent_under_test", folder=home, arguments=arguments)
-    subject = Subject(vantage=vantage, folder=home, relay=relay, program=program)
-    subject.set_clock(0)
+    agent = TestedAgent(vantage=vantage, folder=home, relay=relay, program=program)
+    agent.set_clock(0)
     program.start()
     stack.callback(program.kill)
-    return subject
+    return agent

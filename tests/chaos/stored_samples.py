@@ -1,4 +1,4 @@
-"""What PostgreSQL holds at the end, by name of the vantage."""
+"""The samples and batches in PostgreSQL after a run, by vantage."""
 
 from collections import Counter, defaultdict
 
@@ -21,7 +21,7 @@ from ingest_batch as b join vantage as v on v.id = b.vantage_id order by 2
 
 
 async def stored(conninfo: str) -> defaultdict[str, Counter[Key]]:
-    """How many rows each sample has."""
+    """Return the number of rows per sample."""
     found: defaultdict[str, Counter[Key]] = defaultdict(Counter)
     for vantage, target_id, round_at, rows in await _ask(conninfo, _STORED):
         found[str(vantage)][Key(int(target_id), int(round_at))] = int(rows)
@@ -29,7 +29,7 @@ async def stored(conninfo: str) -> defaultdict[str, Counter[Key]]:
 
 
 async def batches(conninfo: str) -> defaultdict[str, list[int]]:
-    """When batches were received, in order, in microseconds since the epoch."""
+    """Return the instants at which batches were received, in order, in microseconds since the epoch."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for vantage, received_at in await _ask(conninfo, _LEDGER):
         found[str(vantage)].append(int(received_at))

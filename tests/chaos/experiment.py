@@ -1,0 +1,134 @@
+"""One chaos experiment: a testbed, a schedule of faults, a quiet end, and the evidence."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos import spool_reader, stored_samples
+from chaos.fault_injection import INJECTORS
+from chaos.faults import FAULT_TYPES, Fault
+from chaos.journal import Key, Status
+from chaos.oracle import Evidence
+from chaos.report import Event, Timeline
+from chaos.testbed import Testbed, TestedAgent, testbed
+
+# A backlog of this size fits into the last push of a stopping agent.
+NEARLY_EMPTY = 200
+DRAIN_SECONDS = 120.0
+DRAIN_ATTEMPTS = 3
+WARM_UP_SECONDS = 3.0
+
+Echo = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of a run for the oracle and the report. `unexpected_exits` lists exits that no fault caused."""
+
+    evidence: Sequence[Evidence]
+    events: Sequence[Event]
+    timeline: Timeline
+    unexpected_exits: Sequence[str]
+
+
+async def run(folder: Path, faults: Sequence[Fault], *, agents: int, own_disks: bool, tls: bool, echo: Echo) -> Outcome:
+    """Inject the faults into a new testbed in `folder`, let it settle, and collect the evidence."""
+    async with testbed(folder, agents=agents, own_disks=own_disks, tls=tls) as running:
+        watching = asyncio.create_task(running.watch())
+        try:
+            await asyncio.sleep(WARM_UP_SECONDS)
+            events = await _inject_all(running, faults, echo)
+            echo("no more faults; waiting for the spools to drain")
+            await _drained(running.agents)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        for _ in range(DRAIN_ATTEMPTS):
+            if await _stop_agents(running):
+                break
+        return await _collect_evidence(running, events)
+
+
+async def _inject_all(running: Testbed, faults: Sequence[Fault], echo: Echo) -> list[Event]:
+    """Start each fault at its time, even if earlier ones are still in progress."""
+    begun = []
+    for fault in faults:
+        await asyncio.sleep(fault.after_s)
+        begun.append(asyncio.create_task(_inject(running, fault, echo)))
+    return list(await asyncio.gather(*begun))
+
+
+async def _inject(running: Testbed, fault: Fault, echo: Echo) -> Event:
+    from_ns = time.monotonic_ns()
+    note = await INJECTORS[fault.kind](running, fault)
+    names = [agent.vantage.name for agent in running.agents]
+    vantages = [names[fault.agent]] if FAULT_TYPES[fault.kind].one_agent else names
+    affected = vantages[0] if FAULT_TYPES[fault.kind].one_agent else ""
+    echo(f"{fault.number:>4} {fault.kind:<17} {affected:<8} {note}")
+    return Event(fault=fault, from_ns=from_ns, until_ns=time.monotonic_ns(), vantages=tuple(vantages), note=note)
+
+
+async def _drained(agents: Sequence[TestedAgent]) -> None:
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while time.monotonic() < deadline:
+        await asyncio.sleep(1.0)
+        if all(agent.program.runs and spool_reader.waiting_count(agent.data_dir) < NEARLY_EMPTY for agent in agents):
+            return
+
+
+async def _stop_agents(running: Testbed) -> bool:
+    """Stop all agents; return true if their spools are empty. Agents with a backlog are run again for a while."""
+    codes = await asyncio.gather(*(agent.program.stop() for agent in running.agents))
+    full = []
+    for agent, code in zip(running.agents, codes, strict=True):
+        if code:
+            agent.program.unexpected_exit_codes.append(code)
+        if agent.read_spool():
+            full.append(agent)
+    for agent in full:
+        agent.program.start()
+    if full:
+        await _drained(full)
+    return not full
+
+
+async def _collect_evidence(running: Testbed, events: Sequence[Event]) -> Outcome:
+    for agent in running.agents:
+        agent.program.kill()
+    conninfo = running.postgres.conninfo
+    stored, batches = await stored_samples.stored(conninfo), await stored_samples.batches(conninfo)
+    # The ledger uses the wall clock, which is not stepped in this process.
+    wall_minus_monotonic_ns = time.time_ns() - time.monotonic_ns()
+    return Outcome(
+        evidence=[_evidence(agent, stored[agent.vantage.name]) for agent in running.agents],
+        events=events,
+        timeline=Timeline(
+            recorded_ns={agent.vantage.name: [entry.at_ns for entry in agent.journal()] for agent in running.agents},
+            arrived_ns={
+                agent.vantage.name: [at * 1000 - wall_minus_monotonic_ns for at in batches[agent.vantage.name]]
+                for agent in running.agents
+            },
+        ),
+        unexpected_exits=[
+            f"{program.name} in {program.folder.name} exited unexpectedly {times} times with exit code {code}"
+            for program in (running.collector, *(agent.program for agent in running.agents))
+            for code, times in Counter(program.unexpected_exit_codes).items()
+        ],
+    )
+
+
+def _evidence(agent: TestedAgent, stored: Counter[Key]) -> Evidence:
+    kept = {entry.key for entry in agent.journal() if entry.status is Status.KEPT}
+    account = spool_reader.account(agent.data_dir)
+    return Evidence(
+        vantage=agent.vantage.name,
+        recorded=kept | agent.seen,
+        stored=stored,
+        at_risk=agent.at_risk,
+        counted=agent.dropped(account.dropped),
+        unbalanced=account.missing,
+        left=agent.read_spool() | spool_reader.quarantined(agent.data_dir),
+    )
