@@ -1,4 +1,4 @@
-"""The two clocks of a machine, read together. Intervals come from the monotonic one; the wall only names instants."""
+"""The wall clock and the monotonic clock. Intervals come from the monotonic one; the wall clock only dates events."""
 
 import time
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ class ClockPair:
         return (self.wall_ns - self.monotonic_ns) // 1000
 
     def stepped_since(self, earlier: "ClockPair") -> bool:
-        """Whether the wall clock moved by more than 1 ms against the monotonic one since `earlier`."""
+        """True if the wall clock moved by more than 1 ms against the monotonic one since `earlier`."""
         drift = (self.wall_ns - earlier.wall_ns) - (self.monotonic_ns - earlier.monotonic_ns)
         return abs(drift) > STEP_NS
 
 
 def read_clocks() -> ClockPair:
-    """Both clocks, read one right after the other."""
+    """Read both clocks, one right after the other."""
     return ClockPair(time.time_ns(), time.monotonic_ns())
 
 

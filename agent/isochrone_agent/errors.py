@@ -1,12 +1,12 @@
-"""What can go wrong in the agent that is not data. A failed probe is data: it is a Sample and raises nothing.
+"""The agent's errors. A failed probe is not an error but data: a Sample with its outcome.
 
 AgentError
-├── SettingsError      the person who wrote the flag, variable or file must correct it
-├── CredentialError    the operator must provide the key, or the plan names a host the key is not meant for
-├── SpoolError         the operator must look at the disk or the folder
-│   └── SpoolDamaged   ... or nobody: what can be read is salvaged, and what cannot is counted
-├── PlanRefused        whoever applied the plan must correct it; the agent runs on with the last good one
-└── CollectorRefused   the operators must act; nothing is pushed until then, and measuring goes on
+├── SettingsError      correct the flag, environment variable or settings file
+├── CredentialError    provide the key, or correct the plan that sends it to a host it is not meant for
+├── SpoolError         check the disk and the folder
+│   └── SpoolDamaged   no action: readable samples are salvaged, and lost ones are counted
+├── PlanRefused        correct the plan; the agent keeps running the last valid one
+└── CollectorRefused   act on the collector's reason; until then the agent measures but does not push
 """
 
 from isochrone_wire.errors import IsochroneError
@@ -23,7 +23,7 @@ class SettingsError(AgentError):
 
 
 class CredentialError(AgentError):
-    """A provider key is missing, or must not be sent where the plan wants it sent."""
+    """A provider key is missing, or must not be sent to the host in the plan."""
 
     exit_code = 2
 
@@ -33,12 +33,12 @@ class SpoolError(AgentError):
 
 
 class SpoolDamaged(SpoolError):  # noqa: N818  # reads as what happened
-    """The spool's file does not hold what was written."""
+    """The spool's file is damaged."""
 
 
 class PlanRefused(AgentError):  # noqa: N818  # reads as what happened
-    """A plan names something this agent cannot do."""
+    """A plan contains something that this agent cannot do."""
 
 
 class CollectorRefused(AgentError):  # noqa: N818  # reads as what happened
-    """The collector will not take what this agent says, or says what cannot be."""
+    """The collector refuses this agent, or its reply is inconsistent."""

@@ -111,7 +111,7 @@ class PlanWatcher:
 
     async def _keep(self, plan: Plan) -> None:
         try:
-            await self._spool.keep_plan(plan)
+            await self._spool.save_plan(plan)
         except SpoolError as error:
             # The plan runs anyway; only a start without a collector would lack it.
             log.error("plan.not_stored", version=plan.version, reason=str(error), hint=error.hint)  # noqa: TRY400  # no traceback

@@ -98,9 +98,9 @@ class AsyncSpool:
         """As `Spool.stats`."""
         return await self._call(self._spool.stats)
 
-    async def keep_plan(self, plan: Plan) -> None:
-        """As `Spool.keep_plan`."""
-        await self._call(self._spool.keep_plan, plan)
+    async def save_plan(self, plan: Plan) -> None:
+        """As `Spool.save_plan`."""
+        await self._call(self._spool.save_plan, plan)
 
     async def last_plan(self) -> Plan | None:
         """As `Spool.last_plan`."""

@@ -194,13 +194,13 @@ def join_content(bodies: Iterable[bytes]) -> bytes:
 
 def split_content(content: bytes) -> Iterator[bytes]:
     """Split such a field into encoded samples. Raises `SpoolDamaged`."""
-    place = 0
-    while place < len(content):
-        if content[place : place + 1] != _SAMPLES_TAG:
+    offset = 0
+    while offset < len(content):
+        if content[offset : offset + 1] != _SAMPLES_TAG:
             raise SpoolDamaged("a batch contains a field that is not a sample")
-        length, begin = _read_varint(content, place + 1)
-        place = begin + length
-        yield content[begin:place]
+        length, begin = _read_varint(content, offset + 1)
+        offset = begin + length
+        yield content[begin:offset]
 
 
 def add_spend(db: sqlite3.Connection, spend: Spend) -> None:
@@ -232,11 +232,11 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def _read_varint(content: bytes, place: int) -> tuple[int, int]:
+def _read_varint(content: bytes, offset: int) -> tuple[int, int]:
     number = shift = 0
     while True:
-        byte = content[place]
+        byte = content[offset]
         number |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 0x80:  # noqa: PLR2004  # the last byte has its top bit clear
-            return number, place
+            return number, offset

@@ -111,14 +111,15 @@ def _open(path: Path) -> sqlite3.Connection:
         raise SpoolError(f"there is no spool at {path}", hint=hint)
     db = database.connect_read_only(path)
     try:
-        found = database.value(db, "pragma user_version")
+        version = database.value(db, "pragma user_version")
     except sqlite3.Error:
         db.close()
         raise
-    if found != FORMAT:
+    if version != FORMAT:
         db.close()
         raise SpoolError(
-            f"the spool {path} has format {found}, and this agent reads {FORMAT}", hint="use the agent of that version"
+            f"the spool {path} has format {version}, and this agent reads {FORMAT}",
+            hint="compare versions",
         )
     return db
 

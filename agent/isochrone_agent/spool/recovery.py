@@ -55,7 +55,7 @@ class _Result:
     lost_is_known: bool
 
 
-_Copying = Callable[[DamagedDatabase, sqlite3.Connection], _Result]
+_Copy = Callable[[DamagedDatabase, sqlite3.Connection], _Result]
 
 
 def is_damage(error: BaseException) -> bool:
@@ -81,16 +81,16 @@ def check_log(path: Path) -> None:
     there is room, and truncated to the frames that SQLite reads.
     """
     wal = _with_suffix(path, "-wal")
-    found = _read_log(path)
-    if not found.lost_commits:
+    contents = _read_log(path)
+    if not contents.lost_commits:
         return
-    log.error("spool.log_damaged", path=str(wal), transactions=found.lost_commits, lost_is_known=False)
-    if found.is_damaged:
-        raise SpoolDamaged(f"{found.lost_commits} transactions follow an invalid frame of the write-ahead log")
+    log.error("spool.log_damaged", path=str(wal), transactions=contents.lost_commits, lost_is_known=False)
+    if contents.is_damaged:
+        raise SpoolDamaged(f"{contents.lost_commits} transactions follow an invalid frame of the write-ahead log")
     with contextlib.suppress(OSError):
         shutil.copyfile(wal, _with_suffix(_damaged_path(path), "-wal"))
     # Otherwise the end of it would be found again after a shorter transaction is written over its beginning.
-    os.truncate(wal, HEADER_BYTES + found.valid_frames * (FRAME_HEADER_BYTES + PAGE_BYTES))
+    os.truncate(wal, HEADER_BYTES + contents.valid_frames * (FRAME_HEADER_BYTES + PAGE_BYTES))
     _delete_oldest(path)
 
 
@@ -100,14 +100,14 @@ def salvage(path: Path, reason: str, *, make_room: Callable[[], None]) -> None:
     Raises `OSError` and `sqlite3.Error` if not even an empty spool can be created; the damaged file is then unchanged.
     """
     result = _salvage_with_fallbacks(path, make_room)
-    kept = _replace_damaged(path)
+    damaged_file = _replace_damaged(path)
     log.error(
         "spool.salvaged",
         reason=reason,
         salvaged=result.salvaged,
         lost=result.lost,
         lost_is_known=result.lost_is_known,
-        damaged_file=str(kept),
+        damaged_file=str(damaged_file),
     )
 
 
@@ -132,7 +132,7 @@ def _salvage_copy(path: Path) -> _Result:
             return _rebuild(damaged, path, folder, _copy_readable)
 
 
-def _salvage_in_place(path: Path, *, copy: _Copying) -> _Result:
+def _salvage_in_place(path: Path, *, copy: _Copy) -> _Result:
     is_intact = not _read_log(path).lost_commits
     with _scratch(path) as folder, DamagedDatabase(path, read_only=True) as damaged:
         # Without the end of the log, samples may look unsealed that were delivered already.
@@ -154,11 +154,11 @@ def _read_log(path: Path) -> WriteAheadLog:
     return read_log(content, PAGE_BYTES)
 
 
-def _apply_log(found: WriteAheadLog, copy: Path) -> None:
+def _apply_log(contents: WriteAheadLog, copy: Path) -> None:
     """Write the pages of a log into a copy of its file. An invalid page is written as zeros, because its older version
     in the file may hold samples that were delivered since.
     """
-    frames = found.committed
+    frames = contents.committed
     if not frames:
         return
     pages = frames[-1].pages
@@ -170,7 +170,7 @@ def _apply_log(found: WriteAheadLog, copy: Path) -> None:
         file.truncate(pages * PAGE_BYTES)
 
 
-def _rebuild(damaged: DamagedDatabase, path: Path, folder: Path, copy: _Copying) -> _Result:
+def _rebuild(damaged: DamagedDatabase, path: Path, folder: Path, copy: _Copy) -> _Result:
     """Write the new spool for `path` with what `copy` takes over; on return it is complete on disk and closed."""
     new = folder / "new"
     with closing(database.connect(new)) as db:
@@ -240,15 +240,15 @@ def _damaged_path(path: Path) -> Path:
 
 
 def _replace_damaged(path: Path) -> Path:
-    kept = _damaged_path(path)
+    damaged_file = _damaged_path(path)
     for suffix in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
-            _with_suffix(path, suffix).replace(_with_suffix(kept, suffix))
+            _with_suffix(path, suffix).replace(_with_suffix(damaged_file, suffix))
     _with_suffix(path, "-shm").unlink(missing_ok=True)
     _salvaged_path(path).replace(path)
     _sync_folder(path.parent)
     _delete_oldest(path)
-    return kept
+    return damaged_file
 
 
 def _delete_oldest(path: Path) -> None:

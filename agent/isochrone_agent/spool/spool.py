@@ -81,7 +81,7 @@ class Spool:
         # The collector may have stored these.
         self._ever_leased: set[int] = set()
         self._uncounted: Counter[str] = Counter()
-        self._reserve = DiskReserve(path)
+        self._disk_reserve = DiskReserve(path)
         self._disk_is_full = False
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -90,7 +90,7 @@ class Spool:
             self._lock = LockFile(path)
             try:
                 self._open_on_full_disk()
-                self._reserve.allocate()
+                self._disk_reserve.allocate()
             except BaseException:
                 self._lock.release()
                 raise
@@ -207,7 +207,7 @@ class Spool:
         """Charge a cost before it arises; on return the charge survives a crash. `record` corrects it."""
         self._change(lambda: database.add_spend(self._db, spend))
 
-    def keep_plan(self, plan: Plan) -> None:
+    def save_plan(self, plan: Plan) -> None:
         """Store the plan, for a start without a collector."""
         body = codec.encode(plan).SerializeToString()
         self._change(lambda: self._db.execute("insert or replace into plan values (1, ?)", (body,)))
@@ -227,9 +227,9 @@ class Spool:
         try:
             self._open()
         except sqlite3.OperationalError:
-            if not self._reserve.is_needed:
+            if not self._disk_reserve.is_needed:
                 raise
-            self._reserve.release()
+            self._disk_reserve.release()
             self._open()
 
     @property
@@ -250,7 +250,7 @@ class Spool:
         except (sqlite3.DatabaseError, SpoolDamaged) as error:
             if not recovery.is_damage(error):
                 raise
-            recovery.salvage(self._path, str(error), make_room=self._reserve.release)
+            recovery.salvage(self._path, str(error), make_room=self._disk_reserve.release)
             self._connection = database.connect(self._path)
         self.epoch = secrets.randbits(62) + 1
         self._epoch_begun = self._disk_is_full = False
@@ -277,7 +277,7 @@ class Spool:
                 return self._attempt(change)
             if not _is_full(error):
                 raise
-            self._enter_disk_full()
+            self._enter_disk_full_mode()
 
         def after_dropping() -> Result:
             self._drop_oldest(DISK_FULL)
@@ -290,11 +290,11 @@ class Spool:
                 raise
             return self._attempt(after_dropping)
 
-    def _enter_disk_full(self) -> None:
+    def _enter_disk_full_mode(self) -> None:
         """Release the reserve and limit the growth of the file. Within this limit the write-ahead log can always be
         checkpointed and restarted, so that transactions succeed on a full disk.
         """
-        self._reserve.release()
+        self._disk_reserve.release()
         try:
             self._db.execute("pragma wal_checkpoint(restart)").fetchall()
             if not self._disk_is_full:
@@ -305,8 +305,8 @@ class Spool:
         except sqlite3.Error as error:
             log.warning("spool.checkpoint_failed", reason=str(error))
 
-    def _leave_disk_full(self) -> None:
-        if self._reserve.allocate() and self._disk_is_full:
+    def _leave_disk_full_mode(self) -> None:
+        if self._disk_reserve.allocate() and self._disk_is_full:
             self._disk_is_full = False
             self._db.execute(f"pragma max_page_count = {_MAX_PAGES}").fetchall()
             log.info("spool.disk_has_room", path=str(self._path))
@@ -318,13 +318,13 @@ class Spool:
             result = change()
         self._epoch_begun = True
         self._uncounted.clear()
-        self._leave_disk_full()
+        self._leave_disk_full_mode()
         return result
 
     def _salvage_and_reopen(self, error: Exception) -> None:
         log.error("spool.damaged", path=str(self._path), reason=str(error))
         self._disconnect()
-        recovery.salvage(self._path, str(error), make_room=self._reserve.release)
+        recovery.salvage(self._path, str(error), make_room=self._disk_reserve.release)
         self._open()
 
     def _begin_epoch(self) -> None:

@@ -63,7 +63,7 @@ def read_log(content: bytes, page_bytes: int) -> WriteAheadLog:
         return WriteAheadLog(frames=(), valid_frames=0, has_header=False)
     has_header = _is_valid_header(content, page_bytes)
     frames = _until_last_commit(list(_frames(content, page_bytes, has_header=has_header)))
-    bad = next((place for place, frame in enumerate(frames) if not frame.is_intact), len(frames))
+    bad = next((index for index, frame in enumerate(frames) if not frame.is_intact), len(frames))
     valid = len(_until_last_commit(frames[:bad])) if has_header else 0
     return WriteAheadLog(frames=tuple(frames), valid_frames=valid, has_header=has_header)
 
@@ -85,7 +85,7 @@ def _frames(content: bytes, page_bytes: int, *, has_header: bool) -> Iterator[Fr
 
 
 def _until_last_commit(frames: list[Frame]) -> list[Frame]:
-    last = max((place for place, frame in enumerate(frames) if frame.pages), default=-1)
+    last = max((index for index, frame in enumerate(frames) if frame.pages), default=-1)
     return frames[: last + 1]
 
 

@@ -128,7 +128,7 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: Agent, nam
     assert agent.watcher.refused is not None
     assert f"p/m has {named}" in agent.watcher.refused[1]
     assert await agent.spool.last_plan() == GOOD
-    await agent.spool.keep_plan(absurd)
+    await agent.spool.save_plan(absurd)
     await agent.watcher._consider_kept()
     assert agent.rounds.plan_version == 1
 
@@ -158,7 +158,7 @@ async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:
 
 async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> None:
     """A plan that cannot be read from the spool is passed over, and the next one takes its place."""
-    await agent.spool.keep_plan(GOOD)
+    await agent.spool.save_plan(GOOD)
     agent.spool._spool._db.execute("update plan set body = x'ffffffff'")
     agent.hand_out(replace(GOOD, version=5))
     await agent.watcher.wait_for_plan()
@@ -168,7 +168,7 @@ async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> Non
 
 async def test_a_kept_plan_is_looked_at_again(agent: Agent) -> None:
     """A kept plan that would now send a key elsewhere is refused at the start, like one that was just fetched."""
-    await agent.spool.keep_plan(FOREIGN)
+    await agent.spool.save_plan(FOREIGN)
     agent.hand_out(replace(GOOD, version=3))
     await agent.watcher._consider_kept()
     assert agent.rounds.plan_version == 0

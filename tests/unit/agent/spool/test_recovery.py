@@ -45,7 +45,7 @@ def full_spool(folder: Path) -> tuple[Path, int]:
         batch = spool.lease(seal=False)
         assert batch is not None
         spool.acknowledge(batch)
-    spool.keep_plan(Plan(version=3, baseline="a"))
+    spool.save_plan(Plan(version=3, baseline="a"))
     spool.close()
     return path, spool.epoch
 

@@ -45,7 +45,7 @@ def rounds(batch: SealedBatch | None) -> list[int]:
 def test_recorded_samples_survive_reopening(tmp_path: Path) -> None:
     """Another process that opens the file finds the samples in order, the account and the plan."""
     first = spool_of(tmp_path / "deep", range(3))
-    first.keep_plan(Plan(version=4, baseline="a"))
+    first.save_plan(Plan(version=4, baseline="a"))
     first.close()
     second = Spool(tmp_path / "deep" / "spool.sqlite3")
     assert rounds(second.lease()) == [0, 1, 2]
