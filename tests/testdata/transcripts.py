@@ -88,13 +88,13 @@ OPENAI_CHAT = [
         output_tokens=None,
     ),
     Transcript(
-        name="not-json", body=sse(ONE, "{oops"), outcome=Outcome.GARBLED, chunks=1, error="something that is not JSON"
+        name="not-json", body=sse(ONE, "{oops"), outcome=Outcome.GARBLED, chunks=1, error="data that is not JSON"
     ),
     Transcript(
         name="after-the-end",
         body=sse(*FULL, ONE),
         outcome=Outcome.GARBLED,
-        error="Answer cannot come when the stream is done",
+        error="unexpected Answer in the state 'done'",
     ),
     Transcript(name="empty", body=b"", outcome=Outcome.TRUNCATED, chunks=0, output_tokens=None),
 ]
@@ -513,7 +513,7 @@ REASONERS = [
         outcome=Outcome.GARBLED,
         chunks=0,
         reasoning_tokens=200,
-        error="every token went into reasoning",
+        error="all output tokens were used by hidden reasoning",
     ),
     Transcript(
         name="xai-hidden",
@@ -591,7 +591,7 @@ REASONERS = [
         outcome=Outcome.GARBLED,
         chunks=0,
         reasoning_tokens=200,
-        error="every token went into reasoning",
+        error="all output tokens were used by hidden reasoning",
     ),
     Transcript(
         dialect="anthropic",
@@ -599,14 +599,14 @@ REASONERS = [
         body=typed(A_START, A_THINKING, A_SIGNATURE, A_STOP, anthropic_end(output_tokens=200), A_END),
         outcome=Outcome.GARBLED,
         chunks=0,
-        error="every token went into reasoning",
+        error="all output tokens were used by hidden reasoning",
     ),
     Transcript(
         name="deepseek-out-of-resources",
         body=sse(ONE, '{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}', DONE),
         outcome=Outcome.HTTP_ERROR,
         chunks=1,
-        error="the provider gave up: insufficient_system_resource",
+        error="the provider failed: insufficient_system_resource",
     ),
 ]
 EVERY = [*OPENAI_CHAT, *ANTHROPIC, *OPENAI_RESPONSES, *GEMINI, *COHERE, *REASONERS]

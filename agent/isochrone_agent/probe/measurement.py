@@ -1,20 +1,20 @@
-"""One probe in flight, as a state machine that ends in a Sample.
+"""The measurement of one probe: a state machine that produces a Sample.
 
 The laws:
 
-1. What may follow what is the table `_NEXT`; a signal it does not list is an `IllegalSignal` naming state and signal.
-2. Instants are nanoseconds of one monotonic clock, handed in. An instant earlier than the one before it is moved up to
-   it: intervals are never negative.
-3. `sample()` is total: it can be asked at any time, and the outcome follows from how far the stream came.
-4. The first token is the first non-empty piece of reasoning, answer or tool text; nothing else stops that clock.
-5. A chunk is not a token. Tokens are the provider's count, or an estimate that says so.
+1. The table `_NEXT` lists the legal transitions; any other signal raises `IllegalSignal` with the state and the signal.
+2. Times are arguments, in nanoseconds of one monotonic clock. A time earlier than its predecessor is raised to it, so
+   intervals are never negative.
+3. `sample()` is total: it may be called at any time, and the outcome follows from the progress of the stream.
+4. The first token is the first non-empty piece of reasoning, answer or tool text; nothing else ends the TTFT.
+5. A chunk is not a token. Token counts come from the provider, or are an estimate labelled as such.
 6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
-   `buffered`, when there are fewer than 3 chunks or they all arrive within 50 ms.
-7. Where reasoning is content only in digest, its tokens are in no chunk: speed is that of the answer's tokens over the
-   answer's chunks, and undefined where the provider does not count the reasoning apart.
+   `buffered`, if there are fewer than 3 chunks or they all arrive within 50 ms.
+7. If reasoning is only summarised, its tokens are in no chunk: speed is the tokens of the answer over the chunks of the
+   answer, and undefined if the provider does not count the reasoning separately.
 
-Not proud of: when the provider does not say how many tokens the first chunk held (usage with every chunk says it), its
-share of the characters stands for its share of the tokens. With one token per chunk, the common case, that is exact.
+Not proud of: if the provider does not report the tokens of the first chunk (usage with every chunk does), they are
+estimated from its share of the characters. With one token per chunk, the common case, that is exact.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ from isochrone_agent.probe.stream_metrics import ChunkSeries, ReasoningVisibilit
 from isochrone_wire.model import Outcome, Price, Quality, RateLimit, Sample, TokenSource
 
 ERROR_CHARS = 200
-ONLY_HIDDEN_REASONING = "every token went into reasoning that is not content, and none was left for the answer"
+ONLY_HIDDEN_REASONING = "all output tokens were used by hidden reasoning, and none by the answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The connection a probe used, as the shell saw it; times in microseconds.
+    """The connection that a probe used; times in microseconds.
 
-    Phases are `None` where they did not take place. The round trips and retransmits are the kernel's. `loop_lag_us` is
-    the longest that arrived bytes waited for the event loop, or without kernel stamps how late the loop was at worst.
+    A phase that did not take place is `None`. Round trips and retransmits are the kernel's figures. `loop_lag_us` is
+    the longest time that received bytes waited for the event loop; without kernel timestamps, the maximum loop lag.
     """
 
     dns_us: int | None = None
@@ -51,11 +51,11 @@ class Connection:
 
 
 class IllegalSignal(ValueError):  # noqa: N818  # named for what happened, as h11 does
-    """A signal that cannot come in this state. Act: the provider garbled its stream, or a dialect misread it."""
+    """A signal that is illegal in the current state: the provider sent a malformed stream, or a dialect misread it."""
 
 
 class State(Enum):
-    """How far the probe has come."""
+    """The progress of the probe."""
 
     IDLE = "idle"
     SENT = "sent"
@@ -75,7 +75,7 @@ _NEXT: dict[tuple[State, type[Signal]], State] = {
     (State.STREAMING, Answer): State.STREAMING,
     (State.STREAMING, Usage): State.STREAMING,
     (State.STREAMING, Finished): State.DONE,
-    # Usage and a second marker (`finish_reason`, then `[DONE]`) may trail; tokens may not.
+    # Usage and a second marker (`finish_reason`, then `[DONE]`) may follow the end; tokens may not.
     (State.DONE, Usage): State.DONE,
     (State.DONE, Finished): State.DONE,
     **{(state, Failed): State.DONE for state in State},
@@ -83,7 +83,7 @@ _NEXT: dict[tuple[State, type[Signal]], State] = {
 
 
 class Measurement:
-    """Observes the signals of one probe, each with its instant in monotonic nanoseconds."""
+    """Records the signals of one probe, each with its time in monotonic nanoseconds."""
 
     def __init__(self) -> None:
         self.state = State.IDLE
@@ -104,20 +104,20 @@ class Measurement:
 
     @property
     def chunk_ns(self) -> Sequence[int]:
-        """The instants of all chunks that held text."""
+        """The times of all chunks that contain text."""
         return self.content.at_ns
 
     def observe(self, signal: Signal, at_ns: int) -> None:
-        """Take note of `signal`, which the read at `at_ns` delivered. Raises `IllegalSignal`."""
+        """Record `signal`, received with the read at `at_ns`. Raises `IllegalSignal`."""
         following = _NEXT.get((self.state, type(signal)))
         if following is None:
-            raise IllegalSignal(f"{type(signal).__name__} cannot come when the stream is {self.state.value}")
+            raise IllegalSignal(f"unexpected {type(signal).__name__} in the state {self.state.value!r}")
         self._latest_ns = max(self._latest_ns, at_ns)
         _HANDLERS[type(signal)](self, signal, self._latest_ns)
         self.state = following
 
     def receive(self, at_ns: int) -> None:
-        """Bytes of the response arrived; only the first call counts."""
+        """Record the arrival of the first bytes of the response; later calls have no effect."""
         if self.first_byte_ns is None:
             self.first_byte_ns = at_ns
 
@@ -148,7 +148,7 @@ class Measurement:
         self.finished = True
 
     def _on_failed(self, signal: Failed, _at_ns: int) -> None:
-        # The first failure is the cause; what follows it are its consequences.
+        # The first failure is the cause; later ones are its consequences.
         self.failed = self.failed or signal
 
     def sample(
@@ -161,7 +161,7 @@ class Measurement:
         price: Price | None = None,
         quality: Quality = Quality.CLEAN,
     ) -> Sample:
-        """The record of the probe as far as it came; instants `..._at` are in microseconds since the epoch."""
+        """Build the sample from what has been recorded so far; times `..._at` are in microseconds since the epoch."""
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
         tokens, speed_chunk_ns = self._tokens()
@@ -218,12 +218,12 @@ class Measurement:
         return None
 
     def _tokens(self) -> tuple[stream_metrics.Tokens, Sequence[int]]:
-        """The tokens, and the instants of the chunks whose pace is taken."""
+        """Return the token counts, and the times of the chunks used for the speed."""
         visibility = stream_metrics.reasoning_visibility(
             self.content, self.answer, self.usage, summarised=self.summarised
         )
         speed_chunks = self.answer if visibility is ReasoningVisibility.SUMMARISED else self.content
-        # What was counted up to the first answer says nothing of a first chunk of reasoning.
+        # The count up to the first answer chunk does not apply to a first chunk of reasoning.
         stated = None if visibility is ReasoningVisibility.VISIBLE else self.first_answer_tokens
         tokens = stream_metrics.count_tokens(
             self.usage,
@@ -250,7 +250,7 @@ class Measurement:
 
 
 def _ratelimit(opened: Opened, failure: Failed | None) -> RateLimit | None:
-    """What the headers say; how long to wait, when they do not, from the error itself."""
+    """Return the rate limit of the headers, with the wait time of the error if they have none."""
     stated = opened.ratelimit or RateLimit()
     if failure is None or failure.retry_after_us is None or stated.retry_after_us is not None:
         return opened.ratelimit

@@ -1,7 +1,7 @@
-"""One probe: a request sent, a stream read, every read stamped at the socket, and a Sample of whatever came.
+"""Probes: sends a request, reads its stream with a timestamp for every read, and returns a Sample.
 
-The shell is boring on purpose: read, take the stamp of the read, decode, interpret, observe. It never retries and never
-raises for anything the other side does; a failed probe is a Sample.
+The loop is deliberately simple: read, take the timestamp of the read, decode, interpret, observe. It never retries, and
+never raises for anything that the network or the provider does; a failed probe is a Sample too.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import httpcore
 
@@ -20,7 +21,6 @@ from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
 from isochrone_agent.probe.dialects.sse import Event, SseDecoder, SseOverflow
 from isochrone_agent.probe.measurement import IllegalSignal, Measurement, State
 from isochrone_agent.probe.providers import quirks_of
-from isochrone_agent.probe.redaction import printable, redact
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, ProbeConnection
@@ -30,24 +30,27 @@ from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sam
 MAX_RESPONSE_BYTES = 64 << 20
 MAX_ERROR_BYTES = 8 << 10
 MAX_TRAILER_US = 5 * SECOND_US
-# The status of a refusal is known; its words are worth this much more waiting.
+# The extra time to read the message of a refusal, whose status is already known.
 MAX_REFUSAL_READ_US = 2 * SECOND_US
 LAG_NS = 5_000_000
+MASK = "***"
+# A run of the key this long reveals more than the prefix that all keys of a provider share.
+MASKED_RUN_CHARS = 8
 _STANDARD_HEADERS = {
     "content-type": "application/json",
     "accept": "text/event-stream",
-    # Compression would batch events, and with them their stamps.
+    # Compression would batch events, and so falsify their timestamps.
     "accept-encoding": "identity",
     "user-agent": "isochrone-agent",
 }
 _NOT_A_STREAM = ("text/html", "application/json")
-# What reading JSON of an unexpected shape ends in: another type, a missing part, a number or a depth without measure.
+# The errors raised for JSON of an unexpected shape: wrong types, missing parts, huge numbers, deep nesting.
 _SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
-    """Probes targets from one vantage. `tls` is built once, outside every clock."""
+    """Probes targets from one vantage. `tls` is built once, before any measurement."""
 
     vantage: str
     tls: ssl.SSLContext
@@ -57,15 +60,15 @@ class Prober:
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
 
     async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
-        """As many probes at once as the target's workload says; every stream is a sample."""
+        """Run as many concurrent probes as the target's workload requires, and return a sample for each stream."""
         streams = range(target.workload.concurrency)
         return list(await asyncio.gather(*(self.probe(target, round_at=round_at, key=key, stream=n) for n in streams)))
 
     async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
         """Probe `target` once for the round at `round_at`, in microseconds since the epoch.
 
-        `key` goes into the request and nowhere else; `stream` numbers the streams of a burst, from 0. Whatever the
-        network or the provider do is in the sample.
+        `key` is used in the request only; `stream` numbers the streams of a burst, from 0. Every failure of the network
+        or the provider is recorded in the sample.
         """
         dialect = DIALECTS[target.dialect]
         nonce = make_nonce(target_id=target.id, round_at=round_at, vantage=self.vantage, stream=stream)
@@ -88,12 +91,12 @@ class Prober:
         return _without_secrets(sample, key)
 
     def abort(self) -> None:
-        """End every probe under way now; its sample tells how long the answer was waited for."""
+        """End every probe in flight now; its sample records the time waited."""
         for active in self.in_flight:
             active.abort()
 
     async def aclose(self) -> None:
-        """Hang up every connection that was kept warm."""
+        """Close all idle warm connections."""
         for connection in [connection for connections in self.idle.values() for connection in connections]:
             await connection.aclose()
         self.idle.clear()
@@ -108,7 +111,7 @@ class Prober:
 
     @asynccontextmanager
     async def _connection(self, target: Target) -> AsyncIterator[ProbeConnection]:
-        """A connection for one probe: a new one that is hung up afterwards, or for a warm target one that is kept."""
+        """Lend a connection to one probe: a new one that is closed afterwards, or for a warm target a reused one."""
         if target.workload.connection is ConnectionUse.COLD:
             connection = ProbeConnection(self.tls, self.dial_options)
             async with connection.pool:
@@ -123,7 +126,7 @@ class Prober:
 
 
 class StreamingRequest:
-    """One request and its stream: feeds what arrives to the measurement, and keeps the limits."""
+    """One request and its response stream: passes received data to the measurement, and enforces the time limits."""
 
     def __init__(
         self, dialect: Dialect, measurement: Measurement, connection: ProbeConnection, timeouts: Timeouts
@@ -142,13 +145,13 @@ class StreamingRequest:
         self._aborted = False
 
     def abort(self) -> None:
-        """End the active now, as if its time were over."""
+        """End the request now, as if its time limit had been reached."""
         self._aborted, self._end_ns = True, time.monotonic_ns()
         if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule(self._end_ns / 1e9)
 
     async def run(self, request: Request) -> None:
-        """Have the active; whatever goes wrong is observed as a failure."""
+        """Send the request and read the stream; record any error as a failure."""
         try:
             url = parse_url(request.url)
         except ValueError as error:
@@ -165,8 +168,9 @@ class StreamingRequest:
             self._fail(Failed(outcome=Outcome.TIMED_OUT, error=str(error), timeout_us=self._timeouts.connect_us))
         except (httpcore.ConnectError, httpcore.UnsupportedProtocol, httpcore.WriteError) as error:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
-        except httpcore.LocalProtocolError:  # its text quotes the header, which may be the key's
-            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error="not sent: a header holds what HTTP cannot carry"))
+        except httpcore.LocalProtocolError:  # its text quotes the header, which may contain the key
+            error_text = "not sent: a header contains a character that HTTP does not allow"
+            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=error_text))
         except (httpcore.RemoteProtocolError, httpcore.ReadError) as error:
             self._fail_unless_finished(self._connection_lost(error))
         except (IllegalSignal, SseOverflow, ValueError) as error:
@@ -190,7 +194,7 @@ class StreamingRequest:
                 await self._read_events(response, deadline)
 
     async def _read_refusal(self, refusal: Failed, response: httpcore.Response, deadline: asyncio.Timeout) -> None:
-        """The provider refused, whatever becomes of the words it has for that."""
+        """Read the body of a refusal; record the refusal even if that fails."""
         body = bytearray()
         self._set_limit(deadline, MAX_REFUSAL_READ_US)
         try:
@@ -221,7 +225,7 @@ class StreamingRequest:
         try:
             return self._dialect.interpret(event)
         except _SHAPE_ERRORS as error:
-            raise ValueError("the stream holds JSON of another shape than this dialect's") from error
+            raise ValueError("the stream contains JSON that does not have the shape of this dialect") from error
 
     def _open(self, opened: Opened) -> None:
         self._observe_sent()
@@ -233,7 +237,7 @@ class StreamingRequest:
             self._measurement.observe(Sent(), self._observer.sent_ns)
 
     def _set_limit(self, deadline: asyncio.Timeout, limit_us: int) -> None:
-        """From now on `limit_us` may pass without anything new, within the total limit."""
+        """Allow `limit_us` from now until the next progress, within the total limit."""
         deadline_ns = time.monotonic_ns() + limit_us * 1000
         self._limit_us = limit_us if deadline_ns < self._end_ns else self._timeouts.total_us
         deadline.reschedule(min(deadline_ns, self._end_ns) / 1e9)
@@ -243,13 +247,13 @@ class StreamingRequest:
         self._measurement.observe(failure, self._observer.received.at_ns)
 
     def _fail_unless_finished(self, failure: Failed) -> None:
-        # The answer was complete; a connection left open or dropped behind it is not the model's failure.
+        # After a complete answer, a connection that stays open or drops is not the model's failure.
         if not self._measurement.finished:
             self._fail(failure)
 
     def _timed_out(self) -> Failed:
         if self._aborted:
-            # Nobody's failure: what is known is that the answer took longer than this.
+            # No failure of the provider; the answer took at least this long.
             waited_us = (self._end_ns - self._begun_ns) // 1000
             error = "the agent stopped before the answer was complete"
             return Failed(outcome=Outcome.TIMED_OUT, error=error, timeout_us=waited_us)
@@ -265,12 +269,12 @@ class StreamingRequest:
     def _connection_lost(self, error: Exception) -> Failed:
         reset = isinstance(error, httpcore.ReadError)
         if not (reset or self._observer.ended):
-            return Failed(outcome=Outcome.GARBLED, error=f"not HTTP as anyone knows it: {error}")
+            return Failed(outcome=Outcome.GARBLED, error=f"not a valid HTTP response: {error}")
         where = "in the middle of the answer" if self._measurement.opened else "before it answered"
         return Failed(outcome=Outcome.TRUNCATED, error=f"the provider closed the connection {where}")
 
     def _with_stated_error(self, refusal: Failed, body: bytes) -> Failed:
-        """`refusal` with what the body says of it; an error object under a 2xx status speaks for itself."""
+        """Add the message of the body to `refusal`; an error object under a 2xx status becomes an in-band failure."""
         try:
             if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
                 return in_band_failure(stated)
@@ -286,14 +290,14 @@ def _headers(request: Request, url: Url) -> dict[str, str]:
 
 
 def _refusal(status: int, content_type: str) -> Failed | None:
-    """Why a response with this head cannot hold a stream; `None` when it can."""
+    """Return why a response with this head is not a stream, or `None` if it may be one."""
     if status == 429:  # noqa: PLR2004  # Too Many Requests
         return Failed(outcome=Outcome.THROTTLED, error=f"HTTP {status}")
     if not 200 <= status < 300:  # noqa: PLR2004  # the class of success
         return Failed(outcome=Outcome.HTTP_ERROR, error=f"HTTP {status}")
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in _NOT_A_STREAM:
-        return Failed(outcome=Outcome.GARBLED, error=f"{media_type} came instead of an event stream")
+        return Failed(outcome=Outcome.GARBLED, error=f"the response is {media_type}, not an event stream")
     return None
 
 
@@ -314,9 +318,30 @@ def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> 
 
 
 def _without_secrets(sample: Sample, key: str | None) -> Sample:
-    """The sample with whatever the provider worded made fit to be kept: without the key, which it may quote."""
+    """Remove the key, which a provider may quote, and unprintable characters from the provider's texts."""
 
     def clean(text: str | None) -> str | None:
         return text and printable(redact(text, key or ""))
 
     return replace(sample, error=clean(sample.error), edge=clean(sample.edge), request_id=clean(sample.request_id))
+
+
+def redact(text: str, secret: str) -> str:
+    """Mask every run of at least `MASKED_RUN_CHARS` characters of `text` that also occurs in `secret`; a shorter secret
+    is masked where it occurs completely.
+    """
+    length = min(len(secret), MASKED_RUN_CHARS)
+    if not length:
+        return text
+    pieces = {secret[at : at + length] for at in range(len(secret) - length + 1)}
+    hidden = bytearray(len(text))
+    for at in range(len(text) - length + 1):
+        if text[at : at + length] in pieces:
+            hidden[at : at + length] = b"\1" * length
+    runs = groupby(zip(text, hidden, strict=True), key=lambda marked: marked[1])
+    return "".join(MASK if secret_run else "".join(char for char, _ in run) for secret_run, run in runs)
+
+
+def printable(text: str) -> str:
+    """Replace characters that cannot be printed or stored (control characters, lone surrogates) by question marks."""
+    return "".join(char if char.isprintable() else "?" for char in text)

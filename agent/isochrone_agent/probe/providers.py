@@ -1,5 +1,5 @@
-"""Providers and gateways we know: where they are, what they speak, which variable holds the key, and what they want
-otherwise. Facts of their public documentation, as data; a plan may say all of it differently.
+"""Catalogue of known providers and gateways: base URL, dialect, key variable and quirks, from their public
+documentation. A plan may override each of these.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from isochrone_wire.model import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One entry. `key_env` is `None` where no key is needed; `base_url` may hold `{…}` that the user must fill in."""
+    """One entry. `key_env` is `None` if no key is needed; `base_url` may contain a `{placeholder}` for the user."""
 
     slug: str
     label: str
@@ -21,7 +21,7 @@ class Provider:
 
     @property
     def has_placeholder(self) -> bool:
-        """Whether the base URL has a part that only the user knows."""
+        """True if the base URL has a placeholder that only the user can replace."""
         return "{" in self.base_url
 
 
@@ -135,6 +135,6 @@ CATALOGUE: dict[str, Provider] = {provider.slug: provider for provider in _ALL}
 
 
 def quirks_of(target: Target) -> Quirks:
-    """What the target's provider wants otherwise; nothing for a provider we do not know, or on another dialect."""
+    """Return the quirks of the target's provider; none for an unknown provider, or on another dialect."""
     provider = CATALOGUE.get(target.provider)
     return provider.quirks if provider and provider.dialect == target.dialect else NO_QUIRKS

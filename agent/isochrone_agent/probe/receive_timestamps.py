@@ -1,12 +1,13 @@
-"""Receive timestamps: when the kernel took bytes off the network, not when Python got round to reading them.
+"""Receive timestamps: the time at which the kernel received bytes, instead of the time at which Python read them.
 
-Theory of operation: with SO_TIMESTAMPING set, `recvmsg` on a Linux TCP socket returns beside the bytes the arrival of
-the last segment it returned, as a CLOCK_REALTIME timespec. Its age at the moment of reading (now minus arrival, both on
-the wall clock and microseconds apart) is subtracted from the monotonic clock read in the same breath, so a step of the
-wall clock can hurt only if it falls between arrival and read; such an age is negative or absurd and the stamp of the
-read itself is used instead. Where the kernel gives no stamp the read's own instant is the stamp.
+Theory of operation: with SO_TIMESTAMPING set, `recvmsg` on a Linux TCP socket also returns the arrival time of the last
+segment that it returns, as a CLOCK_REALTIME timespec. Its age at the time of the read (now minus arrival, both on the
+wall clock) is subtracted from the monotonic clock, which is read immediately before the wall clock. A step of the wall
+clock therefore matters only if it falls between arrival and read; the age is then usually negative or implausible, and
+the time of the read is used instead. The time of the read is also used if the kernel returns no timestamp.
 
-Source: Linux Documentation/networking/timestamping.rst; the control message's first timespec is the software stamp.
+Source: Linux Documentation/networking/timestamping.rst; the first timespec of the control message is the software
+timestamp.
 """
 
 import socket
@@ -19,14 +20,14 @@ _SO_TIMESTAMPING = 37
 _RX_SOFTWARE, _SOFTWARE = 1 << 3, 1 << 4
 _TIMESPEC = struct.Struct("@qq")
 ANCILLARY_BYTES = 128
-# A loop that is later than this has worse troubles; a larger age means the wall clock moved.
+# No event loop is this late; a larger age means that the wall clock was stepped.
 MAX_AGE_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """When bytes arrived, in monotonic nanoseconds, and for how many nanoseconds they then waited to be read.
-    `kernel` is false when the arrival is only the instant of reading.
+    """The arrival of bytes in monotonic nanoseconds, and the nanoseconds for which they then waited to be read.
+    `kernel` is false if the time of the read stands for the arrival.
     """
 
     at_ns: int
@@ -38,7 +39,7 @@ NEVER = Stamp(0, 0, kernel=False)
 
 
 def enable_receive_stamps(sock: socket.socket) -> bool:
-    """Ask the kernel for receive timestamps on `sock`; false where it has none to give."""
+    """Enable kernel receive timestamps on `sock`; return false if they are not supported."""
     if sys.platform != "linux":
         return False
     try:
@@ -49,7 +50,7 @@ def enable_receive_stamps(sock: socket.socket) -> bool:
 
 
 def read_stamp(ancillary: list[tuple[int, int, bytes]]) -> Stamp:
-    """The stamp of a read that just returned with this ancillary data."""
+    """Return the timestamp of a read that has just returned this ancillary data."""
     monotonic_ns, wall_ns = time.monotonic_ns(), time.time_ns()
     arrival_ns = _arrival_ns(ancillary)
     age_ns = wall_ns - arrival_ns if arrival_ns else -1

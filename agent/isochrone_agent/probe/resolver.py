@@ -1,9 +1,8 @@
-"""Names to addresses: the system's resolver, off the event loop, timed where it runs.
+"""DNS lookups with the system's resolver, in threads of their own.
 
-A lookup blocks its thread, and the loop's own pool has room for six on two cores: eight probes would wait for each
-other, and their DNS times would hold the wait. So the process has a pool as wide as a burst, whose threads are made
-when they are needed. The time of a lookup is taken in its thread: neither a late loop nor a wait for a thread is in
-it.
+A lookup blocks its thread, and the default pool of the event loop has only six threads on two cores: eight probes would
+wait for each other, and their DNS times would include that wait. This pool is as large as a burst and creates threads
+on demand. The time of a lookup is measured in its thread, so it includes neither loop lag nor a wait for a thread.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ MAX_THREADS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The first address of a host, as sockets take it. `dns_us` is `None` where nothing had to be looked up."""
+    """The first address of a host, in the form that sockets use. `dns_us` is `None` if no lookup was needed."""
 
     family: int
     address: Any
@@ -29,7 +28,7 @@ class Resolved:
 
 
 async def resolve(host: str, port: int, *, family: int) -> Resolved:
-    """The first address of the wanted family. Raises `OSError` with the resolver's words when there is none."""
+    """Return the first address of the given family. Raises `OSError` with the resolver's message if there is none."""
     if is_address(host):
         return _look_up(host, port, family, socket.AI_NUMERICHOST)
     return await asyncio.get_running_loop().run_in_executor(_pool(), _look_up, host, port, family, 0)
@@ -45,6 +44,6 @@ def _look_up(host: str, port: int, family: int, flags: int) -> Resolved:
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
     except UnicodeError as error:
-        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is no host name") from error
+        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name") from error
     took_us = (time.monotonic_ns() - started_ns) // 1000
     return Resolved(family=found[0][0], address=found[0][4], dns_us=None if flags else took_us)

@@ -1,4 +1,4 @@
-"""What a response's headers say of the provider: its own clock, the edge that answered, the request's id, limits."""
+"""Response headers: the provider's own processing time, edge, request id and rate limits."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h|d)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _SERVER_TIMING = re.compile(r"dur=(\d+(?:\.\d+)?)")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-debug-trace-id", "cf-ray")
-# A bare number from here on is an instant since the epoch, not a wait: in seconds, then in ever smaller units. (from,
-# microseconds in one)
+# A number without a unit from here on is a time since the epoch, not a wait: (lowest number, microseconds per unit) for
+# nanoseconds, microseconds, milliseconds and seconds.
 _EPOCHS = ((1e18, 1e-3), (1e15, 1.0), (1e12, 1e3), (1e9, 1e6))
-# Nobody asks to be left alone for longer, and nobody takes longer to answer; what says so is not believed.
+# Longer waits and processing times are implausible and ignored.
 MAX_WAIT_US = 30 * DAY_US
 MAX_PROVIDER_US = DAY_US
-# Per field: the headers that carry it, in the order they are believed.
+# The headers of each field, in order of preference.
 _COUNTS = {
     "limit_requests": (
         "x-ratelimit-limit-requests",
@@ -45,7 +45,7 @@ _RESETS = {
 
 
 def read_headers(status: int, headers: Mapping[str, str], *, now_at: int) -> Opened:
-    """The `Opened` signal of a response; `headers` have lower-case names, `now_at` is in microseconds (epoch)."""
+    """Build the `Opened` signal; `headers` have lower-case names, `now_at` is in microseconds since the epoch."""
     return Opened(
         status=status,
         request_id=next((headers[name][:_MAX_CHARS] for name in _REQUEST_IDS if headers.get(name)), None),
@@ -56,9 +56,9 @@ def read_headers(status: int, headers: Mapping[str, str], *, now_at: int) -> Ope
 
 
 def parse_wait_us(text: str, *, now_at: int) -> int | None:
-    """How long to wait, in microseconds: `12ms`, `1m30s`, seconds as a number, an instant since the epoch in seconds or
-    a thousandth, millionth or billionth of them, RFC 3339 or an HTTP date. `None` for anything else and for more than
-    30 days; an instant that has passed is 0.
+    """Parse a wait time, and return it in microseconds. The text may be `12ms`, `1m30s`, a number of seconds, a time
+    since the epoch in seconds, milliseconds, microseconds or nanoseconds, RFC 3339 or an HTTP date. Returns `None` for
+    anything else and for more than 30 days; a time in the past is 0.
     """
     text = text.strip()
     if _NUMBER.fullmatch(text):
@@ -71,7 +71,7 @@ def parse_wait_us(text: str, *, now_at: int) -> int | None:
 
 
 def parse_count(text: str | None) -> int | None:
-    """A count that a provider really knows: -1, empty and nonsense are `None`."""
+    """Parse a count; -1, empty and malformed text are `None`."""
     return int(text) if text is not None and re.fullmatch(r"\d{1,15}", text.strip()) else None
 
 
@@ -83,7 +83,7 @@ def _number_us(number: float, now_at: int) -> float:
 
 
 def _bounded(us: float, most_us: int) -> int | None:
-    """Whole microseconds, from 0; `None` for more than `most_us`, which infinity is too."""
+    """Round to whole microseconds, at least 0; `None` above `most_us`, including infinity."""
     return round(max(us, 0)) if us <= most_us else None
 
 
@@ -101,7 +101,7 @@ def _provider_us(headers: Mapping[str, str]) -> int | None:
     for name in ("openai-processing-ms", "x-envoy-upstream-service-time"):
         if _NUMBER.fullmatch(headers.get(name, "")):
             return _bounded(float(headers[name]) * 1000, MAX_PROVIDER_US)
-    # Several phases may be stated; the longest is the one that holds the others.
+    # There may be several phases; the longest one includes the others.
     stated = [float(duration) for duration in _SERVER_TIMING.findall(headers.get("server-timing", ""))]
     return _bounded(max(stated) * 1000, MAX_PROVIDER_US) if stated else None
 

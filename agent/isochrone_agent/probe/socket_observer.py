@@ -1,4 +1,4 @@
-"""What the sockets of one probe saw, collected for its sample."""
+"""Socket-level observations of one probe: phases of the connection, times of its reads and writes, loop lag."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ _TICK_NS = 10_000_000
 
 
 class LoopLagMonitor:
-    """How late the event loop is, where no kernel stamp tells how long bytes waited for it: a callback that wants to
-    run every 10 ms, and `worst_ns`, the most by which it ever missed its instant, in nanoseconds.
+    """Measures the lag of the event loop where there are no kernel timestamps: a callback is scheduled every 10 ms, and
+    `worst_ns` is the longest delay of one, in nanoseconds.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LoopLagMonitor:
         self._schedule()
 
     def stop(self) -> None:
-        """No more beats; one that is overdue by now still counts."""
+        """Stop measuring; a callback that is overdue by now still counts."""
         self._record()
         if self._timer is not None:
             self._timer.cancel()
@@ -45,8 +45,8 @@ class LoopLagMonitor:
 
 @dataclass(slots=True)
 class SocketObserver:
-    """What the sockets of one probe saw; instants in monotonic nanoseconds. `on_sent` is called whenever a piece of the
-    request has been written.
+    """The observations of one probe; times in monotonic nanoseconds. `on_sent` is called after each write of a part of
+    the request.
     """
 
     dns_us: int | None = None
@@ -66,12 +66,12 @@ class SocketObserver:
 
     @property
     def reused(self) -> bool:
-        """Whether the request went out on a connection that another probe had opened."""
+        """True if the request was sent on a connection that another probe had opened."""
         return self.sent_ns is not None and self.tcp_us is None
 
     @property
     def connection(self) -> Connection:
-        """The connection as the sample tells it."""
+        """The connection as recorded in the sample."""
         return Connection(
             dns_us=self.dns_us,
             tcp_us=self.tcp_us,
@@ -86,30 +86,30 @@ class SocketObserver:
 
     @property
     def loop_lag_ns(self) -> int:
-        """The longest that bytes waited for the event loop, by the kernel's stamps; without them, how late the loop
-        was at worst.
+        """The longest time that received bytes waited for the event loop, by kernel timestamps; without them, the
+        maximum lag of the loop.
         """
         return max(self.max_waited_ns, self.lag_monitor.worst_ns if self.lag_monitor else 0)
 
     def sent(self, at_ns: int, remote_address: str) -> None:
-        """A piece of the request went out at `at_ns`, to that address."""
+        """Record that a part of the request was written at `at_ns`, to this address."""
         self.sent_ns = at_ns
         self.remote_address = remote_address
         self.on_sent()
 
     def monitor_loop_lag(self) -> None:
-        """There is no kernel stamp to tell how late the event loop is: measure it from now on, until `end`."""
+        """Measure the lag of the event loop until `end`, as there are no kernel timestamps."""
         if self.lag_monitor is None:
             self.lag_monitor = LoopLagMonitor()
 
     def end(self, tcp_info: TcpInfo) -> None:
-        """The probe is over, and this is what the kernel knows of its connection."""
+        """End the observation, with the kernel's figures for the connection."""
         self.tcp_info = tcp_info
         if self.lag_monitor is not None:
             self.lag_monitor.stop()
 
     def delivered(self, data: bytes, stamp: Stamp) -> None:
-        """Bytes of the response with this stamp were handed on; none at all are its end."""
+        """Record that bytes of the response were delivered with this timestamp; no bytes mean the end."""
         if not data:
             self.ended = True
             return

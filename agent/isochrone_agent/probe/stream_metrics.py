@@ -1,4 +1,4 @@
-"""What the instants and counts of a stream amount to: tokens, pace and gaps."""
+"""Metrics of a stream from the times and sizes of its chunks: tokens, speed and gaps."""
 
 import math
 from array import array
@@ -18,7 +18,7 @@ STALL_FACTOR = 10
 
 
 class ReasoningVisibility(Enum):
-    """What became of the reasoning, if there was any: nothing of it was said, it was said as it went, or in digest."""
+    """Visibility of the reasoning in the stream: not visible (or absent), streamed in full, or summarised."""
 
     HIDDEN = "hidden"
     VISIBLE = "visible"
@@ -27,14 +27,14 @@ class ReasoningVisibility(Enum):
 
 @dataclass(slots=True)
 class ChunkSeries:
-    """Chunks of one kind as they came: their instants in nanoseconds, their characters, and those of the first."""
+    """The chunks of one kind: their times in nanoseconds, their characters in total, and those of the first chunk."""
 
     at_ns: "array[int]" = field(default_factory=lambda: array("q"))
     chars: int = 0
     first_chars: int = 0
 
     def add(self, chars: int, at_ns: int) -> None:
-        """Another chunk."""
+        """Add a chunk."""
         if not self.at_ns:
             self.first_chars = chars
         self.chars += chars
@@ -43,9 +43,9 @@ class ChunkSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The tokens of one stream. `output` is the provider's count or, with `source` ESTIMATED, ours; `streamed` is what
-    came in the chunks whose pace is taken (hidden reasoning did not), `None` when that cannot be known; `first_chunk`
-    of those came in the first one.
+    """The token counts of one stream. `output` is the provider's count or, with `source` ESTIMATED, an estimate.
+    `streamed` is the part of it in the chunks used for the speed (hidden reasoning is not in any chunk), `None` if
+    unknown; `first_chunk` is the part of `streamed` in the first of these chunks.
     """
 
     output: int | None
@@ -57,10 +57,10 @@ class Tokens:
 def reasoning_visibility(
     content: ChunkSeries, answer: ChunkSeries, usage: Usage, *, summarised: bool
 ) -> ReasoningVisibility:
-    """What became of the reasoning. `summarised` is what the dialect knows of it."""
+    """Determine the visibility of the reasoning. `summarised` is true if the dialect knows that it is a summary."""
     reasoning_chars = content.chars - answer.chars
-    # Gateways pass a digest on as if it were the reasoning, but tokens have more than a character each. Where that is
-    # wrong it does no harm: the answer by itself has a pace too.
+    # Gateways pass a summary on as if it were the reasoning; it has fewer characters than the reasoning has tokens. A
+    # wrong guess does no harm, because the answer alone has a speed too.
     if summarised or 0 < reasoning_chars < (usage.reasoning_tokens or 0):
         return ReasoningVisibility.SUMMARISED
     return ReasoningVisibility.VISIBLE if reasoning_chars else ReasoningVisibility.HIDDEN
@@ -93,12 +93,12 @@ def _estimate(chars: int) -> int:
 
 
 def _streamed(usage: Usage, visibility: ReasoningVisibility) -> int | None:
-    """How many of the provider's output tokens came in the chunks whose pace is taken."""
+    """Return how many of the provider's output tokens are in the chunks used for the speed; `None` if unknown."""
     output, reasoning = usage.output_tokens or 0, usage.reasoning_tokens or 0
     if visibility is ReasoningVisibility.VISIBLE:
         return output
     if visibility is ReasoningVisibility.SUMMARISED and not reasoning:
-        # There was reasoning, and nobody says how much of the output it was.
+        # There was reasoning, but its share of the output is unknown.
         return None
     return max(0, output - reasoning)
 
@@ -107,26 +107,26 @@ def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | 
     chunks = len(speed_chunks.at_ns)
     if streamed is None or not chunks:
         return None
-    # With one token per chunk this share is exactly one; see the confession at the head of measurement.py.
+    # With one token per chunk this share is exactly one; see "Not proud of" in measurement.py.
     share = 1 if streamed == chunks else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
     return min(stated if stated and chunks > 1 else share, streamed)
 
 
 def cost_usd(price: Price | None, usage: Usage, tokens: Tokens) -> float | None:
-    """List price of the exchange in US dollars; `None` when the price or a count is unknown."""
+    """Return the list price of the request in US dollars; `None` if the price or a count is unknown."""
     if price is None or tokens.output is None or usage.prompt_tokens is None:
         return None
     return price.cost_usd(prompt_tokens=usage.prompt_tokens, output_tokens=tokens.output)
 
 
 def speed_is_defined(chunk_ns: Sequence[int]) -> bool:
-    """Whether chunks arrived spread out enough (3 of them, over 50 ms) for tokens per second to mean anything."""
+    """Return true if there are enough chunks (3) over enough time (50 ms) to measure tokens per second."""
     return len(chunk_ns) >= MIN_CHUNKS_FOR_SPEED and chunk_ns[-1] - chunk_ns[0] >= MIN_SPAN_FOR_SPEED_NS
 
 
 def tokens_per_second(chunk_ns: Sequence[int], tokens: Tokens) -> float | None:
-    """(streamed tokens - tokens of the first chunk) / (last chunk - first chunk), as Artificial Analysis defines output
-    speed; `None` where undefined. `chunk_ns` are instants in nanoseconds.
+    """Return (streamed tokens - tokens of the first chunk) / (last chunk - first chunk), which is the output speed as
+    Artificial Analysis defines it; `None` if undefined. `chunk_ns` are times in nanoseconds.
     """
     if not speed_is_defined(chunk_ns) or tokens.streamed is None or tokens.first_chunk is None:
         return None
@@ -136,7 +136,7 @@ def tokens_per_second(chunk_ns: Sequence[int], tokens: Tokens) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Gaps between content-bearing chunks in microseconds (nearest rank), and how many of them were stalls."""
+    """Quantiles (nearest rank) of the gaps between chunks with text, in microseconds, and the number of stalls."""
 
     p50_us: int | None = None
     p99_us: int | None = None
@@ -145,7 +145,7 @@ class Gaps:
 
 
 def gaps_between(chunk_ns: Sequence[int]) -> Gaps:
-    """The gaps of a stream; all `None` with fewer than two chunks. A stall is a gap > max(1 s, 10 x median)."""
+    """Measure the gaps of a stream; all `None` with fewer than two chunks. A stall is a gap > max(1 s, 10 x median)."""
     ordered = sorted(after - before for before, after in pairwise(chunk_ns))
     if not ordered:
         return Gaps()

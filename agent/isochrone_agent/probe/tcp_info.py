@@ -1,4 +1,4 @@
-"""What the kernel knows of one TCP connection: TCP_INFO, as Linux lays it out (include/uapi/linux/tcp.h)."""
+"""The kernel's statistics of a TCP connection: TCP_INFO in the layout of Linux (include/uapi/linux/tcp.h)."""
 
 import socket
 import struct
@@ -12,14 +12,14 @@ _NO_RTT = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpInfo:
-    """The kernel's view of one connection; round trips in microseconds. It ends at the provider's edge."""
+    """Statistics of one connection, which ends at the provider's edge; round trips in microseconds."""
 
     rtt_us: int | None = None
     rtt_min_us: int | None = None
     retransmits: int | None = None
 
     def since(self, earlier: "TcpInfo") -> "TcpInfo":
-        """These figures with only the retransmits after `earlier`: the kernel counts over a connection's whole life."""
+        """Return these figures with the retransmits since `earlier`; the kernel counts all of the connection."""
         if self.retransmits is None or earlier.retransmits is None:
             return self
         return replace(self, retransmits=max(0, self.retransmits - earlier.retransmits))
@@ -29,7 +29,7 @@ NO_TCP_INFO = TcpInfo()
 
 
 def read_tcp_info(sock: socket.socket) -> TcpInfo:
-    """The kernel's figures for `sock` (Linux `struct tcp_info`); empty where there are none."""
+    """Read the kernel's statistics of `sock` (Linux `struct tcp_info`); empty where not available."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     except (OSError, AttributeError):

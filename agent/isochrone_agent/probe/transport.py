@@ -1,15 +1,15 @@
-"""Sockets that say when: resolver, TCP, TLS and reads, each stamped, behind httpcore's public backend seam.
+"""Timed sockets: DNS, TCP, TLS and every read with a timestamp, as a network backend of httpcore.
 
 The laws:
 
-1. One address. The name is resolved first, the first address of the wanted family is connected to, and recorded. No
-   second attempt: a retry would be another sample.
-2. DNS, TCP and TLS are timed apart, on the same connection the request then uses.
-3. A read is stamped in the loop's readiness callback, before any task is woken, with the kernel's receive timestamp
-   where there is one. The stamp belongs to the bytes; a TLS record carries that of the read that completed it.
-4. Memory is bounded: when `_MAX_WAITING_BYTES` lie unread the socket is left alone until they are taken.
-5. Once a stream is under way its reads are collected, each with its stamp, and handed on together every
-   `READ_BATCH_SECONDS`: thinking can wait, and a probe then wakes its task 30 times instead of 150.
+1. One address: the name is resolved, and the first address of the requested family is connected to and recorded. There
+   is no second attempt, because a retry would be another sample.
+2. DNS, TCP and TLS are timed separately, on the connection that the request then uses.
+3. A read gets its timestamp in the loop's readiness callback, before any task is woken: the kernel's receive timestamp
+   if there is one. The timestamp belongs to the bytes; a TLS record has that of the read that completed it.
+4. Memory is bounded: with `_MAX_WAITING_BYTES` unread, the socket is not read until they are consumed.
+5. During a stream, reads are collected, each with its timestamp, and delivered together every `READ_BATCH_SECONDS`.
+   Decoding can wait, and the task of a probe is woken 30 times instead of 150.
 
 Each probe has its own `SocketObserver`, which records these times; a `ProbeConnection` that is reused gets a new one
 for every probe. Nothing here may be shared between event loops.
@@ -43,8 +43,8 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialOptions:
-    """How to reach hosts: `family` 4, 6 or 0 for either; `connect_to` sends the connections meant for one host and
-    port to another, as curl's option of that name does, leaving URL, Host header and TLS name as they are.
+    """Options for connecting: `family` is 4, 6 or 0 for either; `connect_to` redirects connections from one host and
+    port to another, like curl's option of that name, without changing URL, Host header or TLS name.
     """
 
     family: int = 0
@@ -82,12 +82,12 @@ class ProbeConnection:
             self.observer.end(found.since(before) if used is kept else found)
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self.pool.aclose()
 
 
 class StampingBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections for httpcore and notes their phases in the observer of its connection."""
+    """Opens connections for httpcore, and records their phases in the observer."""
 
     def __init__(self, connection: ProbeConnection, dial_options: DialOptions) -> None:
         self._connection = connection
@@ -101,11 +101,11 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve, connect to the first address, or raise `httpcore.ConnectError` / `ConnectTimeout`.
+        """Resolve the host and connect to its first address. Raises `httpcore.ConnectError` or `ConnectTimeout`.
 
-        `timeout` is for the whole connection: what is left of it is the handshake's.
+        `timeout` covers the whole connection; the TLS handshake gets the rest of it.
         """
-        del local_address, socket_options  # never asked for by this agent
+        del local_address, socket_options  # not used by this agent
         host, port = self._dial_options.connect_to.get((host, port), (host, port))
         try:
             async with asyncio.timeout(timeout) as limit:
@@ -118,11 +118,11 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectError(_os_reason(error)) from error
 
     async def connect_unix_socket(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
-        """Not a way to reach an LLM API."""
-        raise httpcore.UnsupportedProtocol("unix sockets are not probed")
+        """Not supported."""
+        raise httpcore.UnsupportedProtocol("unix sockets are not supported")
 
     async def sleep(self, seconds: float) -> None:
-        """Only httpcore's own retries sleep, and there are none."""
+        """Required by httpcore for its retries, which this agent does not use."""
         await asyncio.sleep(seconds)
 
     async def _connect(
@@ -148,8 +148,8 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
 
 
 class StampingStream(httpcore.AsyncNetworkStream):
-    """A TCP connection whose reads carry stamps; the kernel's, if `stamped`. TLS must stand by `connect_by`, an instant
-    of the loop's clock, if at all.
+    """A TCP connection with a timestamp for every read, the kernel's if `stamped`. `connect_by` is the deadline of the
+    TLS handshake on the loop's clock.
     """
 
     def __init__(
@@ -171,24 +171,24 @@ class StampingStream(httpcore.AsyncNetworkStream):
         self._listen()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's interface; limits are the prober's
-        """The bytes of one read of the socket, empty at the end; raises `httpcore.ReadError`."""
+        """Return the bytes of one read of the socket, empty at the end. Raises `httpcore.ReadError`."""
         data, stamp = await self.take()
         self._connection.observer.delivered(data, stamp)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
-        """Write all of `buffer` and note when its last piece was handed over; raises `httpcore.WriteError`."""
-        if not buffer:  # the end of a message has no bytes, and no instant either
+        """Write all of `buffer`, and record the time of its last part. Raises `httpcore.WriteError`."""
+        if not buffer:  # the end of a message has no bytes, and must not change the time
             return
         self._connection.observer.sent(await self.send(buffer, timeout), self._remote_address)
         if not self._stamped:
             self._connection.observer.monitor_loop_lag()
 
     async def send(self, buffer: bytes, timeout: float | None = None) -> int:  # noqa: ASYNC109  # as `write`
-        """Write all of `buffer`; the instant, in monotonic nanoseconds, at which its last piece went to the kernel.
+        """Write all of `buffer`; return the time at which its last part was passed to the kernel, in monotonic ns.
 
-        Read before the call, not after it: on return from a send the peer may have been running for a while on this
-        very core, and that time is the peer's.
+        The clock is read before the system call: a peer on the same core may run before the call returns, and its time
+        must not be counted.
         """
         rest, handed_ns = memoryview(buffer), time.monotonic_ns()
         try:
@@ -220,8 +220,8 @@ class StampingStream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  # httpcore's interface
     ) -> httpcore.AsyncNetworkStream:
-        """Shake hands in what is left of the time to connect; raises `httpcore.ConnectError` with the reason, such as
-        what the certificate was refused for, or `ConnectTimeout`.
+        """Perform the TLS handshake in the rest of the time to connect. Raises `httpcore.ConnectError` with the reason,
+        such as the fault of the certificate, or `ConnectTimeout`.
         """
         stream = TlsStream(self, self._connection, ssl_context, server_hostname)
         started_ns = time.monotonic_ns()
@@ -231,7 +231,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
         except BaseException as error:
             await self.aclose()
             if isinstance(error, TimeoutError):
-                raise httpcore.ConnectTimeout(f"not connected in {timeout:g} s: TLS was not through") from error
+                raise httpcore.ConnectTimeout(f"not connected in {timeout:g} s: TLS handshake not finished") from error
             if isinstance(error, ssl.SSLError):
                 raise httpcore.ConnectError(f"TLS: {_tls_reason(error)}") from error
             if isinstance(error, httpcore.ReadError | httpcore.WriteError):
@@ -241,7 +241,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
         return stream
 
     async def aclose(self) -> None:
-        """Close the socket, keeping what the kernel knew of the connection."""
+        """Close the socket, and keep the kernel's last figures for the connection."""
         if self._sock.fileno() < 0:
             return
         self._last_info = read_tcp_info(self._sock)
@@ -250,16 +250,16 @@ class StampingStream(httpcore.AsyncNetworkStream):
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
-        """What httpcore asks of a stream before it is used again."""
-        # A connection that broke while it was idle has nothing to read, and is as finished as one that was closed.
+        """Return the values that httpcore needs to decide whether the connection can be reused."""
+        # A connection that failed while idle has nothing to read, but must not be reused either.
         return {"socket": self._sock, "is_readable": bool(self._received) or self._error is not None}.get(info)
 
     def tcp_info(self) -> TcpInfo:
-        """The kernel's figures now, or the last ones of a connection that is closed."""
+        """Return the kernel's figures, for a closed connection the last ones."""
         return read_tcp_info(self._sock) if self._sock.fileno() >= 0 else self._last_info
 
     async def take(self) -> tuple[bytes, Stamp]:
-        """The next read and its stamp, waiting for it if need be."""
+        """Return the next read and its timestamp, waiting for it if necessary."""
         while not self._received:
             if self._error is not None:
                 raise httpcore.ReadError(_os_reason(self._error)) from self._error
@@ -270,7 +270,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
             finally:
                 self._reader = None
         data, stamp = self._received[0]
-        if data:  # the end stays, so that it can be read again
+        if data:  # the end remains, so that it can be read again
             self._received.popleft()
             self._waiting_bytes -= len(data)
             self._listen()
@@ -305,7 +305,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
             self._wake_reader()
 
     def _wake_reader(self) -> None:
-        """Wake the task that waits for a read, if one does."""
+        """Wake the task that is waiting for a read, if any."""
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None
@@ -314,7 +314,7 @@ class StampingStream(httpcore.AsyncNetworkStream):
 
 
 class TlsStream(httpcore.AsyncNetworkStream):
-    """TLS over a `StampingStream`, deciphered in memory so that the stamps of the reads are kept."""
+    """TLS over a `StampingStream`, decrypted in memory so that the timestamps of the reads are preserved."""
 
     def __init__(
         self, stream: StampingStream, connection: ProbeConnection, context: ssl.SSLContext, server_hostname: str | None
@@ -326,7 +326,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
         self._stamp = NEVER
 
     async def handshake(self) -> None:
-        """Exchange records until the session stands; raises `ssl.SSLError`."""
+        """Perform the handshake. Raises `ssl.SSLError`."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -338,7 +338,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
                 return
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # as StampingStream.read
-        """Deciphered bytes, empty at the end; raises `httpcore.ReadError`."""
+        """Return decrypted bytes, empty at the end. Raises `httpcore.ReadError`."""
         while True:
             try:
                 data = self._tls.read(max_bytes)
@@ -356,22 +356,22 @@ class TlsStream(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # httpcore's interface
-        """Encipher and write all of `buffer`; raises `httpcore.WriteError`."""
+        """Encrypt and write all of `buffer`. Raises `httpcore.WriteError`."""
         if not buffer:  # as above
             return
         self._tls.write(buffer)
         await self._stream.write(self._outgoing.read(), timeout)
 
     async def aclose(self) -> None:
-        """Close without the closing handshake, which would only wait for the peer."""
+        """Close without the TLS closing handshake, which would only wait for the peer."""
         await self._stream.aclose()
 
     async def start_tls(self, *_args: object, **_kwargs: object) -> httpcore.AsyncNetworkStream:
-        """TLS within TLS would be a proxy's."""
+        """Not supported: TLS within TLS is for proxies."""
         raise httpcore.UnsupportedProtocol("proxies are not supported")
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's interface
-        """As `StampingStream.get_extra_info`, with the TLS session."""
+        """As `StampingStream.get_extra_info`, and the TLS session."""
         return self._tls if info == "ssl_object" else self._stream.get_extra_info(info)
 
     async def _flush(self) -> None:
@@ -396,7 +396,7 @@ def _since_us(started_ns: int) -> int:
 
 
 def _os_reason(error: OSError) -> str:
-    """What the system says of an error number, without asyncio's additions; a resolver's own words otherwise."""
+    """Return the system's message for the error, without asyncio's additions; for a resolver error, its own message."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or str(error)
     return os.strerror(error.errno)

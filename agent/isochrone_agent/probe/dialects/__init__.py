@@ -1,4 +1,4 @@
-"""The shapes that LLM APIs speak: a request out of a target, signals out of events. One module each, all pure."""
+"""Dialects of LLM APIs: each builds requests and translates events into signals. One module each, all pure."""
 
 from isochrone_agent.probe.dialects.anthropic import Anthropic
 from isochrone_agent.probe.dialects.base import NO_QUIRKS, Dialect, Quirks, Request

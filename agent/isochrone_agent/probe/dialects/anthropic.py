@@ -1,10 +1,10 @@
-"""Anthropic's messages.
+"""Anthropic's Messages API.
 
-Usage comes in two parts: the prompt's with `message_start`, the output's, cumulative, with `message_delta`. Input
-tokens are stated without those read from or written to the cache; a prompt's tokens are all three. Output tokens
-include thinking, of which at most a digest is told, and which newer responses count apart as well.
+Usage comes in two parts: for the prompt with `message_start`, for the output, cumulatively, with `message_delta`. Input
+tokens exclude those read from or written to the cache; the tokens of a prompt are the sum of all three. Output tokens
+include thinking, of which at most a summary is streamed, and which newer responses also count separately.
 
-Claude until 4.5 is given a budget to think with; since 4.6 it finds its own measure, and is told how hard to try.
+Claude up to 4.5 is given a thinking budget in tokens; since 4.6 thinking is adaptive and is given an effort.
 """
 
 import json
@@ -26,7 +26,7 @@ from isochrone_wire.reasoning_effort import ANTHROPIC_BUDGET, is_adaptive, think
 
 VERSION = "2023-06-01"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
-_SAID = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+_TEXT_FIELDS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
 
 class Anthropic:
@@ -36,7 +36,7 @@ class Anthropic:
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """See `Dialect.request`."""
-        del quirks  # there is one Anthropic
+        del quirks  # no other provider uses this dialect
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -59,7 +59,7 @@ class Anthropic:
         if kind == "content_block_delta":
             return self._delta(message.get("delta") or {})
         if kind == "content_block_start":
-            return self._begun(message.get("content_block") or {})
+            return self._block_start(message.get("content_block") or {})
         if kind == "message_start":
             return self._usage((message.get("message") or {}).get("usage"), output=False)
         if kind == "message_delta":
@@ -73,17 +73,17 @@ class Anthropic:
         return error_sentence(body)
 
     @staticmethod
-    def _begun(block: dict[str, Any]) -> list[Signal]:
+    def _block_start(block: dict[str, Any]) -> list[Signal]:
         if block.get("type") in _THINKING_BLOCKS:
-            # Its text may stay empty, and its tokens are counted all the same.
+            # Its text may remain empty, but its tokens are counted.
             return [Reasoning(0, summarised=True)]
-        # A tool's name is the first thing the model says of its call.
+        # The name of a tool is the first output of its call.
         name = block.get("name")
         return [Answer(len(name))] if isinstance(name, str) and name else []
 
     @staticmethod
     def _delta(delta: dict[str, Any]) -> list[Signal]:
-        field = _SAID.get(delta.get("type", ""), "")
+        field = _TEXT_FIELDS.get(delta.get("type", ""), "")
         chars = len(delta.get(field) or "")
         if not chars:
             return []
@@ -98,17 +98,21 @@ class Anthropic:
             for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         )
         prompt = None if fresh is None else fresh + (read or 0) + (written or 0)
-        # The output count of `message_start` is only the beginning of a count.
-        said = count(usage.get("output_tokens")) if output else None
-        thought = count((usage.get("output_tokens_details") or {}).get("thinking_tokens")) if output else None
-        return [Usage(prompt_tokens=prompt, output_tokens=said, reasoning_tokens=thought, cached_tokens=read)]
+        # The output count of `message_start` is not final.
+        output_tokens = count(usage.get("output_tokens")) if output else None
+        reasoning_tokens = count((usage.get("output_tokens_details") or {}).get("thinking_tokens")) if output else None
+        return [
+            Usage(
+                prompt_tokens=prompt, output_tokens=output_tokens, reasoning_tokens=reasoning_tokens, cached_tokens=read
+            )
+        ]
 
 
 def _thinking(model: str, effort: str) -> dict[str, Any]:
-    """The effort in the words that the model understands; one that it does not have goes out for it to refuse."""
+    """Translate the effort to parameters of the model; an unknown effort is sent as it is, for the API to refuse."""
     if effort == "none":
         return {"thinking": {"type": "disabled"}}
     if effort in ANTHROPIC_BUDGET and not is_adaptive(model):
         return {"thinking": {"type": "enabled", "budget_tokens": ANTHROPIC_BUDGET[effort]}}
-    # Without `display` the newest models think in silence, and the first token would be that of the answer.
+    # Without `display` the newest models hide their thinking, and the first token would be the answer's.
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": effort}}

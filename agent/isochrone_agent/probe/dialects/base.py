@@ -1,4 +1,4 @@
-"""What every dialect offers, and the few words they all share."""
+"""The interface of a dialect, and the helpers that dialects share."""
 
 import hashlib
 import json
@@ -14,17 +14,17 @@ from isochrone_wire.model import SECOND_US, Outcome, Target
 NONCE_CHARS = 12
 _MAX_COUNT = 10_000_000
 _RETRY_INFO = "google.rpc.RetryInfo"
-# Up to eleven days: nobody asks to be left alone for longer.
+# Up to eleven days; no provider asks for a longer wait.
 _PROTOBUF_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
-# What OpenAI and Anthropic, Google, Volcengine, DashScope and AWS call a limit that will pass, written in one word.
+# The names of a rate-limit error at OpenAI, Anthropic, Google, Volcengine, DashScope and AWS, without separators.
 _THROTTLED = re.compile(r"(?<!\d)429(?!\d)|ratelimit|resourceexhausted|throttl|toomanyrequests|limit(requests|burst)")
-_MARKS = re.compile(r"[\s._-]+")
+_SEPARATORS = re.compile(r"[\s._-]+")
 _SECRET_LIKE = re.compile(r"\b(sk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One POST: where to, with which headers (no key in `repr`), and which body."""
+    """One POST request. Headers, which contain the key, and body are not in `repr`."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -33,10 +33,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quirks:
-    """What a provider's flavour of a dialect wants otherwise.
+    """Deviations of a provider from a dialect.
 
-    `token_limit` names the field that bounds the answer, `usage_option` says whether usage has to be asked for (and may
-    be).
+    `token_limit` is the name of the field that limits the output; `usage_option` is true if usage can and must be
+    requested.
     """
 
     token_limit: str = "max_tokens"
@@ -47,54 +47,54 @@ NO_QUIRKS = Quirks()
 
 
 class Dialect(Protocol):
-    """One API shape. Implementations are stateless: an event's signals follow from the event alone."""
+    """The format of an API. Implementations are stateless: the signals of an event depend on the event only."""
 
     name: str
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
-        """The request that sends the target's workload; byte-identical everywhere but for the nonce."""
+        """Build the request for the target's workload; it is byte-identical on all vantages except for the nonce."""
         ...
 
     def interpret(self, event: Event) -> list[Signal]:
-        """What an event says, in order; empty when it says nothing of interest. Raises `ValueError` when garbled."""
+        """Return the signals of an event, in order; empty if it has none. Raises `ValueError` if it is malformed."""
         ...
 
     def error(self, body: bytes) -> str:
-        """One sentence from the body of an error response, without keys; empty when it has none."""
+        """Return one sentence from the body of an error response, without keys; empty if it has none."""
         ...
 
 
 def make_nonce(*, target_id: int, round_at: int, vantage: str, stream: int = 0) -> str:
-    """Twelve characters, different for every round, vantage and stream of a burst, so that no cache answers."""
+    """Return twelve characters that differ by round, vantage and stream, so that no cache answers."""
     text = f"{target_id}:{round_at}:{vantage}:{stream}"
     return hashlib.sha256(text.encode()).hexdigest()[:NONCE_CHARS]
 
 
 def with_nonce(prompt: str, nonce: str) -> str:
-    """The prompt with its nonce in front, where it defeats prefix caches."""
+    """Put the nonce before the prompt, where it defeats prefix caches."""
     return f"[{nonce}] {prompt}"
 
 
 def count(value: object) -> int | None:
-    """A token count as stated, or `None` when it is missing, negative, absurd or no whole number."""
+    """Validate a token count; `None` if it is missing, negative, implausible or not an integer."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
         return value
     return None
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
-    """The JSON object in an event or body. Raises `ValueError` with a sentence that does not quote the content."""
+    """Parse the JSON object in an event or body. Raises `ValueError`, whose message does not quote the content."""
     try:
         parsed = json.loads(data)
     except ValueError as error:
-        raise ValueError("the stream holds something that is not JSON") from error
+        raise ValueError("the stream contains data that is not JSON") from error
     if not isinstance(parsed, dict):
-        raise ValueError("the stream holds JSON that is not an object")  # noqa: TRY004  # one error for all garbling
+        raise ValueError("the stream contains JSON that is not an object")  # noqa: TRY004  # one error for all malformed data
     return parsed
 
 
 def error_sentence(body: bytes) -> str:
-    """One sentence from an error body in any of the shapes in use; empty when it has none."""
+    """Extract one sentence from an error body in any of the known shapes; empty if it has none."""
     stated = _stated(body)
     if isinstance(stated, dict):
         stated = stated.get("message") or stated.get("code") or ""
@@ -102,23 +102,23 @@ def error_sentence(body: bytes) -> str:
 
 
 def stated_wait_us(body: bytes) -> int | None:
-    """How long to wait, in microseconds, as the body of an error response says it; `None` when it does not.
+    """Extract the wait time of an error body, in microseconds; `None` if it has none.
 
-    Google says it there and in no header, in its own dialect and in the one it borrowed: `google.rpc.RetryInfo`.
+    Google states it in the body only (`google.rpc.RetryInfo`), in its own dialect and in its OpenAI-compatible one.
     """
     return _retry_info_us(_stated(body))
 
 
 def tidy(sentence: str) -> str:
-    """A provider's error text on one line, with whatever looks like a key taken out."""
+    """Put a provider's error text on one line, and mask anything that looks like a key."""
     return _SECRET_LIKE.sub("***", " ".join(sentence.split()))
 
 
 def in_band_failure(error: object) -> Failed:
-    """The failure that `{"error": …}` inside a stream of status 200 stands for; rate limits are told apart."""
+    """Build the failure for `{"error": …}` inside a stream of status 200; rate limits become `throttled`."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     words = [str(fields.get(name) or "").lower() for name in ("code", "type", "status")]
-    throttled = any(_THROTTLED.search(_MARKS.sub("", word)) for word in words)
+    throttled = any(_THROTTLED.search(_SEPARATORS.sub("", word)) for word in words)
     sentence = tidy(str(fields.get("message") or " ".join(words).strip() or "no message"))
     outcome = Outcome.THROTTLED if throttled else Outcome.HTTP_ERROR
     wait_us = _retry_info_us(fields)
@@ -126,12 +126,12 @@ def in_band_failure(error: object) -> Failed:
 
 
 def _stated(body: bytes) -> object:
-    """The error that a body holds, an object or a sentence; empty when it holds none."""
+    """Return the error in a body, an object or a string; empty if there is none."""
     try:
         parsed = json.loads(body)
     except ValueError:
         return ""
-    # Google sends a list of one.
+    # Google sends a list with one element.
     parsed = parsed[0] if isinstance(parsed, list) and parsed else parsed
     if not isinstance(parsed, dict):
         return ""

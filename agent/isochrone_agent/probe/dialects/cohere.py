@@ -1,4 +1,4 @@
-"""Cohere's chat, version 2: typed events, text and thinking in the deltas of a message, usage with its end."""
+"""Cohere's Chat API, version 2: typed events, with text and thinking in deltas and usage in the last one."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ class Cohere:
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """See `Dialect.request`."""
-        del quirks  # there is one Cohere
+        del quirks  # no other provider uses this dialect
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -50,10 +50,10 @@ class Cohere:
         message = parse_json(event.data)
         kind, delta = message.get("type"), message.get("delta") or {}
         if kind in ("content-delta", "tool-plan-delta", "tool-call-start", "tool-call-delta"):
-            return self._said(delta.get("message") or {})
+            return self._content(delta.get("message") or {})
         if kind == "message-end":
             return self._end(delta)
-        # An error event has no type of its own: `{"message": …, "id": …}` or `{"error": …}`.
+        # An error event has no type: `{"message": …, "id": …}` or `{"error": …}`.
         if kind is None and (message.get("message") or message.get("error")):
             return [in_band_failure(message.get("error") or message)]
         return []
@@ -63,12 +63,12 @@ class Cohere:
         return error_sentence(body)
 
     @staticmethod
-    def _said(message: dict[str, Any]) -> list[Signal]:
+    def _content(message: dict[str, Any]) -> list[Signal]:
         content, calls = message.get("content") or {}, message.get("tool_calls") or {}
-        thought = content.get("thinking") or message.get("tool_plan") or ""
+        reasoning = content.get("thinking") or message.get("tool_plan") or ""
         call = calls.get("function") or {}
-        said = content.get("text") or (call.get("name") or "") + (call.get("arguments") or "")
-        return [*([Reasoning(len(thought))] if thought else []), *([Answer(len(said))] if said else [])]
+        text = content.get("text") or (call.get("name") or "") + (call.get("arguments") or "")
+        return [*([Reasoning(len(reasoning))] if reasoning else []), *([Answer(len(text))] if text else [])]
 
     @staticmethod
     def _end(delta: dict[str, Any]) -> list[Signal]:

@@ -1,7 +1,7 @@
-"""Google's Gemini: whole responses as events, each with the parts that are new and the usage so far.
+"""Google's Gemini API: every event is a complete response object with the new parts and the usage so far.
 
-Thoughts are told in digest, and counted apart from the candidate's tokens; the output is both. There is no marker after
-the last event: the `finishReason` is the end.
+Thoughts are streamed as summaries, and counted separately from the tokens of the candidate; the output is their sum.
+There is no terminal event: `finishReason` marks the end.
 """
 
 import json
@@ -29,7 +29,7 @@ class Gemini:
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """See `Dialect.request`."""
-        del quirks  # there is one Gemini
+        del quirks  # no other provider uses this dialect
         workload = target.workload
         config: dict[str, Any] = {"maxOutputTokens": workload.max_output_tokens}
         if workload.temperature is not None:
@@ -82,13 +82,13 @@ class Gemini:
     def _usage(usage: Any) -> list[Signal]:  # noqa: ANN401  # whatever the provider sent
         if not isinstance(usage, dict):
             return []
-        said, thought = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
+        answer, thoughts = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
         return [
             Usage(
                 prompt_tokens=count(usage.get("promptTokenCount")),
-                # An answer that has not begun is not counted, though its thoughts are.
-                output_tokens=None if said is None and not thought else (said or 0) + (thought or 0),
-                reasoning_tokens=thought,
+                # Before the answer begins there is no count for it, only for the thoughts.
+                output_tokens=None if answer is None and not thoughts else (answer or 0) + (thoughts or 0),
+                reasoning_tokens=thoughts,
                 cached_tokens=count(usage.get("cachedContentTokenCount")),
             )
         ]

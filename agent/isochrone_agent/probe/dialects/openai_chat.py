@@ -1,9 +1,10 @@
-"""OpenAI's chat completions, the shape most providers and every self-hosted server speak.
+"""OpenAI's Chat Completions API, the format of most providers and of every self-hosted server.
 
-Known habits that are all fine: no `[DONE]`; usage in the last choice chunk, in a chunk without choices, or never;
-reasoning as `reasoning_content` (DeepSeek) or `reasoning` (OpenRouter, vLLM), which may be a digest (OpenRouter says
-so); `content: null` and `content: ""` before the first token; `refusal` text instead of content; Groq's own times
-beside its usage, or in `x_groq`. xAI counts reasoning beside `completion_tokens`, others in it; the total tells.
+Known variants, all accepted: no `[DONE]`; usage in the last choice chunk, in a chunk without choices, or never;
+reasoning as `reasoning_content` (DeepSeek) or `reasoning` (OpenRouter, vLLM), which may be a summary (OpenRouter marks
+it); `content: null` and `content: ""` before the first token; `refusal` text instead of content; Groq's own times in
+its usage, or in `x_groq`. xAI counts reasoning separately from `completion_tokens`, others include it; the total shows
+which.
 """
 
 import json
@@ -24,8 +25,8 @@ from isochrone_wire.model import SECOND_US, Target
 
 _DONE = b"[DONE]"
 _MAX_SECONDS = 3600
-# Ends that are none: DeepSeek, Zhipu and OpenRouter say in this way that the server gave up.
-_GAVE_UP = ("insufficient_system_resource", "network_error", "error")
+# Finish reasons that are errors: DeepSeek, Zhipu and OpenRouter report a failed server in this way.
+_FAILED = ("insufficient_system_resource", "network_error", "error")
 
 
 class OpenAIChat:
@@ -75,13 +76,13 @@ class OpenAIChat:
     def _choice(self, choice: dict[str, Any]) -> list[Signal]:
         delta = choice.get("delta") or {}
         signals: list[Signal] = []
-        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            signals.append(Reasoning(len(thought), summarised=self._summarised(delta)))
-        if said := (delta.get("content") or delta.get("refusal") or self._tool_text(delta)):
-            signals.append(Answer(len(said)))
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+            signals.append(Reasoning(len(reasoning), summarised=self._summarised(delta)))
+        if text := (delta.get("content") or delta.get("refusal") or self._tool_text(delta)):
+            signals.append(Answer(len(text)))
         if reason := choice.get("finish_reason"):
-            broken = {"message": f"the provider gave up: {reason}"}
-            signals.append(in_band_failure(broken) if reason in _GAVE_UP else Finished(str(reason)))
+            broken = {"message": f"the provider failed: {reason}"}
+            signals.append(in_band_failure(broken) if reason in _FAILED else Finished(str(reason)))
         return signals
 
     @staticmethod
@@ -97,21 +98,21 @@ class OpenAIChat:
     def _usage(usage: dict[str, Any]) -> Usage:
         output_details = usage.get("completion_tokens_details") or {}
         prompt_details = usage.get("prompt_tokens_details") or {}
-        prompt, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-        thought = count(output_details.get("reasoning_tokens"))
-        if said is not None and thought and usage.get("total_tokens") == (prompt or 0) + said + thought:
-            said += thought
+        prompt, output = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        reasoning = count(output_details.get("reasoning_tokens"))
+        if output is not None and reasoning and usage.get("total_tokens") == (prompt or 0) + output + reasoning:
+            output += reasoning
         return Usage(
             prompt_tokens=prompt,
-            output_tokens=said,
-            reasoning_tokens=thought,
+            output_tokens=output,
+            reasoning_tokens=reasoning,
             cached_tokens=count(prompt_details.get("cached_tokens")),
             provider_us=_stated_us(usage, "queue_time", "prompt_time"),
         )
 
 
 def _stated_us(usage: dict[str, Any], *names: str) -> int | None:
-    """Groq's seconds of queueing and of reading the prompt, together its own time to the first token."""
+    """Return Groq's queue and prompt times in seconds, added and in microseconds: its own time to first token."""
     stated = [usage.get(name) for name in names]
     seconds = [value for value in stated if isinstance(value, int | float) and 0 <= value < _MAX_SECONDS]
     return round(sum(seconds) * SECOND_US) if len(seconds) == len(names) else None

@@ -1,7 +1,7 @@
-"""OpenAI's responses: typed events, of which only deltas and the end matter here.
+"""OpenAI's Responses API: typed events, of which only the deltas and the end are used.
 
-A reasoning model mostly thinks in silence; what it says of its reasoning comes as a summary. An answer cut at its limit
-ends with `response.incomplete`, which is an end like any other.
+The reasoning of most models is hidden, or streamed as a summary. An answer that reaches its token limit ends with
+`response.incomplete`, which counts as a normal end.
 """
 
 import json
@@ -22,7 +22,7 @@ from isochrone_agent.probe.dialects.signals import Answer, Finished, Reasoning, 
 from isochrone_agent.probe.dialects.sse import Event
 from isochrone_wire.model import Target
 
-_SAID: dict[str, Callable[[int], Signal]] = {
+_DELTAS: dict[str, Callable[[int], Signal]] = {
     "response.output_text.delta": Answer,
     "response.refusal.delta": Answer,
     "response.function_call_arguments.delta": Answer,
@@ -40,7 +40,7 @@ class OpenAIResponses:
 
     def request(self, target: Target, *, nonce: str, key: str | None, quirks: Quirks) -> Request:
         """See `Dialect.request`."""
-        del quirks  # there is one Responses API
+        del quirks  # no provider deviates from this API
         workload = target.workload
         body: dict[str, Any] = {
             "model": target.model,
@@ -60,11 +60,11 @@ class OpenAIResponses:
         """See `Dialect.interpret`."""
         message = parse_json(event.data)
         kind = message.get("type") or ""
-        if kind in _SAID:
+        if kind in _DELTAS:
             text = message.get("delta") or ""
-            return [_SAID[kind](len(text))] if text else []
+            return [_DELTAS[kind](len(text))] if text else []
         if kind == "response.output_item.added":
-            # A tool's name is the first thing the model says of its call.
+            # The name of a tool is the first output of its call.
             name = (message.get("item") or {}).get("name")
             return [Answer(len(name))] if isinstance(name, str) and name else []
         if kind == "error":

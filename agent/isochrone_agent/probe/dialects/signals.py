@@ -1,4 +1,4 @@
-"""What a stream can tell us: the alphabet between the dialects, which speak it, and the measurement, which listens."""
+"""Signals: the events of a probe that dialects produce and the measurement consumes."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from isochrone_wire.model import Outcome, RateLimit
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The request is fully written."""
+    """The request has been written completely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The response's headers are here, and what they say. `provider_us` is the time the provider itself reports."""
+    """The response's headers have arrived. `provider_us` is the processing time that the provider reports."""
 
     status: int
     request_id: str | None = None
@@ -23,10 +23,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of reasoning said aloud, `chars` characters long; 0 when the stream says no more than that there is some.
+    """A piece of visible reasoning of `chars` characters; 0 if the stream only indicates that there is reasoning.
 
-    `summarised` when what is said is not the reasoning but a digest of it: the tokens the provider counts as reasoning
-    are not in the chunks.
+    `summarised` is true for a summary of the reasoning: the chunks then do not contain the tokens that the provider
+    counts as reasoning.
     """
 
     chars: int
@@ -42,8 +42,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counts them. `output_tokens` includes `reasoning_tokens`. `provider_us` is the time to the
-    first token that some providers state beside the counts.
+    """Token counts of the provider. `output_tokens` includes `reasoning_tokens`. `provider_us` is the time to first
+    token that some providers report with the counts.
     """
 
     prompt_tokens: int | None = None
@@ -62,8 +62,8 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The probe cannot succeed any more. `timeout_us` is the limit it ran into, if that is why; `retry_after_us` how
-    long to wait, where the error itself says so.
+    """The probe has failed. `timeout_us` is the limit that was exceeded, if any; `retry_after_us` is the wait time that
+    the error itself states.
     """
 
     outcome: Outcome

@@ -1,10 +1,10 @@
-"""Server-sent events out of bytes, as the WHATWG grammar has them.
+"""Decoder of server-sent events, after the WHATWG grammar.
 
 The laws:
 
-1. Where the stream is cut into reads never changes which events come out.
-2. A line ends at LF, CRLF or a lone CR and nowhere else; U+2028 and its like are ordinary text.
-3. An event ends at a blank line. What is left without one when the stream ends was never an event.
+1. The boundaries of the reads never change the events.
+2. A line ends at LF, CRLF or a lone CR only; U+2028 and similar characters are ordinary text.
+3. An event ends at a blank line. Data without one at the end of the stream is not an event.
 4. Memory is bounded: a line or an event larger than `limit` bytes is an `SseOverflow`.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
@@ -16,8 +16,8 @@ LIMIT_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class SseOverflow(ValueError):  # noqa: N818  # named for what happened; it becomes a garbled sample, not a crash
-    """A single line or event is larger than the decoder is willing to hold."""
+class SseOverflow(ValueError):  # noqa: N818  # named for the event; it becomes a garbled sample, not a crash
+    """A line or an event exceeds the size limit of the decoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Event:
 
 
 class SseDecoder:
-    """Turns reads of one stream into events. `limit` bounds one event in bytes."""
+    """Decodes the reads of one stream into events. `limit` is the maximum size of a line or an event in bytes."""
 
     __slots__ = ("_after_cr", "_at_start", "_data", "_limit", "_line", "_line_size", "_name", "_size")
 
@@ -44,7 +44,7 @@ class SseDecoder:
         self._at_start = True
 
     def receive(self, data: bytes) -> list[Event]:
-        """The events that these bytes complete. Raises `SseOverflow`."""
+        """Return the events that these bytes complete. Raises `SseOverflow`."""
         data = self._with_plain_line_ends(data)
         head, newline, rest = data.partition(b"\n")
         self._hold(head)

@@ -24,7 +24,7 @@ BROKEN = {
     "429": (Outcome.THROTTLED, "HTTP 429"),
     "500": (Outcome.HTTP_ERROR, "HTTP 500"),
     "503": (Outcome.HTTP_ERROR, "HTTP 503"),
-    "html": (Outcome.GARBLED, "text/html came instead"),
+    "html": (Outcome.GARBLED, "the response is text/html"),
     "silence": (Outcome.TIMED_OUT, "no token within 2 s"),
     "headers-only": (Outcome.TIMED_OUT, "no token within 2 s"),
     "stall": (Outcome.STALLED, "no token for 0.5 s"),
@@ -38,7 +38,7 @@ BROKEN = {
     "invalid-utf8": (Outcome.GARBLED, "not JSON"),
     "huge-line": (Outcome.GARBLED, "longer than"),
     "role-only": (Outcome.GARBLED, "without a single token"),
-    "after-end": (Outcome.GARBLED, "cannot come when the stream is done"),
+    "after-end": (Outcome.GARBLED, "unexpected Answer in the state 'done'"),
 }
 PARTIAL = ("stall", "cut", "reset", "truncated", "in-band-error", "garbage", "huge-line")
 
