@@ -1,11 +1,11 @@
-"""Who is missing, and who is back: what to say of it, each once. Pure; instants are the collector's clock.
+"""Alerts for vantages that are absent or back, each raised once. Pure; instants are the collector's clock.
 
 The laws:
 
-1. A vantage is absent when it is late by three of the heartbeats it promised, and by two minutes at least.
-2. Nobody is absent while nobody could have been heard: what counts is how long they were waited for since `since_at`.
-3. One absence is told once, however often it is seen, and a return only after an absence that was told.
-4. Whoever was gone for a day before anybody watched is not missed any more.
+1. A vantage is absent if it has missed three of its announced heartbeats, and is at least two minutes late.
+2. Lateness counts only from `since_at`, when the collector began to watch: before that no heartbeat could arrive.
+3. An absence is raised once, and a return only after a raised absence.
+4. A vantage that was last seen a day ago or earlier is not reported as absent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ _DEFAULT_HEARTBEAT_US = MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageHeartbeat:
-    """A vantage: when it was last heard of, and when it promised to be heard of again."""
+    """A vantage's last heartbeat, and the next one it announced."""
 
     name: str
     region: str
@@ -33,18 +33,18 @@ class VantageHeartbeat:
 
     @property
     def due_at(self) -> int:
-        """When it is to be heard of at the latest."""
+        """The instant at which the next heartbeat is due."""
         return self.next_heartbeat_at or self.last_seen_at + _DEFAULT_HEARTBEAT_US
 
     @property
     def tolerance_us(self) -> int:
-        """How late it may be, in microseconds, before it is missed."""
+        """The lateness, in microseconds, from which on the vantage is absent."""
         return max(MISSED_HEARTBEATS * max(0, self.due_at - self.last_seen_at), MIN_TOLERANCE_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAlert:
-    """What was last said of a vantage's absence: by which alert, and when."""
+    """The last alert on a vantage's absence or return."""
 
     kind: AlertKind
     alert_id: int
@@ -54,7 +54,7 @@ class LastAlert:
 def absence_alerts(
     vantages: Iterable[VantageHeartbeat], last_alerts: Mapping[str, LastAlert], *, now_at: int, since_at: int
 ) -> Iterator[AlertMessage]:
-    """What is to be said now of who is missing or back. `said` is by name; `since_at` is when watching began."""
+    """Yield the alerts to raise now. `last_alerts` are by vantage name; `since_at` is when watching began."""
     for vantage in vantages:
         last = last_alerts.get(vantage.name)
         was_absent = last is not None and last.kind is AlertKind.VANTAGE_ABSENT
@@ -76,5 +76,5 @@ def _is_absent(vantage: VantageHeartbeat, *, now_at: int, since_at: int) -> bool
 
 
 def _is_of(last_alerts: LastAlert | None, vantage: VantageHeartbeat) -> bool:
-    """Whether what was said is of this absence: it was said after the vantage was last heard of."""
+    """Return whether an alert is of this absence: it was raised after the vantage was last seen."""
     return last_alerts is not None and last_alerts.raised_at >= vantage.last_seen_at

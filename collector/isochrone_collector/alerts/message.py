@@ -1,7 +1,7 @@
-"""What alerts say. Pure; instants are microseconds since the epoch.
+"""Alert messages. Pure; instants are microseconds since the epoch.
 
-A notice's id follows from what it is about: whoever raises it a second time, another collector or one that was
-restarted, raises the same one, and the receiver of a webhook knows a repetition by it.
+The id of an alert is derived from its subject: if another collector, or a restarted one, raises it again, it has the
+same id, so that the receiver of a webhook recognizes a repetition.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _METRIC_TEXT = {Metric.TTFT: ("ttft", "ms", 1 / _US_PER_MS), Metric.TOKENS_PER_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertMessage:
-    """Something that somebody should know. `details` are plain data: text, numbers, and instants as RFC 3339."""
+    """An alert. `details` are plain data: text, numbers, and instants as RFC 3339."""
 
     id: int
     kind: AlertKind
@@ -35,7 +35,7 @@ class AlertMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedSeries:
-    """Whose change it is: the target's name, provider and model, the region it is seen from, and the metric."""
+    """The series of a change: the target's name, provider and model, the region, and the metric."""
 
     target: str
     provider: str
@@ -45,7 +45,7 @@ class ChangedSeries:
 
 
 def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> AlertMessage:
-    """A lasting change was found."""
+    """Return the alert for a lasting change."""
     subject = f"{series.target} from {series.region}"
     percent = 100 * (change.after / change.before - 1)
     return AlertMessage(
@@ -73,31 +73,32 @@ def of_change(series: ChangedSeries, change: Change, *, raised_at: int) -> Alert
 
 
 def of_absence(vantage: str, region: str, *, last_seen_at: int, raised_at: int) -> AlertMessage:
-    """A vantage has not been heard of for longer than it promised."""
+    """Return the alert for an absent vantage."""
     return AlertMessage(
         id=_id_of(AlertKind.VANTAGE_ABSENT, vantage, last_seen_at),
         kind=AlertKind.VANTAGE_ABSENT,
         subject=vantage,
-        sentence=f"{vantage} in {region} has not been heard of for {rough_duration(raised_at - last_seen_at)}",
+        sentence=f"{vantage} in {region} has sent no heartbeat for {rough_duration(raised_at - last_seen_at)}",
         details={"vantage": vantage, "region": region, "last_seen_at": rfc3339(last_seen_at)},
         raised_at=raised_at,
     )
 
 
 def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised_at: int) -> AlertMessage:
-    """A vantage is heard of again after the absence with that id, which was told at `absent_at`."""
+    """Return the alert for a vantage that is back after the absence with that alert id, raised at `absent_at`."""
+    duration = rough_duration(raised_at - absent_at)
     return AlertMessage(
         id=_id_of(AlertKind.VANTAGE_BACK, vantage, absence),
         kind=AlertKind.VANTAGE_BACK,
         subject=vantage,
-        sentence=f"{vantage} in {region} is back, {rough_duration(raised_at - absent_at)} after its absence was told",
+        sentence=f"{vantage} in {region} is back, {duration} after its absence was reported",
         details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": name_of(absence)},
         raised_at=raised_at,
     )
 
 
 def of_test(*, raised_at: int) -> AlertMessage:
-    """Somebody wants to see whether alerts arrive."""
+    """Return a test alert."""
     return AlertMessage(
         id=_id_of(AlertKind.TEST, raised_at),
         kind=AlertKind.TEST,
@@ -109,13 +110,13 @@ def of_test(*, raised_at: int) -> AlertMessage:
 
 
 def name_of(alert_id: int) -> str:
-    """The id of a notice as others see it."""
+    """Return the public form of an alert id."""
     return f"alert_{alert_id:016x}"
 
 
 def _id_of(*parts: object) -> int:
     text = "\n".join(str(part) for part in parts)
-    # One bit less than its bytes have, because PostgreSQL's bigint has a sign.
+    # One bit less, because PostgreSQL's bigint is signed.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_ID_BYTES]) >> 1
 
 
@@ -128,5 +129,5 @@ def _change_sentence(metric: Metric, change: Change, percent: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, and all those before the point."""
+    """Format a number with three significant digits, and all digits before the point."""
     return f"{value:.3g}" if value < _MANY else f"{value:.0f}"

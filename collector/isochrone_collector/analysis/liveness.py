@@ -44,7 +44,7 @@ def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tupl
     due_at = signals.next_heartbeat_at or signals.last_seen_at + _DEFAULT_HEARTBEAT_US
     if now_at > due_at + LATE_GRACE_US:
         heard, due = rough_duration(now_at - signals.last_seen_at), rough_duration(now_at - due_at)
-        return Liveness.LATE, f"last heard {heard} ago, and was to be heard again {due} ago"
+        return Liveness.LATE, f"last heartbeat {heard} ago; the next was due {due} ago"
     if _is_fresh(signals.newest_sample_at, now_at=now_at, plan=plan):
         return Liveness.ONLINE, "samples arrive"
     nothing = _why_nothing_planned(plan)
@@ -84,9 +84,9 @@ def _why_nothing_planned(plan: Plan | None) -> str:
 
 
 def _heard_and_delivered(signals: VantageSignals, *, now_at: int) -> str:
-    heard = f"heard {rough_duration(now_at - signals.last_seen_at)} ago"
+    heard = f"last heartbeat {rough_duration(now_at - signals.last_seen_at)} ago"
     if signals.newest_sample_at is None:
-        return f"{heard}, and no sample since it joined {rough_duration(now_at - signals.first_seen_at)} ago"
+        return f"{heard}, but no sample since it joined {rough_duration(now_at - signals.first_seen_at)} ago"
     return f"{heard}, but its newest sample is {rough_duration(now_at - signals.newest_sample_at)} old"
 
 
@@ -95,7 +95,7 @@ def _likely_cause(signals: VantageSignals, plan: Plan | None) -> str:
     version = plan.version if plan else 0
     clues = (
         (signals.refused_plan_version == version, f"it refuses plan {version}"),
-        (not signals.plan_version, f"it has not taken up plan {version}"),
+        (not signals.plan_version, f"it does not run plan {version}"),
         (signals.spool_depth > 0, f"{signals.spool_depth} samples wait in its spool"),
     )
-    return next((clue for holds, clue in clues if holds), "its log says what its probes do")
+    return next((clue for holds, clue in clues if holds), "see its log for the probes")

@@ -110,14 +110,14 @@ def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: boo
     if not enough:
         there = sum(len(vantage.recorded) for vantage in vantages)
         why = (
-            f"{', '.join(absent)} was never asked there"
+            f"{', '.join(absent)} was never probed there"
             if absent
             else f"{there} shared rounds are too few to learn from"
         )
-        return f"nothing to play: {why}"
+        return f"nothing to replay: {why}"
     learning = sum(vantage.recorded.learning for vantage in vantages)
     left_out = sum(vantage.left_out for vantage in vantages)
-    return f"{learning} rounds before these were for learning, left out for want of a member: {left_out}"
+    return f"{learning} earlier rounds were for learning, left out because a member was missing: {left_out}"
 
 
 def _lines(region: _Region, played: Sequence[Policy]) -> Iterator[Simulation]:

@@ -1,4 +1,4 @@
-"""Values as bytes that are always the same for the same value, and back: what digests and replays are made of."""
+"""Canonical JSON: equal values give equal bytes, for digests and replays."""
 
 import hashlib
 import json
@@ -16,37 +16,37 @@ _DIGEST_CHARS = 12
 
 
 def dump(value: object) -> str:
-    """A value as JSON with sorted keys and no spaces."""
+    """Serialize a value as JSON with sorted keys and no spaces."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def load(cls: type[Value], text: str) -> Value:
-    """The value of class `cls` that `written` wrote, without what only a later version knows of. Raises `ValueError`
-    for anything else.
+    """Parse the JSON of a value of class `cls`; unknown fields, written by a later version, are ignored. Raises
+    `ValueError` for anything else.
     """
     try:
         return typing.cast(Value, _value(cls, json.loads(text)))
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no {cls.__name__}: {error}") from error
+        raise ValueError(f"invalid {cls.__name__}: {error}") from error
 
 
 def compress(text: str) -> bytes:
-    """A text, compressed."""
+    """Compress a text."""
     return zlib.compress(text.encode(), 6)
 
 
 def decompress(content: bytes) -> str:
-    """The text again."""
+    """Return the text that was compressed."""
     return zlib.decompress(content).decode()
 
 
 def digest(text: str) -> str:
-    """SHA-256 in hexadecimal digits."""
+    """Return the SHA-256 of a text in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def etag(generation: int, text: str) -> str:
-    """The tag of a table: its number and the beginning of its digest."""
+    """Return the entity tag of a table: its generation and the beginning of its digest."""
     return f"g{generation}-{digest(text)[:_DIGEST_CHARS]}"
 
 

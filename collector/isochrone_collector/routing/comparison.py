@@ -1,7 +1,7 @@
-"""By how much one member is better than another, by the objective and with an interval.
+"""Comparison of two members by the objective, with an interval.
 
-What the paired shift says of the median counts with its interval. The price is known exactly. Of the tail and of
-failures only what is certain counts: as much as the intervals of the two members lie apart.
+The paired shift of the median counts with its interval, and the price exactly. Tail and failures count only as far as
+they certainly differ: by the gap between the intervals of the two members.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveAdvantage:
-    """How much better a member is, in microseconds of median TTFT that would be worth the same, with its 95 %
+    """The advantage of one member over another, as the equivalent in microseconds of median TTFT, with its 95 %
     interval.
     """
 
@@ -25,7 +25,7 @@ class ObjectiveAdvantage:
 
 
 def objective_advantage(inputs: Inputs, other: str, target: str, shift: Shift | None) -> ObjectiveAdvantage | None:
-    """How much better `target` is than `other`, by how much longer `other` takes; `None` without an interval."""
+    """Return the advantage of `target` over `other`, given the shift of `other`; `None` without an interval."""
     objective = inputs.route.objective
     beside_us = _other_terms_us(inputs, other, target)
     if not objective.ttft:
@@ -38,28 +38,28 @@ def objective_advantage(inputs: Inputs, other: str, target: str, shift: Shift | 
 
 
 def margin_us(inputs: Inputs, target: str) -> float:
-    """The smallest lead of `target` that matters."""
+    """Return the smallest advantage of `target` that matters, in microseconds."""
     median = inputs.of(target).ttft_p50_us
     return max(inputs.rules.margin_us, inputs.rules.margin_share * median.value if median else 0.0)
 
 
 def no_worse_group(inputs: Inputs, other: str, target: str) -> bool:
-    """Whether `target` keeps the objective as surely as `other`, or more so."""
+    """Return whether `target` is at least as certain to meet the objective as `other`."""
     return group_of(inputs, target) <= group_of(inputs, other)
 
 
 def group_of(inputs: Inputs, target: str) -> int:
-    """The place of a member's eligibility, 0 for the best."""
+    """Return the rank of a member's eligibility, 0 for the best."""
     return GROUP_OF[eligible(inputs.of(target), inputs.route.slo)]
 
 
 def is_ahead(inputs: Inputs, other: str, target: str) -> bool:
-    """Whether `target` is better than `other` for certain and by the margin, over the middle window."""
+    """Return whether `target` is certainly better than `other`, by the margin, over the middle window."""
     return _is_certain(inputs, other, target, inputs.against(other, target).middle)
 
 
 def is_behind(inputs: Inputs, other: str, target: str) -> bool:
-    """Whether `target` is worse than `other` for certain and by the margin, over the whole window."""
+    """Return whether `target` is certainly worse than `other`, by the margin, over the whole window."""
     return _is_certain(inputs, target, other, inputs.against(target, other).window)
 
 
@@ -69,13 +69,13 @@ def _is_certain(inputs: Inputs, other: str, target: str, shift: Shift | None) ->
 
 
 def is_level(inputs: Inputs, other: str, target: str) -> bool:
-    """Whether the two are as good as equal: the interval holds zero, and the lead is too small to matter."""
+    """Return whether the two are level: the interval contains zero, and the advantage is below the margin."""
     found = objective_advantage(inputs, other, target, inputs.against(other, target).window)
     return found is not None and found.low_us <= 0 <= found.high_us and abs(found.shift_us) < margin_us(inputs, target)
 
 
 def _other_terms_us(inputs: Inputs, other: str, target: str) -> float:
-    """What speaks for `target` beside the median, in microseconds of it."""
+    """Return the terms in favour of `target` beside the median, as the equivalent in microseconds of median TTFT."""
     objective = inputs.route.objective
     dearer_ms = usd_ms(inputs.described(other), objective) - usd_ms(inputs.described(target), objective)
     later_us = _certain_gap(*(late_us(inputs.of(one).ttft_p95_us, inputs.route.slo) for one in (other, target)))
@@ -89,5 +89,5 @@ def _failures(evidence: Evidence) -> Bounds:
 
 
 def _certain_gap(one: Bounds, other: Bounds) -> float:
-    """How far the first lies above the second, below zero for under it; 0 when they overlap."""
+    """Return the gap from the second interval up to the first, negative if the first is below; 0 if they overlap."""
     return max(0.0, one[0] - other[1]) - max(0.0, other[0] - one[1])

@@ -1,4 +1,7 @@
-"""From inputs and the state before to a table and the state after. The same inputs give the same table, always."""
+"""The routing decision: inputs and the previous state give a table and the next state. Deterministic.
+
+Weights are shares of traffic in millionths that add up to 1.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +29,8 @@ _UNITS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided: everything of a table but its number, its digests and the program's version. `state` is what
-    the next decision starts from. `newest_at` is the newest sample that anything was decided from, 0 for none.
+    """A decision: the contents of a table except generation, digests and program version, and the state for the next
+    decision.
     """
 
     route_state: RouteState
@@ -39,13 +42,13 @@ class Decision:
 
     @property
     def newest_at(self) -> int:
-        """The newest sample that anything was decided from; 0 for none."""
+        """The instant of the newest sample the decision is based on; 0 without any."""
         return self.state.newest_at
 
 
 def decide(inputs: Inputs, before: State) -> Decision:
-    """The decision. Pure."""
-    # A state may have been stored when a clock was ahead.
+    """Decide. Pure."""
+    # The state may have been stored while a clock was ahead.
     newest_at = min(max(before.newest_at, _newest_at(inputs)), inputs.at)
     state_before = replace(before, newest_at=newest_at, plan_version=inputs.plan_version)
     names = [target.name for target in inputs.targets]
@@ -71,8 +74,8 @@ def _newest_at(inputs: Inputs) -> int:
 
 
 def freeze_reason(inputs: Inputs) -> str:
-    """Why nothing may be changed, or nothing: so many vantages fail at once, or all that there are here, that it is
-    more likely our doing than everybody else's.
+    """Return why the table is frozen; empty if it is not. It is frozen if so many vantages fail at once, or all of this
+    region, that the fault is more likely ours than the providers'.
     """
     if 0 < inputs.vantages_here <= inputs.suspects_here:
         return f"all vantages of {inputs.client_region} fail whatever they probe"
@@ -83,18 +86,18 @@ def freeze_reason(inputs: Inputs) -> str:
 
 
 def is_aging(inputs: Inputs, state: State) -> bool:
-    """Whether the newest sample is too old for a new switch."""
+    """Return whether the newest sample is too old for a switch."""
     return inputs.at - state.newest_at > inputs.rules.fresh_us
 
 
 def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion: str) -> Decision:
-    """The ranking and the weights as they were, of those who are still members and permitted."""
+    """Keep the previous ranking and weights, of the members that the plan still permits."""
     order, weights = _kept_ranking(before, [target for target in reasons if not plan_exclusion(inputs, target)])
     others = {target: reason or suspicion for target, reason in reasons.items() if target not in order}
     if not weights:
         return _unknown(inputs, before, others, f"{suspicion}, and nothing was known before: the static order holds")
     begun = before.frozen_at is None
-    # After a thaw nobody jumps back to what was taken away here.
+    # After the thaw, weights that were removed here return in steps.
     epoch_weights = before.epoch_weights if weights == before.weights else weights
     frozen_at = inputs.at if begun else before.frozen_at
     state = replace(before, weights=weights, epoch_weights=epoch_weights, frozen_at=frozen_at)
@@ -110,8 +113,8 @@ def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion
 
 
 def _kept_ranking(before: State, members: Collection[str]) -> tuple[list[str], dict[str, float]]:
-    """What is left of the ranking and its weights without who is not among `members`; the best of them gets all when
-    nobody of them carried anything.
+    """Return the previous ranking and weights restricted to `members`; the best one gets all traffic if none of them
+    had any.
     """
     order = [target for target in before.order if target in members]
     weights = normalize({target: before.weights.get(target, 0.0) for target in order})
@@ -160,7 +163,7 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
 
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:
-    """Who has the first rank, the first choice before all others, and the whole ranking."""
+    """Return the members with the first rank, the first choice first, and the whole ranking."""
     first_rank = sorted(_sharing(inputs, state, ranked), key=lambda target: target != state.incumbent)
     failing = _failing(inputs, ranked)
     sharing = [target for target in first_rank if target == state.incumbent or target not in failing]
@@ -168,14 +171,14 @@ def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str]
 
 
 def _sharing(inputs: Inputs, state: State, members: Sequence[str]) -> list[str]:
-    """Who has the first rank."""
+    """Return the members with the first rank."""
     return [target for target in members if target == state.incumbent or shares(state, inputs, target)]
 
 
 def _chosen(
     inputs: Inputs, before: State, ranked: list[str], reasons: Mapping[str, str]
 ) -> tuple[State, ChangeKind, str]:
-    """The state with its first choice, and why it is that."""
+    """Return the state with its first choice, the kind of change, and the reason."""
     incumbent = before.incumbent
     if incumbent is None:
         state = replace(before, incumbent=ranked[0], since_at=inputs.at, epoch=epoch_of(inputs.at, inputs.rules))
@@ -195,8 +198,8 @@ def _chosen(
 
 
 def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[State, str]:
-    """The state with the weights of this epoch, and why they moved: a step from those it began with, and all that
-    somebody carried who fails or is gone.
+    """Return the state with the weights of this epoch, and why they moved: one step from those at its beginning, after
+    the weight of failing or removed members was transferred.
     """
     wanted = equal_weights(sharing)
     stranded = _stranded(inputs, state)
@@ -209,13 +212,13 @@ def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[Sta
 
 
 def _stranded(inputs: Inputs, state: State) -> list[str]:
-    """Who has weight that it cannot carry."""
+    """Return the members that have weight but fail or were removed."""
     failing = _failing(inputs, state.order)
     return [target for target in sorted(state.epoch_weights) if target not in state.order or target in failing]
 
 
 def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
-    """Who fails; when everybody does, nobody is better off elsewhere."""
+    """Return the failing members; none if all fail, because then no member is better."""
     failing = {target for target in members if is_failing(inputs, target)}
     return failing if len(failing) < len(members) else set()
 
@@ -226,14 +229,14 @@ def _state_of(inputs: Inputs, shown: Sequence[str]) -> RouteState:
 
 
 def equal_weights(sharing: Sequence[str]) -> dict[str, float]:
-    """Equal parts for all who share the first rank."""
+    """Return equal weights for the members with the first rank."""
     return normalize(dict.fromkeys(sharing, 1.0))
 
 
 def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: float) -> dict[str, float]:
-    """From `before` towards `wanted`, moving no member by more than `step`; the weights add up to 1.
+    """Move weights from `before` towards `wanted`, no member by more than `step`; they add up to 1.
 
-    What may not be given to one yet stays with those who had it, in proportion. Whoever has nothing left is not told.
+    All members move by the same share of their gap. Members without weight are left out.
     """
     if not before:
         return dict(wanted)
@@ -244,15 +247,15 @@ def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: floa
 
 
 def transfer(weights: Mapping[str, float], gone: Collection[str], heir: str) -> dict[str, float]:
-    """The weights with what belonged to those who are gone given to `heir`."""
+    """Transfer the weights of the `gone` members to `heir`."""
     kept = {target: weight for target, weight in weights.items() if target not in gone}
     stranded = fsum(weight for target, weight in weights.items() if target in gone)
     return normalize({**kept, heir: kept.get(heir, 0.0) + stranded})
 
 
 def normalize(parts: Mapping[str, float]) -> dict[str, float]:
-    """Parts as shares in millionths that add up to 1, by name; what rounding leaves goes to the largest."""
-    # In one order: the last bit of a sum depends on it, and the same decision has to give the same bytes anywhere.
+    """Return parts as shares in millionths that add up to 1, by name; the rounding error goes to the largest."""
+    # In a fixed order: the last bit of a sum depends on it, and the same decision must give the same bytes everywhere.
     total = fsum(parts.values())
     units = {target: round(_UNITS * part / total) for target, part in sorted(parts.items()) if part > 0}
     if units:

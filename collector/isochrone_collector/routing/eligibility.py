@@ -1,4 +1,4 @@
-"""Whether a member may be ranked, keeps the objective, and what it costs. Decided on bounds, never on the point."""
+"""Eligibility of members: permission, meeting the objective, and cost. Decided on interval bounds, not estimates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ US_PER_MS = 1000
 
 
 def is_in_residency(target: Target, residency: Sequence[str]) -> bool:
-    """Whether an endpoint stands in one of the regions, of which beginnings are given; an unknown one is in none."""
+    """Return whether an endpoint is in one of the regions, given as prefixes; an unknown region is in none."""
     allowed = tuple(part.lower() for part in residency)
     return target.region is not None and target.region.lower().startswith(allowed)
 
 
 def plan_exclusion(inputs: Inputs, target: str) -> str:
-    """Why the plan lets nothing be sent to a member, whatever is known of it; empty when it does."""
+    """Return why the plan forbids sending to a member; empty if it does not."""
     described, residency = inputs.described(target), inputs.route.residency
     if residency and not is_in_residency(described, residency):
         where = f"its endpoint is in {described.region}" if described.region else "where its endpoint is is not known"
@@ -30,8 +30,9 @@ def plan_exclusion(inputs: Inputs, target: str) -> str:
 
 
 def exclusion_reason(inputs: Inputs, target: str, *, has_traffic: bool) -> str:
-    """Why a member cannot be ranked at all, forbidden or too little known; empty when it can. Who `carries` traffic
-    loses none over rounds that were not recorded: that is no fault of its own.
+    """Return why a member cannot be ranked: forbidden, or too little data; empty if it can.
+
+    A member that `has_traffic` is not excluded for missing rounds, which are not its own fault.
     """
     return (
         plan_exclusion(inputs, target)
@@ -56,8 +57,8 @@ def _coverage_shortage(inputs: Inputs, target: str) -> str:
 
 
 def is_failing(inputs: Inputs, target: str) -> bool:
-    """Whether requests should not go there now: several vantages get nothing but failures and most of this region are
-    among them, or all of this region do for longer, or success is under the floor for certain.
+    """Return whether a member fails: several vantages get only failures, most of this region among them; or all of this
+    region do, for longer; or success is certainly below the minimum.
     """
     evidence, rules = inputs.of(target), inputs.rules
     most_here = 2 * evidence.failing_here > evidence.vantages
@@ -70,7 +71,7 @@ def is_failing(inputs: Inputs, target: str) -> bool:
 
 
 def eligible(evidence: Evidence, slo: Slo) -> Eligible:
-    """The worse of what the two promises say."""
+    """Return the worse of the verdicts on latency and success."""
     return max((_in_time(evidence, slo), _reliable(evidence, slo)), key=lambda verdict: GROUP_OF[verdict])
 
 
@@ -98,7 +99,7 @@ def _reliable(evidence: Evidence, slo: Slo) -> Eligible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a member costs, in milliseconds by the weights of the objective, term by term."""
+    """A member's cost in milliseconds, term by term, by the weights of the objective."""
 
     ttft: float
     tail: float
@@ -107,12 +108,12 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum of the terms."""
         return self.ttft + self.tail + self.usd + self.failure
 
 
 def cost_of(inputs: Inputs, target: str) -> Cost | None:
-    """What the member costs; `None` without a median. An unknown price counts nothing."""
+    """Return a member's cost; `None` without a median. An unknown price counts as zero."""
     evidence, described = inputs.of(target), inputs.described(target)
     slo, objective = inputs.route.slo, inputs.route.objective
     if evidence.ttft_p50_us is None:
@@ -126,7 +127,7 @@ def cost_of(inputs: Inputs, target: str) -> Cost | None:
 
 
 def late_us(p95: Quantile | None, slo: Slo) -> tuple[float, float]:
-    """The least and the most that p95 may be beyond the objective."""
+    """Return the bounds, in microseconds, of the excess of p95 over the objective."""
     if p95 is None or slo.ttft_p95_us is None:
         return 0.0, 0.0
     least_us, most_us = (p95.value if bound is None else bound for bound in (p95.low, p95.high))
@@ -134,5 +135,5 @@ def late_us(p95: Quantile | None, slo: Slo) -> tuple[float, float]:
 
 
 def usd_ms(target: Target, objective: Objective) -> float:
-    """The price in milliseconds, by the weight of the objective; an unknown price is not counted."""
+    """Return the price in milliseconds, by the weight of the objective; 0 for an unknown price."""
     return objective.usd * target.price.usd_per_m_output if target.price else 0.0

@@ -1,4 +1,4 @@
-"""How the members stand in a table: from inputs and state to entries in rank order."""
+"""Entries of a table in rank order, from inputs and state."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ from isochrone_wire.routes import Advantage, Hedge, Hold, RouteEntry
 def entries_of(
     inputs: Inputs, state: State, order: Sequence[str], *, sharing: int, hedging: bool
 ) -> tuple[RouteEntry, ...]:
-    """The entries of members in `order`, of whom the first `sharing` have the first rank. The first one is told when to
-    start the second, unless there is to be no hedging.
+    """Return the entries of members in `order`; the first `sharing` of them have the first rank. With `hedging`, the
+    first entry states when to start the second.
     """
     second = order[1] if hedging and len(order) > 1 else None
     return tuple(
@@ -63,7 +63,7 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
 
 
 def _hedge(inputs: Inputs, first: str, second: str) -> Hedge | None:
-    """An outage must not double the load."""
+    """Return the hedge; none while either member fails, because an outage must not double the load."""
     return None if is_failing(inputs, first) or is_failing(inputs, second) else hedge(inputs, first, second)
 
 

@@ -1,13 +1,13 @@
-"""From probes to the evidence of a table.
+"""Evidence of a table, computed from probes.
 
-A vantage is suspect when at least two thirds of what it probes, of two providers at least, gave nothing but failures in
-the last probes: then it is the vantage that fails, and what it says of anybody is left out. It is not suspect while the
-plan's control target answers it. What a suspect says stays left out when it stops reporting; but only vantages that
-still report are counted, so that no last word holds for the whole window.
+A vantage is suspect if at least two thirds of its targets, of at least two providers, had only failures in their last
+probes: then the vantage itself probably fails, and its probes are left out. It is not suspect while the plan's control
+target answers it. The probes of a suspect vantage stay left out after it stops reporting; but only reporting vantages
+are counted, so that a vantage's last probes do not count for the whole window.
 
-Two members are compared by slots as long as the longer of their intervals, because each target has rounds of its own.
-Of who is probed more often only the first round of a slot counts: the median of several is less skewed than one value,
-which would look like a shift.
+Two members are compared by slots as long as the longer of their intervals, because each target has its own rounds. Of
+the member that is probed more often only the first round of a slot counts: a median of several rounds is less skewed
+than a single value, which would look like a shift.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,15 +26,15 @@ from isochrone_collector.routing.inputs import Comparison, Evidence, Rules
 from isochrone_wire.answers import Quantile
 
 _SHARE = 0.95
-# Gaps from which the usual one is told: two that are long for another reason do not make it.
+# The number of gaps whose median is the usual one: two that are long for another reason do not change it.
 _AROUND = 5
 _SENT = (Kind.OK, Kind.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTable:
-    """One row per probe. `member` and `region` are places in the lists given; times are in microseconds, NaN where not
-    known; where `censored`, `ttft_us` is the limit that was hit.
+    """One row per probe. `member` and `region` are indices into `members` and `regions`; durations are in microseconds,
+    NaN if unknown; where `censored`, `ttft_us` is the limit that was hit.
     """
 
     members: tuple[str, ...]
@@ -53,7 +53,7 @@ class ProbeTable:
         return len(self.member)
 
     def where(self, mask: Flags) -> "ProbeTable":
-        """The rows of a mask."""
+        """Return the rows of a mask."""
         columns = [field.name for field in fields(self) if field.name not in ("members", "regions")]
         return replace(self, **{name: getattr(self, name)[mask] for name in columns})
 
@@ -62,12 +62,14 @@ Failing = Mapping[tuple[int, int], int]
 
 
 def reporting(probes: ProbeTable, *, since_at: int) -> set[int]:
-    """The vantages with a round of any target at `since_at` or later."""
+    """Return the vantages with a round of any target at `since_at` or later."""
     return set(np.unique(probes.vantage_id[probes.round_at >= since_at]).tolist())
 
 
 def failing_runs(probes: ProbeTable) -> dict[tuple[int, int], int]:
-    """(member, vantage) → how many of its newest probes in a row failed; throttled and skipped ones are passed over."""
+    """Map (member, vantage) to the number of its newest probes that failed in a row; throttled and skipped ones are
+    ignored.
+    """
     sent = probes.where(np.isin(probes.kind, _SENT))
     if not len(sent):
         return {}
@@ -83,7 +85,7 @@ def failing_runs(probes: ProbeTable) -> dict[tuple[int, int], int]:
 
 
 def suspects(runs: Failing, provider_of: Sequence[str], rules: Rules, *, control: int | None = None) -> set[int]:
-    """The vantages that fail whatever they probe; `control` is the place of the plan's control target, if any."""
+    """Return the suspect vantages; `control` is the index of the plan's control target, if any."""
     by_vantage: dict[int, dict[int, int]] = {}
     for (member, vantage), run in runs.items():
         by_vantage.setdefault(vantage, {})[member] = run
@@ -93,7 +95,7 @@ def suspects(runs: Failing, provider_of: Sequence[str], rules: Rules, *, control
 def _is_suspect(runs: Mapping[int, int], provider_of: Sequence[str], rules: Rules, control: int | None) -> bool:
     if control is not None and runs.get(control) == 0:
         return False
-    # Targets have rounds of their own: when the first one has failed three times, the others have only twice.
+    # Targets have their own rounds: when the first one has failed three times, the others have only twice.
     failing = [member for member, run in runs.items() if run >= rules.failures_in_a_row - 1]
     certain = max(runs.values()) >= rules.failures_in_a_row
     several = len({provider_of[member] for member in failing}) > 1
@@ -110,8 +112,8 @@ def evidence_of(
     reporting_ids: Collection[int],
     rules: Rules,
 ) -> Evidence:
-    """What is known of one member in the region at place `here`; `trusted` are the runs of vantages that are no
-    suspects, and only those of the `live` vantages tell who fails now.
+    """Compute the evidence of one member in a region. `trusted` are the runs of failures of vantages that are not
+    suspect; only those of vantages in `reporting_ids` count for current failures.
     """
     sound = [vantage for of, vantage in trusted if of == member]
     runs = {vantage: run for (of, vantage), run in trusted.items() if of == member and vantage in reporting_ids}
@@ -148,7 +150,7 @@ def _outcomes(own: ProbeTable) -> dict[str, int]:
 
 
 def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: int) -> float | None:
-    """The share of rounds in which something was sent, of those from the member's first in the window to the newest
+    """Return the share of rounds with a sent probe, of those from the member's first in the window to the newest round
     that its vantage has of any target.
     """
     due = done = 0
@@ -161,9 +163,8 @@ def _coverage(local: ProbeTable, own: ProbeTable, sent: ProbeTable, every_us: in
 
 
 def _rounds_due(rounds_at: Integers, every_us: int) -> int:
-    """How many rounds were due from the first to the last of these. How often a member is probed may have changed in
-    between, so a gap counts for as many as it is times the usual one around it, or the present interval if that is
-    longer.
+    """Count the rounds that were due from the first to the last of these. The interval may have changed in between, so
+    a gap counts as its multiple of the usual gap around it, or of the current interval if that is longer.
     """
     gaps = np.diff(rounds_at)
     if not len(gaps):
@@ -191,7 +192,7 @@ def _bucket_counts(values: Reals) -> dict[int, int]:
 def comparisons_of(
     probes: ProbeTable, members: Sequence[int], *, slot_us: Sequence[int], at: int, rules: Rules
 ) -> list[Comparison]:
-    """Every pair of `members` by the rows of `sightings`, which are of one region; `slot_us` are the intervals."""
+    """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member."""
     return [
         _compared(probes, left, right, slot_us=max(slot_us[left], slot_us[right]), at=at, rules=rules)
         for left, right in combinations(members, 2)
@@ -217,8 +218,8 @@ def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: in
 
 
 def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
-    """As `paired_shift`, with the likeness that neighbours had before: few differences do not show theirs, and a step
-    among them would pass for it.
+    """As `paired_shift`, with the autocorrelation of the earlier differences: few differences do not show their own,
+    and a step among them would look like autocorrelation.
     """
     found, tau = hodges_lehmann(differences), correlation_time(earlier)
     return found and found.widened(float(widening(tau, len(differences) / tau)))
@@ -228,7 +229,7 @@ Series = tuple[Integers, Reals]
 
 
 def _paired(probes: ProbeTable, left: int, right: int, slot_us: int) -> tuple[Series, Series]:
-    """The slots and TTFTs of either member where both have one, of one vantage each."""
+    """Return the slots and TTFTs of both members where one vantage has a value of both."""
     vantages, place = np.unique(probes.vantage_id, return_inverse=True)
     slots = probes.round_at // slot_us
     cells = slots * max(len(vantages), 1) + place
@@ -239,7 +240,7 @@ def _paired(probes: ProbeTable, left: int, right: int, slot_us: int) -> tuple[Se
 
 
 def _first_rounds(probes: ProbeTable, cells: Integers, member: int) -> Series:
-    """Cell → the median TTFT of the first round in it; limits stand in for timeouts."""
+    """Return each cell with the median TTFT of the first round in it; a timeout counts with its limit."""
     own = (probes.member == member) & ~np.isnan(probes.ttft_us)
     rounds_at, values, within = probes.round_at[own], probes.ttft_us[own], cells[own]
     order = np.argsort(rounds_at, kind="stable")
@@ -249,7 +250,7 @@ def _first_rounds(probes: ProbeTable, cells: Integers, member: int) -> Series:
 
 
 def _medians(groups: Integers, values: Reals) -> Series:
-    """The groups there are, ascending, and the median of each one's values."""
+    """Return the groups, ascending, and the median of each one's values."""
     order = np.lexsort((values, groups))
     found, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
     ordered = values[order]

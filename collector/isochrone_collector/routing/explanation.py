@@ -1,4 +1,4 @@
-"""Why a table is as it is, in sentences in the order of the rules; made again from what the table was decided from."""
+"""Explanation of a table: sentences in the order of the rules, computed again from the table's inputs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ _READY = (RouteState.OK, RouteState.DEGRADED)
 
 
 def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[str, ...]:
-    """The steps of a decision, for somebody who wants to follow it."""
+    """Return the steps of a decision as sentences."""
     ranked = [entry.target for entry in decision.entries]
     steps = [_summary(inputs), *(f"{one.target} is left out: {one.reason}" for one in decision.excluded)]
     if decision.route_state in _READY:

@@ -1,10 +1,10 @@
-"""When to start the second choice, and what that would give.
+"""Hedging: the delay after which to start the second choice, and the expected gain.
 
-With delay d the hedged request outlasts t with probability S(t) = A(t) for t <= d, and A(t) · B(t - d) after, where A
-and B are the survival functions of first and second choice, provided that they do not stall together. The delay is the
-first choice's 95th percentile, so that one request in twenty is doubled (J. Dean and L. A. Barroso, The Tail at Scale,
-Communications of the ACM 56(2), 2013). Where they do stall together hedging gains nothing at any delay, so it is
-refused.
+With delay d the hedged request takes longer than t with probability S(t) = A(t) for t <= d, and A(t) · B(t - d) after,
+where A and B are the survival functions of first and second choice, provided that they do not stall together. The delay
+is the first choice's 95th percentile, so that one request in twenty is doubled (J. Dean and L. A. Barroso, The Tail at
+Scale, Communications of the ACM 56(2), 2013). If they stall together, hedging gains nothing at any delay and is not
+recommended.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,15 +22,15 @@ Reals = NDArray[np.float64]
 _ROUNDING = 1e-9
 _TAIL = 0.01
 _MIN_SLOW = 3
-# One round in which both were slow is chance: with three slow ones of sixty each it happens to one pair in seven.
+# One round in which both were slow is chance: with three slow rounds of sixty each it happens to one pair in seven.
 _MIN_BOTH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """The distribution of one member's TTFT: ascending values in microseconds and how many probes took at most each.
+    """The distribution of one member's TTFT: ascending values in microseconds, and the number of probes up to each.
 
-    Who timed out stands above all others, and is told as the larger of limit and largest value.
+    Timeouts rank above all others, at the larger of their limit and the largest value.
     """
 
     values_us: Reals
@@ -38,18 +38,18 @@ class Latencies:
     n: int
 
     def survival(self, at_us: Reals) -> Reals:
-        """The share of probes that took longer than each instant."""
+        """Return the share of probes that took longer than each duration."""
         below = np.searchsorted(self.values_us, at_us, side="right")
         return 1.0 - np.concatenate([[0.0], self.at_most])[below] / self.n
 
     def quantile_us(self, share: float) -> float:
-        """By nearest rank."""
+        """Return the nearest-rank quantile in microseconds."""
         place = int(np.searchsorted(self.at_most, (share - _ROUNDING) * self.n))
         return float(self.values_us[min(place, len(self.values_us) - 1)])
 
 
 def latencies_of(evidence: Evidence) -> Latencies | None:
-    """The law of a member's evidence; `None` without any."""
+    """Return the TTFT distribution of a member's evidence; `None` without values."""
     counts = _sorted(evidence.histogram)
     late = _sorted(evidence.censored)
     if not counts:
@@ -62,7 +62,7 @@ def latencies_of(evidence: Evidence) -> Latencies | None:
 
 
 def hedge(inputs: Inputs, first: str, second: str) -> Hedge:
-    """The hedge of the first choice by the second, or why there is none."""
+    """Return the hedge of the first choice by the second, or the reason for none."""
     one, other = inputs.of(first), inputs.of(second)
     comparison = inputs.against(first, second)
     lift = stall_lift(comparison)
@@ -103,14 +103,14 @@ def _stalls_together(inputs: Inputs, comparison: Comparison, lift: float | None)
 
 
 def stall_lift(comparison: Comparison) -> float | None:
-    """P(right slow | left slow) / P(right slow) over the shared rounds; `None` with fewer than three slow ones."""
+    """Return P(right slow | left slow) / P(right slow) over shared rounds; `None` with fewer than three slow ones."""
     if comparison.slow_left < _MIN_SLOW or comparison.slow_right < _MIN_SLOW:
         return None
     return round(comparison.slow_both * comparison.n / (comparison.slow_left * comparison.slow_right), 3)
 
 
 def hedged_quantile_us(first: Latencies, second: Latencies, delay_us: float, *, tail: float = _TAIL) -> float:
-    """What all but `tail` of the requests take at most, when the second is started after a delay."""
+    """Return the duration, in microseconds, that a share `tail` of the hedged requests exceeds."""
 
     def survival(at_us: Reals) -> Reals:
         apart = np.where(at_us > delay_us, second.survival(np.maximum(at_us - delay_us, 0.0)), 1.0)
@@ -120,7 +120,7 @@ def hedged_quantile_us(first: Latencies, second: Latencies, delay_us: float, *, 
 
 
 def survival_quantile(survival: Callable[[Reals], Reals], steps_us: Reals, tail: float) -> float:
-    """Where a survival function that steps at `steps_us` only falls to `tail`; the last step if it never does."""
+    """Return where a survival function that steps at `steps_us` falls to `tail`; the last step if it never does."""
     ordered = np.sort(steps_us)
     under = np.flatnonzero(survival(ordered) <= tail + _ROUNDING)
     return float(ordered[under[0] if len(under) else -1])

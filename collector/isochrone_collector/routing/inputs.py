@@ -1,4 +1,4 @@
-"""What a table is decided from. All of it is stored with the table, so that the decision can be made again."""
+"""Inputs of a routing decision. They are stored with the table, so that the decision can be replayed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ MINUTE_US = 60 * SECOND_US
 class Rules:
     """The numbers of the policy; durations in microseconds.
 
-    An epoch is the time in which weights move a step and a soft challenge is counted once. The evidence of a table is
-    of `window_us`, that of a soft challenge of `middle_us`, and that of a sudden change of `short_us`.
+    An epoch is the time in which weights move one step and a soft challenge counts once. The evidence of a table spans
+    `window_us`, that of a soft challenge `middle_us`, and that of a sudden change `short_us`.
     """
 
     epoch_us: int = 5 * MINUTE_US
@@ -39,25 +39,24 @@ class Rules:
 
     @property
     def fresh_us(self) -> int:
-        """How long after its newest sample a table may be acted on freely: two epochs."""
+        """The age of the newest sample, in microseconds, up to which a table is fresh: two epochs."""
         return 2 * self.epoch_us
 
     @property
     def stale_us(self) -> int:
-        """How long after its newest sample a table may be used at all: six epochs."""
+        """The age of the newest sample, in microseconds, up to which a table may be used: six epochs."""
         return 6 * self.epoch_us
 
 
-# Twelve epochs of six rounds are 72: a p95 has an interval from 59 on, so that some may be lost.
+# Twelve epochs of six rounds are 72: a p95 has an interval from 59 on, so a few may be lost.
 _ROUNDS_PER_EPOCH = 6
 _MIN_EPOCH_US = 10 * SECOND_US
 _MAX_EPOCH_US = 30 * MINUTE_US
 
 
 def rules_for(every_us: Sequence[int]) -> Rules:
-    """The rules of a route whose members are probed so often: an epoch has six rounds of the slowest of them, the
-    window twelve epochs, the middle one nine, the short one two; the first choice stays for six, and a penalty halves
-    in as many.
+    """Return the rules of a route from its members' intervals: an epoch has six rounds of the slowest member, the
+    window twelve epochs, the middle window nine, the short one two; the dwell and the half-life of the penalty are six.
     """
     epoch_us = min(max(_ROUNDS_PER_EPOCH * max(every_us, default=MINUTE_US), _MIN_EPOCH_US), _MAX_EPOCH_US)
     return Rules(
@@ -72,12 +71,12 @@ def rules_for(every_us: Sequence[int]) -> Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the samples of the window say of one member, as seen from the client's region.
+    """The evidence on one member from the window's samples in the client's region.
 
-    `n` counts probes with a first token, `histogram` their TTFT as bucket → count, `censored` that of the limits of
-    those that timed out. `vantages` of the region probe it and still report. Of these, `failing_here` had nothing but
-    failures in their last probes, and of all vantages anywhere `failing_vantages` had; `fails_here` when all of the
-    region had, for twice as long. `coverage` is the share of due rounds in which something was sent.
+    `n` counts probes with a first token; `histogram` is their TTFT and `censored` the limits of timeouts, as bucket →
+    count. `vantages` of the region probe the member and still report. Of these, `failing_here` had only failures in
+    their last probes; `failing_vantages` counts such vantages of all regions. `fails_here` is true if all vantages of
+    the region had, for twice as long. `coverage` is the share of due rounds with a sent probe.
     """
 
     target: str
@@ -101,10 +100,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How much longer `left` takes than `right`, paired by vantage and round, in microseconds with its 95 % interval:
-    over the window, the middle and the short one; `None` without a shared round.
+    """The shift from `right` to `left`, paired by vantage and round, in microseconds with its 95 % interval: over the
+    whole, the middle and the short window; `None` without a shared round.
 
-    Of `n` pairs, `slow_left` and `slow_right` were beyond the side's own p95, and `slow_both` beyond both.
+    Of `n` pairs, `slow_left` and `slow_right` exceeded the side's own p95, and `slow_both` both.
     """
 
     left: str
@@ -120,8 +119,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Everything a decision depends on, the state before apart. `targets` describes the members; `suspects` of all
-    `vantages` that still report fail whatever they probe, and `suspects_here` of the region's `vantages_here`.
+    """Everything a decision depends on except the previous state. `targets` are the members. `suspects` of all
+    reporting `vantages` are suspect, and `suspects_here` of the region's `vantages_here`.
     """
 
     at: int
@@ -139,18 +138,18 @@ class Inputs:
     suspects_here: int = 0
 
     def of(self, target: str) -> Evidence:
-        """The evidence of a member; empty when there is none."""
+        """Return the evidence of a member; empty if there is none."""
         return next((one for one in self.evidence if one.target == target), Evidence(target=target))
 
     def described(self, target: str) -> Target:
-        """The target of that name. Raises `KeyError`."""
+        """Return the target of a name. Raises `KeyError`."""
         for one in self.targets:
             if one.name == target:
                 return one
         raise KeyError(target)
 
     def against(self, left: str, right: str) -> Comparison:
-        """How much longer `left` takes than `right`, whichever way round that was computed."""
+        """Return the comparison of `left` with `right`, reversed if it was computed the other way round."""
         for one in self.comparisons:
             if (one.left, one.right) == (left, right):
                 return one

@@ -1,4 +1,4 @@
-"""The inputs of a route's decisions, region by region, from the plan and what was seen."""
+"""Builder of a route's inputs, region by region, from the plan and the probes."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,20 +19,20 @@ from isochrone_wire.model import Plan, Route, Target
 
 
 def rules_of(route: Route, plan: Plan) -> Rules:
-    """The rules of a route, from how often its members are probed."""
+    """Return the rules of a route, from the intervals of its members."""
     return rules_for([target.every_us for target in members_of(route, plan)])
 
 
 def members_of(route: Route, plan: Plan) -> list[Target]:
-    """The targets of a route, in its order."""
+    """Return the targets of a route, in its order."""
     by_name = {target.name: target for target in plan.targets}
     return [by_name[name] for name in route.members if name in by_name]
 
 
 def build_inputs(route: Route, plan: Plan, probes: ProbeTable, *, regions: Iterable[str], at: int) -> Iterator[Inputs]:
-    """The inputs for each of `regions`. `sightings` are of all the plan's targets, so that a vantage where everything
-    fails is told from a target that fails everywhere; those before the route's window are left out, and those from
-    after `at`, of a clock that is ahead.
+    """Yield the inputs for each of `regions`. `probes` are of all targets of the plan, to distinguish a vantage where
+    everything fails from a target that fails everywhere. Probes before the route's window are left out, and so are
+    those after `at`, which come from a clock that is ahead.
     """
     rules = rules_of(route, plan)
     recent = probes.where((probes.round_at >= at - rules.window_us) & (probes.round_at <= at))
@@ -57,7 +57,7 @@ def build_inputs(route: Route, plan: Plan, probes: ProbeTable, *, regions: Itera
 
 
 def _silence_us(route: Route, plan: Plan, rules: Rules) -> int:
-    """How long a vantage that still reports may have nothing to report: an epoch, or two rounds where these take longer
+    """Return how long a reporting vantage may be silent, in microseconds: an epoch, or two rounds if these take longer
     than the longest epoch.
     """
     return max([rules.epoch_us, *(2 * target.every_us for target in members_of(route, plan))])

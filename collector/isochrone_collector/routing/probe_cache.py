@@ -1,4 +1,4 @@
-"""The newest probes of the fleet, kept in memory so that a table can be decided without reading them again."""
+"""In-memory cache of the fleet's newest probes, from which tables are decided without reading them again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,17 +16,17 @@ Batch = tuple[int, int, int]
 KEY = ("target_id", "round_at", "vantage_id", "epoch", "seq", "idx")
 VALUES = ("region", "kind", "ttft_us", "censored", "rtt_us", "tokens_per_second")
 NAMES = (*KEY, *VALUES)
-# Who adds looks back half a minute.
+# Callers add batches again for up to half a minute.
 _BATCH_MEMORY_US = 10 * MINUTE_US
 _MAX_BATCHES = 10_000
 _REALS = {"ttft_us", "rtt_us", "tokens_per_second"}
 
 
 class ProbeCache:
-    """Probes as columns, each there once however often it is added. `regions` are the names that `region` numbers.
+    """Probes as columns, without duplicates. `regions` are the names that the column `region` indexes.
 
-    A batch is stored as a whole, so that one that was seen brings nothing new. It is known for as long after it was
-    last added as whoever adds may come across it again.
+    Batches are added as a whole, so a batch that was added before is skipped. Batch keys are remembered for
+    `_BATCH_MEMORY_US` after they were last added.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class ProbeCache:
         return len(self._columns["round_at"])
 
     def place_of(self, region: str) -> int:
-        """The number of a region, a new one if need be."""
+        """Return the index of a region, adding it if it is new."""
         if region not in self.regions:
             self.regions.append(region)
         return self.regions.index(region)
 
     def add(self, columns: Columns, *, at: int) -> set[tuple[int, str]]:
-        """Take in the probes of whole batches; the (target, region) pairs that the new ones are of."""
+        """Add the probes of whole batches, and return the (target id, region) pairs of the new ones."""
         batches = list(zip(*(columns[name].tolist() for name in ("vantage_id", "epoch", "seq")), strict=True))
         fresh = np.array([batch not in self._seen_at for batch in batches], bool)
         self._seen_at |= dict.fromkeys(batches, at)
@@ -58,18 +58,18 @@ class ProbeCache:
         return {(int(target_id), self.regions[int(place)]) for target_id, place in pairs}
 
     def forget(self, *, before_at: int) -> None:
-        """Let go of rounds before an instant."""
+        """Remove the rounds before an instant."""
         recent = self._columns["round_at"] >= before_at
         if not recent.all():
             self._columns = {name: column[recent] for name, column in self._columns.items()}
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove everything."""
         self.forget(before_at=np.iinfo(np.int64).max)
         self._seen_at = {}
 
     def table(self, targets: Mapping[int, str], *, from_at: int) -> ProbeTable:
-        """The probes of some targets, id → name, from an instant on."""
+        """Return the probes of some targets (id → name) from an instant on."""
         ids = np.array(sorted(targets), np.int64)
         of = self._columns
         wanted = np.isin(of["target_id"], ids) & (of["round_at"] >= from_at)

@@ -1,7 +1,7 @@
-"""Which members to ask all at once, when time is dearer than money.
+"""Race sets: members to request all at once, if latency matters more than cost.
 
-The first of k independent answers outlasts t with probability S1(t) · … · Sk(t). Of all sets the best is the one whose
-predicted p95 times its price is least.
+The first of k independent answers takes longer than t with probability S1(t) · … · Sk(t). The best set is the one with
+the lowest product of predicted p95 and price.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _MIN_SAMPLES = 59
 
 
 def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
-    """The best set of `members`, which are in rank order; `None` when too little is known of all of them."""
+    """Return the best set of `members`, given in rank order; `None` if none of them has enough samples."""
     latencies = _candidates(inputs, members)
     if not latencies:
         return None
@@ -43,7 +43,7 @@ def _candidates(inputs: Inputs, members: Sequence[str]) -> dict[str, Latencies]:
 
 
 def _factors(inputs: Inputs, sets: Sequence[MemberSet]) -> tuple[dict[MemberSet, float], str]:
-    """What each set costs as a multiple of the first member alone; as many as they are when prices are not known."""
+    """Return the cost of each set as a multiple of the first member's; the number of members if a price is unknown."""
     prices = {chosen: _price(inputs, chosen) for chosen in sets}
     known = {chosen: price for chosen, price in prices.items() if price}
     if len(known) < len(sets):

@@ -1,15 +1,15 @@
-"""When the first choice changes, and when it stays although another looks better for the moment.
+"""Rules for switching the first choice, and for keeping it although another looks better at the moment.
 
 The rules, in this order:
 
-* *Hard*: the first choice fails: three failures in a row from two vantages, or success under the floor for certain.
-* *Fast*: over the short window it takes at least a quarter longer than the challenger, or it breaks the objective for
-  certain while the challenger keeps it for certain. This skips the dwell, but not what the penalty adds to it.
-* *Soft*: over the middle window it is worse by the margin at least, the interval is off zero, this was so for three
-  epochs running, and the last switch is half an hour ago, or longer while the penalty of earlier switches lasts.
+* *Hard*: the first choice fails: three failures in a row from two vantages, or success certainly below the minimum.
+* *Fast*: over the short window it takes at least a quarter longer than the challenger, or it certainly misses the
+  objective while the challenger certainly meets it. This skips the dwell, but not the extension by the penalty.
+* *Soft*: over the middle window it is worse by at least the margin, the interval excludes zero, this holds for three
+  epochs in a row, and the last switch is half an hour ago, or longer while the penalty of earlier switches lasts.
 
-The penalty is that of route flap damping (RFC 2439): each switch adds to it, and it halves in half an hour. Unlike
-there it removes nobody; it only makes the dwell longer (RFC 7196 tells why removing was a mistake).
+The penalty is that of route flap damping (RFC 2439): each switch adds to it, and it halves in half an hour. Unlike in
+the RFC, it excludes no member, but only extends the dwell (RFC 7196 explains why exclusion was a mistake).
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ from isochrone_wire.insights import Eligible
 from isochrone_wire.model import DAY_US
 from isochrone_wire.routes import ChangeKind
 
-# A route that keeps changing is looked at with this much patience and no more.
+# The maximum dwell, as a multiple of the normal one.
 _MAX_DWELLS = 8.0
-# Epochs further apart than this are not running.
+# Epochs further apart than this do not count as consecutive.
 _RUNNING = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What one decision leaves to the next. `streaks` counts the epochs in which a member was better by the soft rule,
-    `ties` those in which it was no worse than the first choice; both as of `epoch`, which began with `epoch_weights`.
-    `since_at` is when the first choice became it, `newest_at` the newest sample that anything was decided from.
+    """The state between two decisions. `streaks` counts the epochs in which a member was better by the soft rule,
+    `ties` those in which it was level with the first choice; both as of `epoch`, which began with `epoch_weights`.
+    `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on.
     """
 
     incumbent: str | None = None
@@ -60,7 +60,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """A new first choice, and why."""
+    """A new first choice, with the reason."""
 
     to: str
     kind: ChangeKind
@@ -68,32 +68,32 @@ class Switch:
 
 
 def epoch_of(at: int, rules: Rules) -> int:
-    """The number of the epoch an instant lies in."""
+    """Return the number of the epoch of an instant."""
     return at // rules.epoch_us
 
 
 def penalty_at(state: State, at: int, rules: Rules) -> float:
-    """What is left of the penalty."""
+    """Return the penalty, decayed until `at`."""
     return float(state.penalty * 2.0 ** (-max(at - state.penalty_at, 0) / rules.half_life_us))
 
 
 def dwell_us(state: State, at: int, rules: Rules) -> int:
-    """How long after a switch the next soft one waits: longer the more there were lately, and never for ever."""
+    """Return the dwell after a switch, in microseconds: extended by recent switches, up to a maximum."""
     return round(rules.dwell_us * min(max(1.0, penalty_at(state, at, rules) / rules.penalty), _MAX_DWELLS))
 
 
 def dwell_left_us(state: State, at: int, rules: Rules) -> int:
-    """How much of the dwell is left. The first of all choices was no switch, and may be put right at once."""
+    """Return the rest of the dwell, in microseconds; the very first choice has none and may be corrected at once."""
     return max(state.switches[-1] + dwell_us(state, at, rules) - at, 0) if state.switches else 0
 
 
 def damped_us(state: State, at: int, rules: Rules) -> int:
-    """For how long a fast switch still waits: until what the penalty adds to the dwell is over."""
+    """Return how long a fast switch waits, in microseconds: the rest of the penalty's extension of the dwell."""
     return max(state.switches[-1] + dwell_us(state, at, rules) - rules.dwell_us - at, 0) if state.switches else 0
 
 
 def ranked_members(inputs: Inputs, members: list[str]) -> list[str]:
-    """Members from best to worst: who does not fail, keeps the objective, and costs least."""
+    """Sort members from best to worst: not failing, then most certain to meet the objective, then cheapest."""
     wished = inputs.route.static_order
 
     def key(target: str) -> tuple[bool, int, bool, float, int, str]:
@@ -106,7 +106,7 @@ def ranked_members(inputs: Inputs, members: list[str]) -> list[str]:
 
 
 def find_switch(state: State, inputs: Inputs, members: list[str]) -> Switch | None:
-    """The switch that the rules ask for, if any. `members` are in order, and the first choice is among them."""
+    """Return the switch required by the rules, if any. `members` are in order and include the first choice."""
     incumbent = state.incumbent
     challengers = [target for target in members if target != incumbent and not is_failing(inputs, target)]
     if incumbent is None or not challengers:
@@ -134,9 +134,9 @@ def _fast(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch |
 
 
 def slowdown_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
-    """By how much at least the first choice has become slower; what is no news, such as its price, may only excuse it.
+    """Return the certain slowdown of the first choice, in microseconds; other terms, such as its price, only lower it.
 
-    `None` when the short window is too short to say.
+    `None` if the short window has too few rounds for an interval.
     """
     shift = inputs.against(incumbent, target).short
     found = objective_advantage(inputs, incumbent, target, shift)
@@ -146,7 +146,7 @@ def slowdown_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
 
 
 def fast_limit_us(inputs: Inputs, target: str) -> float:
-    """What the fast rule takes against a challenger, in microseconds."""
+    """Return the slowdown, in microseconds, from which on the fast rule switches to a challenger."""
     median = inputs.of(target).ttft_p50_us
     return inputs.rules.fast_share * median.value if median else float("inf")
 
@@ -160,12 +160,12 @@ def _soft(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch |
 
 
 def is_better(inputs: Inputs, incumbent: str, target: str) -> bool:
-    """Whether the soft rule speaks for `target` in this epoch."""
+    """Return whether `target` is better by the soft rule in this epoch."""
     return no_worse_group(inputs, incumbent, target) and is_ahead(inputs, incumbent, target)
 
 
 def count_epoch(state: State, inputs: Inputs, members: list[str]) -> State:
-    """The state with this epoch's challenges and ties counted, once per epoch."""
+    """Return the state with this epoch's challenges and ties counted, once per epoch."""
     epoch, incumbent = epoch_of(inputs.at, inputs.rules), state.incumbent
     if epoch == state.epoch or incumbent is None:
         return state
@@ -178,8 +178,8 @@ def count_epoch(state: State, inputs: Inputs, members: list[str]) -> State:
 
 
 def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int:
-    """Counts up to the soft rule's epochs while level, and down while worse; what is neither changes nothing, so that
-    who shares goes on sharing until something speaks against it.
+    """Count up to the soft rule's epochs while level, and down while worse; keep the count otherwise, so that a member
+    keeps its share until the data contradict it.
     """
     count = state.ties.get(target, 0)
     if not no_worse_group(inputs, incumbent, target) or is_behind(inputs, incumbent, target):
@@ -188,15 +188,15 @@ def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int
 
 
 def shares(state: State, inputs: Inputs, target: str) -> bool:
-    """Whether a member has the first rank too: it was level for long enough, and stays for as long when it is not any
-    more.
+    """Return whether a member also has the first rank: it was level for enough epochs, and keeps the rank for as many
+    epochs afterwards.
     """
     count = state.ties.get(target, 0)
     return count >= inputs.rules.soft_epochs or (count > 0 and state.weights.get(target, 0.0) > 0)
 
 
 def apply_switch(state: State, switch: Switch, inputs: Inputs) -> State:
-    """The state after a switch; one that the plan asked for adds no penalty."""
+    """Return the state after a switch; a switch caused by the plan adds no penalty."""
     at, rules = inputs.at, inputs.rules
     added = 0.0 if switch.kind is ChangeKind.PLAN else rules.penalty
     recent = tuple(earlier for earlier in state.switches if at - earlier < DAY_US)

@@ -1,4 +1,4 @@
-"""From a decision to the document that is published, and from a stored one back to the same bytes."""
+"""Builder of the published table from a decision, and replay of a stored one."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
 
 
 def build_table(inputs: Inputs, decision: Decision, *, generation: int, code_version: str) -> RouteTable:
-    """The table of a decision under its number; as fresh as the newest sample that anything was decided from."""
+    """Build the table of a decision; its freshness counts from the newest sample the decision is based on."""
     rules = inputs.rules
     since_at = decision.newest_at or inputs.at
     provenance = Provenance(
@@ -43,8 +43,8 @@ def build_table(inputs: Inputs, decision: Decision, *, generation: int, code_ver
 
 
 def needs_publishing(published: RouteTable | None, decision: Decision, inputs: Inputs) -> bool:
-    """Whether a decision is worth a new number: something changed, or the evidence shown is a fifth of an epoch old and
-    there is newer, or what is shown claims to be from the future.
+    """Return whether a decision deserves a new generation: something changed, or the published table is a fifth of an
+    epoch old and there is newer evidence, or the published table is from the future.
     """
     if published is None or decision.change is not ChangeKind.EVIDENCE or published.state is not decision.route_state:
         return True
@@ -56,7 +56,7 @@ def needs_publishing(published: RouteTable | None, decision: Decision, inputs: I
 
 
 def replay(document: str, inputs_text: str, before_text: str) -> tuple[str, Decision]:
-    """The document that the stored inputs give today, and the decision behind it. Raises `ValueError`."""
+    """Return the document that this program makes of stored inputs, and its decision. Raises `ValueError`."""
     published = canonical_form.load(RouteTable, document)
     inputs = canonical_form.load(Inputs, inputs_text)
     decision = decide(inputs, canonical_form.load(State, before_text))

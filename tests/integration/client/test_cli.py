@@ -199,7 +199,7 @@ def test_a_fleet_of_which_nobody_is_online_is_four(observatory: FakeObservatory)
     result = run(observatory, "regions")
     assert result.exit_code == 4
     assert "late [2]" in result.stdout
-    assert "was to be heard again 9 min ago" in result.stdout
+    assert "the next was due 9 min ago" in result.stdout
     assert "none of 2 vantages is online" in result.stderr
 
 

@@ -65,7 +65,7 @@ class Participation:
         success = wilson(self.tried - self.failed, self.tried)
         if success and success.high < MIN_CONTROL_SUCCESS:
             share = _percent(success.value)
-            return f"{region} is in trouble itself: {share} of {success.n} probes of {control} succeeded"
+            return f"{region} has a problem of its own: {share} of {success.n} probes of {control} succeeded"
         if self.planned and not self.recorded:
             return f"{region} recorded nothing of the control target {control}"
         return ""

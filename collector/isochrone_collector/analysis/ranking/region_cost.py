@@ -307,7 +307,7 @@ def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
     if not decisions:
         return replace(best, reason=f"no other region to compare {best.region} with")
     if open_:
-        return replace(best, reason=f"not told from {', '.join(open_)}")
+        return replace(best, reason=f"not distinguishable from {', '.join(open_)}")
     if near:
-        return replace(best, decision=Decision.EQUIVALENT, reason=f"{', '.join(near)} as near")
+        return replace(best, decision=Decision.EQUIVALENT, reason=f"equivalent: {', '.join(near)}")
     return replace(best, decision=Decision.FASTER)

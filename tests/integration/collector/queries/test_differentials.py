@@ -118,7 +118,7 @@ async def test_a_region_whose_control_fails_decides_nothing(world: World) -> Non
     await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL, **FAILED))
     found = await world.asked(targets=("sim/a",))
     assert list(found) == ["sim/a"]
-    assert found["sim/a"].reason == "sg is in trouble itself: 0 % of 60 probes of sim/c succeeded"
+    assert found["sim/a"].reason == "sg has a problem of its own: 0 % of 60 probes of sim/c succeeded"
 
 
 async def test_a_baseline_without_its_control_decides_nothing(world: World) -> None:

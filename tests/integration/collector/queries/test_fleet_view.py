@@ -80,7 +80,7 @@ def test_a_broken_promise_is_late(call: Caller) -> None:
     while status(call, "us-1").liveness is not Liveness.LATE:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    assert "was to be heard again" in status(call, "us-1").reason
+    assert "the next was due" in status(call, "us-1").reason
 
 
 def test_without_a_plan_everybody_is_empty(start_collector: StartCollector) -> None:

@@ -217,7 +217,7 @@ def test_a_region_in_trouble_is_not_compared(start_collector: StartCollector) ->
     best, other = ill.call.region_costs(ill.select(targets=("near/*",)))
     assert (best.region, best.decision.value) == (US, "undecided")
     assert (other.region, other.decision.value, other.added) == (SG, "undecided", None)
-    assert other.reason.startswith(f"{SG} is in trouble itself")
+    assert other.reason.startswith(f"{SG} has a problem of its own")
 
 
 @pytest.mark.parametrize(

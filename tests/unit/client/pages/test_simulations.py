@@ -13,7 +13,7 @@ from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Simulation, SimulationList
 
-LEARNT = "6 rounds before these were for learning, left out for want of a member: 0"
+LEARNT = "6 earlier rounds were for learning, left out because a member was missing: 0"
 CHARGED = "usd counts every request that was begun as charged in full, as a cancelled stream may be"
 
 
@@ -61,7 +61,7 @@ def test_what_all_lines_share_is_noted_once() -> None:
     assert text.count("were for learning") == 2
     assert text.count("charged in full") == 1
     assert text.count("change: relative to") == 1
-    assert "us: 6 rounds" in " ".join(text.split())
+    assert "us: 6 earlier rounds" in " ".join(text.split())
 
 
 def test_a_quantile_without_an_interval_is_not_shown() -> None:
@@ -73,8 +73,8 @@ def test_a_quantile_without_an_interval_is_not_shown() -> None:
 
 def test_nothing_to_replay_is_an_error() -> None:
     """Without any round the note is the error, and the exit code is 4."""
-    empty = replace(STATIC, rounds=0, requests=0, note="nothing to play: p/b was never asked there")
-    with pytest.raises(InsufficientError, match="p/b was never asked"):
+    empty = replace(STATIC, rounds=0, requests=0, note="nothing to replay: p/b was never probed there")
+    with pytest.raises(InsufficientError, match="p/b was never probed"):
         simulations.require_rounds(SimulationList(window=WINDOW, simulations=(empty,)))
     with pytest.raises(InsufficientError, match="no samples between"):
         simulations.require_rounds(SimulationList(window=WINDOW))

@@ -57,7 +57,7 @@ def test_the_body_that_a_receiver_gets() -> None:
     assert body["data"].pop("id").startswith("alert_")
     assert body["data"] == {
         "subject": "ohio-1",
-        "sentence": "ohio-1 in us-east-2 has not been heard of for 9 min",
+        "sentence": "ohio-1 in us-east-2 has sent no heartbeat for 9 min",
         "vantage": "ohio-1",
         "region": "us-east-2",
         "last_seen_at": "2026-11-21T07:51:00.000000Z",

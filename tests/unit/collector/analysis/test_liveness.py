@@ -33,11 +33,15 @@ WELL = VantageSignals(
         (
             {"newest_sample_at": NOW_AT - 91 * SECOND_US},
             PLAN,
-            "silent: heard 3 s ago, but its newest sample is 91 s old",
+            "silent: last heartbeat 3 s ago, but its newest sample is 91 s old",
         ),
         ({"newest_sample_at": NOW_AT - 15 * MINUTE_US}, SLOW, "online: samples arrive"),
-        ({"newest_sample_at": NOW_AT - 16 * MINUTE_US}, SLOW, "silent: heard 3 s ago, but its newest sample is 16 min"),
-        ({"newest_sample_at": None}, PLAN, "silent: heard 3 s ago, and no sample since it joined 24 h ago"),
+        (
+            {"newest_sample_at": NOW_AT - 16 * MINUTE_US},
+            SLOW,
+            "silent: last heartbeat 3 s ago, but its newest sample is 16 min",
+        ),
+        ({"newest_sample_at": None}, PLAN, "silent: last heartbeat 3 s ago, but no sample since it joined 24 h ago"),
         ({"newest_sample_at": None}, None, "empty: no plan has been applied yet"),
         ({"newest_sample_at": None}, Plan(version=2, baseline="us"), "empty: plan 2 has no targets"),
         ({"newest_sample_at": None}, PAUSED, "empty: every target of plan 4 is paused"),
@@ -46,14 +50,14 @@ WELL = VantageSignals(
         (
             {"next_heartbeat_at": NOW_AT - LATE_GRACE_US - 1},
             PLAN,
-            "late: last heard 3 s ago, and was to be heard again 5 s ago",
+            "late: last heartbeat 3 s ago; the next was due 5 s ago",
         ),
-        ({"next_heartbeat_at": NOW_AT - DAY_US}, None, "late: last heard 3 s ago, and was to be heard again 24 h ago"),
+        ({"next_heartbeat_at": NOW_AT - DAY_US}, None, "late: last heartbeat 3 s ago; the next was due 24 h ago"),
         ({"next_heartbeat_at": None}, PLAN, "online: samples arrive"),
         (
             {"next_heartbeat_at": None, "last_seen_at": NOW_AT - 3 * MINUTE_US},
             PLAN,
-            "late: last heard 3 min ago, and was to be heard again 2 min ago",
+            "late: last heartbeat 3 min ago; the next was due 2 min ago",
         ),
     ],
 )
@@ -67,10 +71,10 @@ def test_a_vantage_is_what_was_last_heard_of_it(changes: dict[str, Any], plan: P
     ("changes", "clue"),
     [
         ({"refused_plan_version": 4, "plan_version": 3}, "it refuses plan 4"),
-        ({"refused_plan_version": 3}, "its log says what its probes do"),
-        ({"plan_version": 0, "spool_depth": 9}, "it has not taken up plan 4"),
+        ({"refused_plan_version": 3}, "see its log for the probes"),
+        ({"plan_version": 0, "spool_depth": 9}, "it does not run plan 4"),
         ({"spool_depth": 9}, "9 samples wait in its spool"),
-        ({}, "its log says what its probes do"),
+        ({}, "see its log for the probes"),
     ],
 )
 def test_silence_comes_with_a_clue(changes: dict[str, Any], clue: str) -> None:

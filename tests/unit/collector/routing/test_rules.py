@@ -74,7 +74,7 @@ def test_a_soft_challenge_takes_three_epochs() -> None:
 @pytest.mark.parametrize(
     "compared",
     [
-        apart("a", "b", -1, 100),  # the interval holds zero
+        apart("a", "b", -1, 100),  # the interval includes zero
         apart("a", "b", 5, 25),  # less than 20 ms
         apart("b", "a", 30, 90),  # the other way round
         Comparison(left="a", right="b"),  # nothing to compare

@@ -1,4 +1,4 @@
-"""Who was there: planned, recorded and failed, and when a region is in trouble itself."""
+"""Who was there: planned, recorded and failed, and when a region has a problem of its own."""
 
 import pytest
 
@@ -77,13 +77,13 @@ def test_too_little_coverage_has_its_reason(recorded: int, due: int, reason: str
         (Participation(tried=100, failed=15, recorded=100, planned=100), ""),
         (
             Participation(tried=100, failed=17, recorded=100, planned=100),
-            "us is in trouble itself: 83 % of 100 probes of sim/c succeeded",
+            "us has a problem of its own: 83 % of 100 probes of sim/c succeeded",
         ),
         # Two failures of two are bad luck as well as trouble; of four they are not.
         (Participation(tried=2, failed=1, recorded=2, planned=2), ""),
         (
             Participation(tried=4, failed=4, recorded=4, planned=4),
-            "us is in trouble itself: 0 % of 4 probes of sim/c succeeded",
+            "us has a problem of its own: 0 % of 4 probes of sim/c succeeded",
         ),
         (Participation(recorded=0, planned=5), "us recorded nothing of the control target sim/c"),
         # A paused or throttled control target tells nothing.
