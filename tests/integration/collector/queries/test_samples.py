@@ -103,7 +103,7 @@ def test_what_is_too_large_for_a_message_is_refused_in_words(place: Place) -> No
         place.call.samples(selection, limit=10_000)
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "more than a message holds" in error.details()
+    assert "do not fit into one message" in error.details()
     assert sum(len(portion.samples) for portion in place.export(selection, newest=10_000)) == 9_000
 
 
