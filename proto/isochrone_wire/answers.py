@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from isochrone_wire.model import Budget, Sample, Target
 
@@ -59,6 +60,8 @@ class Selection:
 class TargetList:
     """The targets of the plan in force; version 0 and no targets before the first plan."""
 
+    MESSAGE: ClassVar[str] = "ListTargetsResponse"
+
     plan_version: int
     baseline: str
     targets: tuple[Target, ...] = ()
@@ -80,6 +83,8 @@ class SampleList:
     """Samples, or one page of them. When following samples, `resume_at` is the `since_at` of the next call after the
     stream breaks: samples received before it have been sent, later ones may have been.
     """
+
+    MESSAGE: ClassVar[str] = "ListSamplesResponse"
 
     samples: tuple[StoredSample, ...] = ()
     resume_at: int = 0
@@ -158,6 +163,8 @@ class Standing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
     """Standings of the selected regions, ranked within each region by `order`."""
+
+    MESSAGE: ClassVar[str] = "GetLeaderboardResponse"
 
     window: Window
     standings: tuple[Standing, ...] = ()
@@ -241,6 +248,8 @@ class Differential:
 class DifferentialList:
     """One differential per selected target and region."""
 
+    MESSAGE: ClassVar[str] = "GetDifferentialsResponse"
+
     window: Window
     differentials: tuple[Differential, ...] = ()
 
@@ -261,6 +270,8 @@ class Coverage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageList:
     """One row per vantage and target."""
+
+    MESSAGE: ClassVar[str] = "GetCoverageResponse"
 
     window: Window
     coverage: tuple[Coverage, ...] = ()
@@ -310,6 +321,8 @@ class VantageStatus:
 class VantageList:
     """All vantages by region and name, as of `answered_at`; `plan_version` is the version in force."""
 
+    MESSAGE: ClassVar[str] = "ListVantagesResponse"
+
     plan_version: int
     answered_at: int
     vantages: tuple[VantageStatus, ...] = ()
@@ -337,5 +350,7 @@ class SpendLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendList:
     """One row per vantage and provider."""
+
+    MESSAGE: ClassVar[str] = "GetSpendResponse"
 
     spend: tuple[SpendLine, ...] = ()

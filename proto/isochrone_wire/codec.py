@@ -14,7 +14,7 @@ used. Only this module and the gRPC servicers and stubs handle messages.
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntFlag, StrEnum
 from functools import partial
@@ -28,76 +28,22 @@ from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, plan_p
 
 Value = TypeVar("Value")
 
-_MESSAGE_OF: dict[type, type[Message]] = {
-    model.Batch: fleet_pb2.PushRequest,
-    model.Budget: plan_pb2.Budget,
-    model.Objective: plan_pb2.Objective,
-    model.Plan: plan_pb2.Plan,
-    model.Price: plan_pb2.Price,
-    model.RateLimit: sample_pb2.RateLimit,
-    model.Receipt: fleet_pb2.PushResponse,
-    model.Rejection: fleet_pb2.Rejection,
-    model.Route: plan_pb2.Route,
-    model.Sample: sample_pb2.Sample,
-    model.Slo: plan_pb2.Slo,
-    model.Spend: fleet_pb2.Spend,
-    model.Target: plan_pb2.Target,
-    model.Timeouts: plan_pb2.Timeouts,
-    model.Vantage: fleet_pb2.Vantage,
-    model.Vitals: fleet_pb2.Vitals,
-    model.Workload: plan_pb2.Workload,
-    answers.Coverage: observatory_pb2.Coverage,
-    answers.CoverageList: observatory_pb2.GetCoverageResponse,
-    answers.Differential: observatory_pb2.Differential,
-    answers.DifferentialList: observatory_pb2.GetDifferentialsResponse,
-    answers.Leaderboard: observatory_pb2.GetLeaderboardResponse,
-    answers.Part: observatory_pb2.Part,
-    answers.Proportion: observatory_pb2.Proportion,
-    answers.Quantile: observatory_pb2.Quantile,
-    answers.SampleList: observatory_pb2.ListSamplesResponse,
-    answers.Selection: observatory_pb2.Selection,
-    answers.Side: observatory_pb2.Side,
-    answers.SpendLine: observatory_pb2.SpendLine,
-    answers.SpendList: observatory_pb2.GetSpendResponse,
-    answers.Standing: observatory_pb2.Standing,
-    answers.StoredSample: observatory_pb2.StoredSample,
-    answers.TargetList: observatory_pb2.ListTargetsResponse,
-    answers.VantageList: observatory_pb2.ListVantagesResponse,
-    answers.VantageStatus: observatory_pb2.VantageStatus,
-    answers.Window: observatory_pb2.Window,
-    insights.Alert: observatory_pb2.Alert,
-    insights.AlertList: observatory_pb2.ListAlertsResponse,
-    insights.DriftEvent: observatory_pb2.DriftEvent,
-    insights.DriftList: observatory_pb2.ListDriftResponse,
-    insights.LatencyBudget: observatory_pb2.LatencyBudget,
-    insights.LatencyBudgetList: observatory_pb2.GetLatencyBudgetsResponse,
-    insights.RegionCost: observatory_pb2.RegionCost,
-    insights.RegionCostList: observatory_pb2.GetRegionCostsResponse,
-    insights.Simulation: observatory_pb2.Simulation,
-    insights.SimulationList: observatory_pb2.SimulateResponse,
-    insights.TierLine: observatory_pb2.TierLine,
-    insights.TierList: observatory_pb2.GetTiersResponse,
-    operations.Access: operations_pb2.Access,
-    operations.AccessList: operations_pb2.ListAccessResponse,
-    operations.Invitation: operations_pb2.InviteResponse,
-    operations.Joined: fleet_pb2.JoinResponse,
-    operations.PlanChange: operations_pb2.ApplyPlanResponse,
-    operations.PlanDocument: operations_pb2.PlanDocument,
-    operations.PlanHistory: operations_pb2.ListPlansResponse,
-    operations.PlanVersion: operations_pb2.PlanVersion,
-    routes.Advantage: routes_pb2.Advantage,
-    routes.Excluded: routes_pb2.Excluded,
-    routes.Explanation: routes_pb2.Explanation,
-    routes.Hedge: routes_pb2.Hedge,
-    routes.Hold: routes_pb2.Hold,
-    routes.Provenance: routes_pb2.Provenance,
-    routes.RaceSet: routes_pb2.RaceSet,
-    routes.RegionTables: routes_pb2.RegionTables,
-    routes.RouteEntry: routes_pb2.RouteEntry,
-    routes.RouteEvent: routes_pb2.RouteEvent,
-    routes.RouteTable: routes_pb2.RouteTable,
-    routes.RouteEventList: routes_pb2.ListRouteEventsResponse,
-}
+_VALUE_MODULES = (answers, insights, model, operations, routes)
+_MESSAGE_MODULES = (fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, routes_pb2, sample_pb2)
+
+
+def _message_classes() -> Iterator[tuple[type, type[Message]]]:
+    """Yield each value class with its message: the one of the same name, or the one that its `MESSAGE` names."""
+    for module in _VALUE_MODULES:
+        for cls in vars(module).values():
+            if isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module.__name__:
+                name = getattr(cls, "MESSAGE", cls.__name__)
+                for messages in _MESSAGE_MODULES:
+                    if message := getattr(messages, name, None):
+                        yield cls, message
+
+
+_MESSAGE_OF: dict[type, type[Message]] = dict(_message_classes())
 
 _ENUM_OF: dict[type[StrEnum], Any] = {
     model.Outcome: sample_pb2.Outcome,
@@ -136,7 +82,7 @@ class _ClassCodec:
 _CLASS_CODECS: dict[type, _ClassCodec] = {}
 
 
-def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _MESSAGE_OF
+def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _message_classes
     """Return the message for a value: `sample_pb2.Sample` for a `Sample`. Raises `KeyError` for other classes."""
     return _MESSAGE_OF[type(value)](**_content(value))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from isochrone_wire.answers import Decision, Metric, Quantile, Window
 
@@ -43,6 +44,8 @@ class RegionCost:
 class RegionCostList:
     """One row per provider and region, the best region of each provider first."""
 
+    MESSAGE: ClassVar[str] = "GetRegionCostsResponse"
+
     window: Window
     costs: tuple[RegionCost, ...] = ()
 
@@ -68,6 +71,8 @@ class LatencyBudget:
 class LatencyBudgetList:
     """One row per use, region and target."""
 
+    MESSAGE: ClassVar[str] = "GetLatencyBudgetsResponse"
+
     window: Window
     budgets: tuple[LatencyBudget, ...] = ()
 
@@ -90,6 +95,8 @@ class TierLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierList:
     """Targets by price tier, the cheapest tier first."""
+
+    MESSAGE: ClassVar[str] = "GetTiersResponse"
 
     window: Window
     tiers: tuple[TierLine, ...] = ()
@@ -119,6 +126,8 @@ class DriftEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftList:
     """The changes found in a window, newest first, out of `watched` series examined; `too_short` had too few rounds."""
+
+    MESSAGE: ClassVar[str] = "ListDriftResponse"
 
     window: Window
     events: tuple[DriftEvent, ...] = ()
@@ -156,6 +165,8 @@ class Alert:
 class AlertList:
     """Alerts of a window, newest first; `webhook` is true if a webhook is configured."""
 
+    MESSAGE: ClassVar[str] = "ListAlertsResponse"
+
     window: Window
     alerts: tuple[Alert, ...] = ()
     webhook: bool = False
@@ -184,6 +195,8 @@ class Simulation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationList:
     """One row per region and policy; `members` are the interchangeable targets."""
+
+    MESSAGE: ClassVar[str] = "SimulateResponse"
 
     window: Window
     members: tuple[str, ...] = ()

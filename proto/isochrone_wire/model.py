@@ -8,6 +8,7 @@ zero.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
+from typing import ClassVar
 
 from isochrone_wire.stable_ids import stable_id
 
@@ -378,6 +379,8 @@ class Batch:
     is the agent's wall clock, the first of the four timestamps of a clock exchange.
     """
 
+    MESSAGE: ClassVar[str] = "PushRequest"
+
     vantage: Vantage
     epoch: int
     seq: int
@@ -402,6 +405,8 @@ class Receipt:
     `received_at` and `server_at` are the collector's wall clock when it received the push and when it created the
     reply.
     """
+
+    MESSAGE: ClassVar[str] = "PushResponse"
 
     stored: int = 0
     duplicate: int = 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 
 class Role(StrEnum):
@@ -26,6 +27,8 @@ class PlanChange:
     """The changes that applying a plan made, or would make on a dry run. `problems` is empty unless the document was
     refused. The daily figures are those of one vantage; `usd_per_day` covers targets with a known price.
     """
+
+    MESSAGE: ClassVar[str] = "ApplyPlanResponse"
 
     version: int = 0
     changed: bool = False
@@ -52,6 +55,8 @@ class PlanVersion:
 class PlanHistory:
     """Plans, newest first."""
 
+    MESSAGE: ClassVar[str] = "ListPlansResponse"
+
     plans: tuple[PlanVersion, ...] = ()
 
 
@@ -70,6 +75,8 @@ class PlanDocument:
 class Invitation:
     """A one-time join token and its expiry."""
 
+    MESSAGE: ClassVar[str] = "InviteResponse"
+
     token: str
     expires_at: int
 
@@ -77,6 +84,8 @@ class Invitation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
     """The result of enrolment. The credential is never shown again; `region` is set for a vantage only."""
+
+    MESSAGE: ClassVar[str] = "JoinResponse"
 
     credential: str
     role: Role
@@ -102,5 +111,7 @@ class Access:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessList:
     """All credentials and open invitations."""
+
+    MESSAGE: ClassVar[str] = "ListAccessResponse"
 
     access: tuple[Access, ...] = ()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from isochrone_wire.answers import Proportion, Quantile, Window
 from isochrone_wire.insights import Eligible
@@ -211,6 +212,8 @@ class RouteEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEventList:
     """Events of a window, newest first."""
+
+    MESSAGE: ClassVar[str] = "ListRouteEventsResponse"
 
     window: Window
     events: tuple[RouteEvent, ...] = ()
