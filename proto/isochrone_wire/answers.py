@@ -20,6 +20,11 @@ class Metric(StrEnum):
     RTT = "rtt"
 
     @property
+    def display_name(self) -> str:
+        """The name of the metric in a sentence."""
+        return _METRIC_NAMES[self]
+
+    @property
     def unit(self) -> str:
         """`us`, or `tokens/s` for the one rate."""
         return "tokens/s" if self is Metric.TOKENS_PER_SECOND else "us"
@@ -28,6 +33,17 @@ class Metric(StrEnum):
     def more_is_better(self) -> bool:
         """True for rates."""
         return self is Metric.TOKENS_PER_SECOND
+
+
+_METRIC_NAMES = {
+    Metric.TTFT: "time to first token",
+    Metric.TTFT_COLD: "time to first token over a fresh connection",
+    Metric.TTFAT: "time to the first token of the answer",
+    Metric.E2E: "time to the last token",
+    Metric.TOKENS_PER_SECOND: "speed",
+    Metric.CONNECT: "time to connect",
+    Metric.RTT: "round-trip time",
+}
 
 
 class Decision(StrEnum):

@@ -20,16 +20,6 @@ _NEVER = 1e6
 _US_PER_MS = 1000.0
 _HUNDRED = 100.0
 
-# The name of a metric in a sentence, and the words for a lower and a higher value.
-_METRIC_WORDS = {
-    Metric.TTFT: ("time to first token", "shorter", "longer"),
-    Metric.TTFT_COLD: ("time to first token over a fresh connection", "shorter", "longer"),
-    Metric.TTFAT: ("time to the first token of the answer", "shorter", "longer"),
-    Metric.E2E: ("time to the last token", "shorter", "longer"),
-    Metric.TOKENS_PER_SECOND: ("speed", "lower", "higher"),
-    Metric.CONNECT: ("time to connect", "shorter", "longer"),
-    Metric.RTT: ("round-trip time", "shorter", "longer"),
-}
 _PHASE_NAMES = {
     "dns": "name lookup",
     "tcp": "TCP handshake",
@@ -96,7 +86,8 @@ def rounds_needed(row: Differential) -> int | None:
 
 
 def _difference(row: Differential) -> Iterator[str]:
-    noun, less, more = _METRIC_WORDS[row.metric]
+    noun = row.metric.display_name
+    less, more = ("lower", "higher") if row.metric.more_is_better else ("shorter", "longer")
     if row.shift is None or row.shift_low is None or row.shift_high is None:
         yield f"The difference in {noun} of {row.target} between {row.region} and {row.baseline} is unknown."
         return

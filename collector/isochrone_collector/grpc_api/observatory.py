@@ -86,9 +86,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ) -> AsyncIterator[observatory_pb2.ListSamplesResponse]:
         """Stream samples as they are stored."""
         selection = codec.decode(Selection, request.selection)
-        async for portion in answers(
-            context, samples.follow(self.query_context, selection, since_at=request.since_at)
-        ):
+        async for portion in answers(context, samples.follow(self.query_context, selection, since_at=request.since_at)):
             yield codec.encode(portion)
 
     async def ExportSamples(  # noqa: N802  # the name in the .proto
