@@ -1,6 +1,4 @@
-"""`isochrone demo`: the main job, end to end, against a world whose truth is known; and while it runs, every example
-that a command's help shows.
-"""
+"""`isochrone demo` from start to end against a world with known ground truth, and every example of the help with it."""
 
 import json
 import os
@@ -27,108 +25,108 @@ from isochrone_client.demo.scenario import EPISODE, SUGGESTIONS
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36
 PUBLISHED_MS = {"deepseek-v4-flash": -30, "qwen3-32b": -40, "glm-5": -80, "kimi-k2.5": -120}
-# Commands that ask nothing, and options that do not end by themselves.
-NOT_ASKING = ("join", "demo", "completion")
+# Commands that do not query a collector, and options that run until Ctrl-C.
+WITHOUT_COLLECTOR = ("join", "demo", "completion")
 ENDLESS = {"--follow", "-f", "watch"}
 
 
 @dataclass(slots=True, repr=False)
-class Show:
-    """A demo that runs, and what it has said so far on stderr."""
+class Demo:
+    """A running demo, and its output on stderr so far."""
 
     process: "subprocess.Popen[str]"
     folder: Path
     collector: str = ""
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     stdout: str = ""
 
     @property
     def stderr(self) -> str:
-        """All that it has said."""
-        return "".join(self.said)
+        """The output on stderr so far."""
+        return "".join(self.lines)
 
     def listen(self) -> None:
-        """Hear what it says until it is silent for good."""
+        """Collect the output on stderr until it ends."""
         assert self.process.stderr is not None
-        self.said.extend(iter(self.process.stderr.readline, ""))
+        self.lines.extend(iter(self.process.stderr.readline, ""))
 
     def wait_for(self, pattern: str, seconds: float) -> str:
-        """What the group of the pattern stands for, once it has been said."""
+        """Wait until the pattern appears on stderr, and return its group."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and self.process.poll() is None:
             if found := re.search(pattern, self.stderr):
                 return found[1]
             time.sleep(0.05)
-        raise AssertionError(f"never said {pattern!r}:\n{self.stderr}")
+        raise AssertionError(f"no {pattern!r} on stderr:\n{self.stderr}")
 
 
 def command(folder: Path) -> list[str]:
-    """The command that starts a demo in a folder."""
+    """The command line of a demo in a folder."""
     return [sys.executable, "-m", "isochrone_client", "demo", "--folder", str(folder)]
 
 
 @contextmanager
-def shown(folder: Path) -> Iterator[Show]:
-    """A demo in a folder for the length of the block, as soon as its collector serves."""
+def start_demo(folder: Path) -> Iterator[Demo]:
+    """Run a demo in a folder for the block, from the moment its collector serves."""
     with subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        show = Show(process=process, folder=folder)
-        ears = threading.Thread(target=show.listen)
-        ears.start()
+        demo_run = Demo(process=process, folder=folder)
+        reader = threading.Thread(target=demo_run.listen)
+        reader.start()
         try:
-            show.collector = show.wait_for(r"a collector at (\S+)", 90)
-            yield show
+            demo_run.collector = demo_run.wait_for(r"a collector at (\S+)", 90)
+            yield demo_run
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
-            ears.join(10)
+            reader.join(10)
     assert not folder.exists()
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
-    """A demo that has probed for a while and goes on."""
-    with shown(tmp_path_factory.mktemp("demo") / "place") as show:
-        show.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(12))}) s:", 90)
-        yield show
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A demo that has probed for a while and continues."""
+    with start_demo(tmp_path_factory.mktemp("demo") / "place") as demo_run:
+        demo_run.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(12))}) s:", 90)
+        yield demo_run
 
 
 def processes(folder: Path) -> list[tuple[int, str]]:
-    """The process ids and command lines of all that runs in a folder."""
+    """The process ids and command lines of the processes in a folder."""
     listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     found = [line.split(maxsplit=1) for line in listed.splitlines() if f"{folder}/" in line]
     return [(int(pid), words) for pid, words in found]
 
 
-def ask(running: Show, *arguments: str) -> Result:
-    """What `isochrone` answers, asking the demo's collector."""
+def ask(running: Demo, *arguments: str) -> Result:
+    """Run `isochrone` against the demo's collector."""
     return CliRunner().invoke(cli, arguments, env={"ISOCHRONE_COLLECTOR": running.collector}, prog_name="isochrone")
 
 
 def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """A command and those below it, by what one writes to call them."""
+    """Yield a command and its subcommands with their full names."""
     yield name, command
     for below, part in getattr(command, "commands", {}).items():
         yield from commands(f"{name} {below}", part)
 
 
 def examples(*, endless: bool = False) -> list[str]:
-    """Every line of an example in the help of a command that asks a collector, those without an end on request."""
-    asking = [name for name in COMMANDS if name not in NOT_ASKING]
-    every = [pair for name in asking for pair in commands(name, COMMANDS[name].load())]
+    """All example lines in the help of commands that query a collector; with `endless` those that run until Ctrl-C."""
+    reading = [name for name in COMMANDS if name not in WITHOUT_COLLECTOR]
+    every = [pair for name in reading for pair in commands(name, COMMANDS[name].load())]
     helps = [CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="isochrone").stdout for name, _ in every]
     lines = [line for text in helps for line in re.findall(r"^ +(isochrone .+)$", text, re.MULTILINE)]
     return sorted({line for line in lines if endless or not ENDLESS & set(shlex.split(line))})
 
 
-def test_the_suggestions_are_examples(running: Show) -> None:
-    """What the demo suggests to ask it is said while it runs, and is an example of the help, word for word."""
+def test_the_suggestions_are_examples(running: Demo) -> None:
+    """The suggestions are printed while the demo runs, and each is an example of the help, word for word."""
     assert set(SUGGESTIONS) - set(examples(endless=True)) == set()
     for line in SUGGESTIONS:
         assert line in running.stderr
 
 
-def test_a_second_demo_in_the_folder_is_refused(running: Show) -> None:
-    """Whoever starts another one in the same folder is told that one is running, and does it no harm."""
+def test_a_second_demo_in_the_folder_is_refused(running: Demo) -> None:
+    """A second demo in the same folder is refused with an error and does not disturb the first one."""
     before = processes(running.folder)
     assert before
     refused = subprocess.run(command(running.folder), capture_output=True, text=True, timeout=60, check=False)
@@ -139,8 +137,8 @@ def test_a_second_demo_in_the_folder_is_refused(running: Show) -> None:
 
 
 @pytest.mark.parametrize("line", examples())
-def test_every_example_works(running: Show, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever copies an example from a help into a shell beside the demo gets an answer, or why there is none yet."""
+def test_every_example_works(running: Demo, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example of the help, run beside the demo, gets an answer or the reason why there is none yet."""
     if "parquet" in line:
         pytest.importorskip("pyarrow", reason="Parquet takes the extra isochrone[export]")
     monkeypatch.chdir(tmp_path)
@@ -152,8 +150,8 @@ def test_every_example_works(running: Show, line: str, tmp_path: Path, monkeypat
 
 
 @pytest.fixture(scope="module")
-def explained(running: Show) -> dict[str, Any]:
-    """What `--explain` says of kimi-k2.5 in Singapore, for programs."""
+def explained(running: Demo) -> dict[str, Any]:
+    """The JSON of `--explain` for kimi-k2.5 in Singapore."""
     result = ask(running, "diff", "--baseline", "us-east", "--explain", "kimi-k2.5", "--output", "json")
     assert result.exit_code == 0, result.output
     rows: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
@@ -161,7 +159,7 @@ def explained(running: Show) -> dict[str, Any]:
 
 
 def test_explain_names_the_difference(explained: dict[str, Any]) -> None:
-    """The shift is the world's, within its interval give or take what the instrument is off, and it is decided."""
+    """The shift is that of the world, within its interval and the error of the measurement, and it is decided."""
     true_us = 1000 * PUBLISHED_MS["kimi-k2.5"]
     assert (explained["target"], explained["baseline"]) == ("moonshot/kimi-k2.5", "us-east-2")
     assert explained["decision"] == "faster"
@@ -170,19 +168,19 @@ def test_explain_names_the_difference(explained: dict[str, Any]) -> None:
     assert explained["shift_high"] - explained["shift_low"] < 20_000
 
 
-def test_explain_names_where_it_comes_from(explained: dict[str, Any]) -> None:
-    """In the world all of the difference is the server's, for every region reaches it over the same loopback."""
+def test_explain_names_the_origin(explained: dict[str, Any]) -> None:
+    """In the world all of the difference comes from the server: every region uses the same loopback."""
     parts = {part["name"]: part for part in explained["parts"]}
     assert abs(parts["server"]["shift"] - 1000 * PUBLISHED_MS["kimi-k2.5"]) <= 3000
     assert parts["server"]["low"] <= parts["server"]["shift"] <= parts["server"]["high"]
     for name in parts.keys() - {"server", "provider"}:
         assert parts[name]["low"] - 2000 <= 0 <= parts[name]["high"] + 2000
-    said = " ".join(explained["story"])
-    assert "shorter from ap-southeast-1 than from us-east-2" in said
-    assert re.search("all of it comes from the server|9[0-9] % server|the part of the server is larger", said)
+    lines = " ".join(explained["story"])
+    assert "shorter from ap-southeast-1 than from us-east-2" in lines
+    assert re.search("all of it comes from the server|9[0-9] % server|the part of the server is larger", lines)
 
 
-def test_simulate_shows_what_could_have_been(running: Show) -> None:
+def test_simulate_compares_policies(running: Demo) -> None:
     """Racing two members is no slower than the better one alone, on the same rounds, and costs more requests."""
     result = ask(running, *shlex.split(SUGGESTIONS[1])[1:], "--policy", "static", "--output", "json")
     assert result.exit_code == 0, result.output
@@ -193,20 +191,20 @@ def test_simulate_shows_what_could_have_been(running: Show) -> None:
     assert race["requests"] > static["requests"] >= static["rounds"]
 
 
-def left(running: Show, route: str) -> set[str]:
-    """The regions in which the route has left a target of the provider in trouble."""
+def regions_switched(running: Demo, route: str) -> set[str]:
+    """The regions in which the route has switched away from the slow provider."""
     result = ask(running, "routes", "history", "--route", route, "--window", "10m", "--output", "json")
     rows = json.loads(result.stdout)["rows"]
     switches = [row for row in rows if row["change"] in ("soft", "fast", "hard")]
     return {row["client_region"] for row in switches if row["sentence"].startswith(f"{EPISODE.provider}/")}
 
 
-def test_a_route_moves_where_its_provider_got_slower_and_nowhere_else(running: Show) -> None:
-    """The demo tells when the route `chat` leaves its first choice in the one region where that is slow; the tables of
-    the other regions keep it.
+def test_a_route_switches_only_where_its_provider_got_slower(running: Demo) -> None:
+    """The demo reports that the route `chat` switches in the region where its first choice is slow; the other regions
+    keep it.
     """
     running.wait_for(rf"the route chat switches in ({EPISODE.region}): {EPISODE.provider}/", 170)
-    assert left(running, "chat") == {EPISODE.region}
+    assert regions_switched(running, "chat") == {EPISODE.region}
     result = ask(running, "routes", "--route", "chat", "--output", "json")
     assert result.exit_code == 0, result.output
     tables = {table["client_region"]: table["entries"] for table in json.loads(result.stdout)["rows"]}
@@ -216,8 +214,8 @@ def test_a_route_moves_where_its_provider_got_slower_and_nowhere_else(running: S
 
 
 @pytest.fixture(scope="module")
-def demo(running: Show) -> Show:
-    """The same demo after Ctrl-C, with its results; whoever asks it comes before."""
+def demo(running: Demo) -> Demo:
+    """The same demo after Ctrl-C, with its results; tests that query it have to come before."""
     running.process.send_signal(signal.SIGINT)
     assert running.process.stdout is not None
     running.stdout = running.process.stdout.read()
@@ -233,8 +231,8 @@ def table_after(text: str, heading: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_it_ends_by_itself_with_its_tables(demo: Show) -> None:
-    """It exits with 0 and shows a leaderboard per region and a differential per region against the baseline."""
+def test_it_ends_by_itself_with_its_tables(demo: Demo) -> None:
+    """It exits with 0 and prints a leaderboard per region and the differentials of each region."""
     assert demo.process.returncode == 0, demo.stderr
     for region in ("us-east-2", "ap-southeast-1", "eu-central-1"):
         assert f"from {region}" in demo.stdout
@@ -244,24 +242,24 @@ def test_it_ends_by_itself_with_its_tables(demo: Show) -> None:
 
 
 @pytest.mark.parametrize("model", PUBLISHED_MS)
-def test_published_differences_come_out_of_the_samples(demo: Show, model: str) -> None:
-    """Singapore against US East comes out within 3 ms of the published figure the world was made from."""
+def test_published_differences_come_out_of_the_samples(demo: Demo, model: str) -> None:
+    """Singapore against US East is within 3 ms of the published figure that the world was built from."""
     true_ms, measured_ms, *_ = table_after(demo.stdout, "ap-southeast-1 against the baseline, ttft")[model]
     assert float(true_ms) == PUBLISHED_MS[model]
     assert abs(float(measured_ms) - PUBLISHED_MS[model]) <= 3
 
 
-def test_it_tells_how_it_is_getting_on(demo: Show) -> None:
-    """While it runs it says on stderr what it does and how many samples there are."""
+def test_it_reports_its_progress(demo: Demo) -> None:
+    """While it runs it reports its steps and the number of samples on stderr."""
     assert "samples stored" in demo.stderr
     assert "Traceback" not in demo.stderr
 
 
-def test_the_readme_shows_what_it_prints(demo: Show) -> None:
+def test_the_readme_shows_what_it_prints(demo: Demo) -> None:
     """Every heading line of the demo's output in the README is a line of the real output."""
     shown = (ROOT / "README.md").read_text().split("```text")[1].split("```")[0]
     headings = [
-        line for line in shown.splitlines() if line.startswith(("model ", "target ", "ap-southeast-1", "the published"))
+        line for line in shown.splitlines() if line.startswith(("model ", "target ", "ap-southeast-1", "ground truth"))
     ]
     assert len(headings) >= 3
 
@@ -271,19 +269,19 @@ def test_the_readme_shows_what_it_prints(demo: Show) -> None:
     assert {" ".join(line.split()) for line in headings} <= squeezed(demo.stdout)
 
 
-def test_nothing_remains_running(demo: Show) -> None:
+def test_nothing_remains_running(demo: Demo) -> None:
     """No process of the demo outlives it."""
     assert processes(demo.folder) == []
 
 
-def test_nothing_remains_running_when_the_collector_was_killed(demo: Show, tmp_path: Path) -> None:
-    """A collector that is killed ends the demo, which says so, and takes its PostgreSQL along."""
-    assert demo.process.poll() is not None  # so that the two do not slow each other down
-    with shown(tmp_path / "place") as show:
-        show.wait_for(r"\n· (\d+) s:", 60)
-        [collector] = [pid for pid, words in processes(show.folder) if "isochrone_collector serve" in words]
-        assert [words for _, words in processes(show.folder) if "/postgres -D" in words]
+def test_nothing_remains_running_when_the_collector_was_killed(demo: Demo, tmp_path: Path) -> None:
+    """If the collector is killed, the demo ends with an error and stops the PostgreSQL too."""
+    assert demo.process.poll() is not None  # two demos at once would slow each other down
+    with start_demo(tmp_path / "place") as demo_run:
+        demo_run.wait_for(r"\n· (\d+) s:", 60)
+        [collector] = [pid for pid, words in processes(demo_run.folder) if "isochrone_collector serve" in words]
+        assert [words for _, words in processes(demo_run.folder) if "/postgres -D" in words]
         os.kill(collector, signal.SIGKILL)
-        assert show.process.wait(60) == 1
-        assert processes(show.folder) == []
-    assert "collector ended with exit code -9" in show.stderr
+        assert demo_run.process.wait(60) == 1
+        assert processes(demo_run.folder) == []
+    assert "collector ended with exit code -9" in demo_run.stderr

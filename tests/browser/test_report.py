@@ -1,4 +1,4 @@
-"""The report in a real browser: it fetches nothing, complains of nothing, fits, and can be read by everybody."""
+"""The report in a real browser: no requests, no errors, no overflow, and accessible to everyone."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from isochrone_client.cli import cli
 
 HOSTILE = '"><img src="http://192.0.2.1/x" onerror="document.title=1"><script>document.title=2</script>'
 WIDTHS = (1280, 390)
-# The contrast of every text with what lies behind it, by the formula of WCAG 2.2, where it is below 4.5.
+# Texts whose contrast with the background, by the formula of WCAG 2.2, is below 4.5.
 CONTRAST = """
 (() => {
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -46,7 +46,7 @@ CONTRAST = """
 
 @pytest.fixture
 def page(observatory: FakeObservatory, tmp_path: Path) -> Path:
-    """A report with everything there can be in it, names and reasons that mean harm included."""
+    """A report with all sections, and with hostile names and reasons."""
     hostile = replace(DIFFERENTIALS[2], target=HOSTILE, model=HOSTILE, reason=HOSTILE)
     observatory.differentials = (*DIFFERENTIALS[:2], hostile)
     observatory.standings = tuple(replace(row, model=HOSTILE) for row in observatory.standings)
@@ -57,8 +57,8 @@ def page(observatory: FakeObservatory, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_it_fetches_and_complains_of_nothing(browser: Browser, page: Path, width: int) -> None:
-    """The file itself is the only thing requested; the console stays empty; nothing hostile came alive."""
+def test_it_makes_no_requests_and_no_errors(browser: Browser, page: Path, width: int) -> None:
+    """Only the file itself is requested, the console stays empty, and no hostile text becomes an element."""
     browser.open(page, width=width)
     time.sleep(0.2)
     requested = [event["request"]["url"] for event in browser.seen("Network.requestWillBeSent")]
@@ -70,7 +70,7 @@ def test_it_fetches_and_complains_of_nothing(browser: Browser, page: Path, width
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_fits(browser: Browser, page: Path, width: int) -> None:
-    """The page is never wider than the window; wide tables scroll by themselves, and the keyboard reaches them."""
+    """The page is not wider than the window; wide tables scroll and are reachable by keyboard."""
     browser.open(page, width=width)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     scrolling = "[...document.querySelectorAll('*')].filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth)"
@@ -80,7 +80,7 @@ def test_it_fits(browser: Browser, page: Path, width: int) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_text_can_be_read(browser: Browser, page: Path, dark: bool) -> None:  # noqa: FBT001  # a case of the table
-    """By day and by night each text has a contrast of at least 4.5 with what lies behind it."""
+    """In light and dark mode each text has a contrast of at least 4.5 with its background."""
     browser.open(page, width=1280, dark=dark)
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)"
@@ -88,8 +88,8 @@ def test_every_text_can_be_read(browser: Browser, page: Path, dark: bool) -> Non
     assert browser.evaluate(CONTRAST) == []
 
 
-def test_it_has_a_structure_to_walk_along(browser: Browser, page: Path) -> None:
-    """One first heading, a second for each section, and tables with captions, column heads and row heads."""
+def test_it_has_a_structure(browser: Browser, page: Path) -> None:
+    """One h1, an h2 for each section, and tables with captions, column headers and row headers."""
     browser.open(page, width=1280)
     count: Callable[[str], Any] = lambda selector: browser.evaluate(f"document.querySelectorAll('{selector}').length")  # noqa: E731  # one line says it
     assert count("h1") == 1
@@ -104,7 +104,7 @@ def test_it_has_a_structure_to_walk_along(browser: Browser, page: Path) -> None:
 
 
 def test_it_can_be_printed(browser: Browser, page: Path) -> None:
-    """On paper it becomes a document of a few pages, with nothing cut off at the right."""
+    """The page can be printed, and nothing is cut off at the right."""
     browser.open(page, width=1280)
     printed = browser.ask("Page.printToPDF", preferCSSPageSize=True, transferMode="ReturnAsStream")
     assert printed["stream"]

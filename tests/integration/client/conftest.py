@@ -1,4 +1,4 @@
-"""What these tests borrow."""
+"""Fixtures of the client's integration tests."""
 
 from fix_observatory import observatory
 from fix_routes import routing

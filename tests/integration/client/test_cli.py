@@ -1,4 +1,4 @@
-"""The `isochrone` command against a real socket: what it asks, prints, complains of, and ends with."""
+"""The `isochrone` command against a real socket: its requests, output, errors and exit codes."""
 
 import csv
 import io
@@ -33,13 +33,13 @@ UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
 
 
 def run(observatory: FakeObservatory, *arguments: str) -> Result:
-    """What the command does in this process, asking the fake."""
+    """Run the command in this process against the fake."""
     environment = {"ISOCHRONE_COLLECTOR": observatory.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
 def start(observatory: FakeObservatory, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    """The command as a process of its own, with pipes."""
+    """The command as a separate process, with pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "isochrone_client", *arguments],
         env={**os.environ, "ISOCHRONE_COLLECTOR": observatory.address, **environment},
@@ -51,7 +51,7 @@ def start(observatory: FakeObservatory, *arguments: str, **environment: str) -> 
 
 
 @pytest.mark.parametrize("command", READING)
-def test_tables_say_what_there_is(observatory: FakeObservatory, command: str) -> None:
+def test_each_command_prints_a_table(observatory: FakeObservatory, command: str) -> None:
     """Each reading command prints its table, no wider than 100 columns, and nothing on stderr."""
     result = run(observatory, command)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -60,8 +60,8 @@ def test_tables_say_what_there_is(observatory: FakeObservatory, command: str) ->
 
 
 @pytest.mark.parametrize("command", READING)
-def test_json_says_what_was_asked(observatory: FakeObservatory, command: str) -> None:
-    """The document names its schema, the window it speaks of in RFC 3339, and every row."""
+def test_json_names_schema_and_window(observatory: FakeObservatory, command: str) -> None:
+    """The document has its schema, the window in RFC 3339, and every row."""
     document = json.loads(run(observatory, command, "--output", "json").stdout)
     assert document["schema"] == f"isochrone.{command}/1"
     assert len(document["rows"]) in (2, 3, 5)
@@ -72,14 +72,14 @@ def test_json_says_what_was_asked(observatory: FakeObservatory, command: str) ->
 
 @pytest.mark.parametrize("command", READING)
 def test_csv_has_a_line_per_row(observatory: FakeObservatory, command: str) -> None:
-    """The same rows as in JSON, under headers."""
+    """CSV has the same rows as JSON, below a header line."""
     lines = list(csv.DictReader(io.StringIO(run(observatory, command, "-o", "csv").stdout)))
     assert len(lines) == len(json.loads(run(observatory, command, "-o", "json").stdout)["rows"])
 
 
 @pytest.mark.parametrize("command", READING)
 def test_the_examples_of_the_help_work(observatory: FakeObservatory, command: str) -> None:
-    """Whoever copies an example from the help gets an answer."""
+    """The examples of the help get an answer."""
     text = run(observatory, command, "--help").stdout
     example = re.search(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
     assert example is not None
@@ -87,7 +87,7 @@ def test_the_examples_of_the_help_work(observatory: FakeObservatory, command: st
 
 
 def test_the_plan_gives_the_baseline(observatory: FakeObservatory) -> None:
-    """Without --baseline the plan is asked for its region; with it, nobody is."""
+    """Without --baseline the baseline comes from the plan; with it, the plan is not requested."""
     run(observatory, "diff")
     run(observatory, "diff", "--baseline", "eu-central-1", "--against", "a", "--against", "b", "--metric", "e2e")
     plan, first, second = observatory.asked
@@ -97,7 +97,7 @@ def test_the_plan_gives_the_baseline(observatory: FakeObservatory) -> None:
 
 
 def test_selections_are_passed_on(observatory: FakeObservatory) -> None:
-    """Regions, targets, limit and window of the command line are those of the question."""
+    """The request has the regions, targets, limit and window of the command line."""
     before_at = now_at()
     options = ["--region", "us-east-2", "--target", "openai/*", "--target", "deepseek/*", "--window", "7d"]
     run(observatory, "samples", "--limit", "2", *options)
@@ -117,20 +117,20 @@ def test_only_decided_leaves_the_undecided_out(observatory: FakeObservatory) -> 
     assert result.stdout.index("deepseek") < result.stdout.index("openai")
 
 
-def test_explain_tells_the_story(observatory: FakeObservatory) -> None:
-    """`--explain` asks for the parts of one target and tells them in sentences, with a table of the phases."""
+def test_explain_prints_sentences_and_phases(observatory: FakeObservatory) -> None:
+    """`--explain` requests the phases of one target and prints sentences and a table of the phases."""
     result = run(observatory, "diff", "--baseline", "us-east-2", "--explain", "gpt-5-mini")
     assert (result.exit_code, result.stderr) == (0, "")
     assert max(map(cell_len, result.stdout.splitlines())) <= 100
-    said = " ".join(result.stdout.split())
+    output = " ".join(result.stdout.split())
     for words in ("191 ms longer", "98 % network, 2 % server", "contribution of each phase", "+178 +178 … +179 1402"):
-        assert words in said
+        assert words in output
     asked = observatory.asked[-1]
     assert (list(asked.selection.targets), asked.explain) == (["openai/gpt-5-mini"], True)
 
 
 def test_explain_in_every_format(observatory: FakeObservatory) -> None:
-    """Markdown tells the story too; JSON and CSV carry every field of the differential and the story."""
+    """Markdown has the explanation too; JSON and CSV have all fields of the differential and the explanation."""
     asked = ("diff", "--explain", "openai/*")
     assert "| origin | A first token" in run(observatory, *asked, "-o", "markdown").stdout
     (row,) = json.loads(run(observatory, *asked, "-o", "json").stdout)["rows"]
@@ -142,14 +142,14 @@ def test_explain_in_every_format(observatory: FakeObservatory) -> None:
 
 
 def test_explain_names_its_own_target(observatory: FakeObservatory) -> None:
-    """`--explain` with `--target` is a usage error, before anybody is asked."""
+    """`--explain` with `--target` is a usage error, and no request is sent."""
     result = run(observatory, "diff", "--explain", "x", "--target", "y")
     assert result.exit_code == 2
     assert observatory.asked == []
 
 
-def test_the_undecided_says_what_helps(observatory: FakeObservatory) -> None:
-    """A story without a decision tells what would bring one, and ends with 4."""
+def test_an_undecided_explanation_has_next_steps(observatory: FakeObservatory) -> None:
+    """An explanation without a decision has the next steps, and the exit code is 4."""
     observatory.differentials = (replace(DIFFERENTIALS[2], target="openai/gpt-5-mini"),)
     result = run(observatory, "diff", "--explain", "gpt-5-mini")
     assert result.exit_code == 4
@@ -157,7 +157,7 @@ def test_the_undecided_says_what_helps(observatory: FakeObservatory) -> None:
 
 
 def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
-    """When nothing is decided the table says so with the reason, and the exit code tells a script."""
+    """If nothing is decided, the table has the reasons and the exit code is 4."""
     observatory.differentials = (UNDECIDED,)
     result = run(observatory, "diff")
     assert result.exit_code == 4
@@ -179,8 +179,8 @@ def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
         ("regions", "isochrone-collector vantage add"),
     ],
 )
-def test_empty_says_why_and_what_would_help(observatory: FakeObservatory, command: str, hint: str) -> None:
-    """An empty answer prints nothing for people, an empty document for programs, and the way on stderr; exit code 4."""
+def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str, hint: str) -> None:
+    """An empty answer prints no table, an empty document for programs, and a hint on stderr; the exit code is 4."""
     observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
     observatory.latency_budgets = observatory.tiers = ()
     observatory.targets = TargetList(plan_version=0, baseline="us-east-2")
@@ -192,8 +192,8 @@ def test_empty_says_why_and_what_would_help(observatory: FakeObservatory, comman
     assert hint in people.stderr
 
 
-def test_a_fleet_of_which_nobody_is_online_is_four(observatory: FakeObservatory) -> None:
-    """`regions` shows who is late and why, and a script learns that no samples arrive."""
+def test_no_vantage_online_is_four(observatory: FakeObservatory) -> None:
+    """`regions` shows late vantages with the reason; the exit code is 4 because no samples arrive."""
     late = tuple(vantage for vantage in VANTAGES.vantages if vantage.liveness is not Liveness.ONLINE)
     observatory.vantages = replace(VANTAGES, vantages=late)
     result = run(observatory, "regions")
@@ -203,8 +203,8 @@ def test_a_fleet_of_which_nobody_is_online_is_four(observatory: FakeObservatory)
     assert "none of 2 vantages is online" in result.stderr
 
 
-def test_spend_is_asked_for(observatory: FakeObservatory) -> None:
-    """`coverage --spend` asks for the money of the regions named, in every format, and says when nobody spends."""
+def test_spend_is_requested(observatory: FakeObservatory) -> None:
+    """`coverage --spend` requests the spend of the given regions, in every format; without spend there is a hint."""
     table = run(observatory, "coverage", "--spend")
     assert (table.exit_code, table.stderr) == (0, "")
     assert "deepseek" in table.stdout
@@ -219,7 +219,7 @@ def test_spend_is_asked_for(observatory: FakeObservatory) -> None:
 
 
 def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:
-    """Before the first plan, `diff` says how to name a baseline."""
+    """Before the first plan, the error of `diff` shows how to set a baseline."""
     observatory.targets = TargetList(plan_version=0, baseline="")
     result = run(observatory, "diff")
     assert result.exit_code == 4
@@ -228,7 +228,7 @@ def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:
 
 @pytest.mark.parametrize("command", ["diff", "leaderboard", "samples", "coverage"])
 def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, command: str) -> None:
-    """A target that nobody measures is exit code 2, in the collector's words, with where to look."""
+    """An unknown target is exit code 2, with the collector's sentence and a hint."""
     result = run(observatory, command, "--target", "nobody/*")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
@@ -242,7 +242,7 @@ def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, comman
     [(grpc.StatusCode.INTERNAL, 1), (grpc.StatusCode.INVALID_ARGUMENT, 2), (grpc.StatusCode.UNAVAILABLE, 3)],
 )
 def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.StatusCode, exit_code: int) -> None:
-    """Whatever the collector fails with, there is one sentence, a hint, an exit code and no traceback."""
+    """Each failure of the collector gives one sentence, a hint, an exit code and no traceback."""
     observatory.failure = (status, "the disk is full")
     result = run(observatory, "leaderboard")
     assert (result.exit_code, result.stdout) == (exit_code, "")
@@ -250,8 +250,8 @@ def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.Statu
     assert len(result.stderr.splitlines()) == 2
 
 
-def test_complaints_cannot_steer_the_terminal(observatory: FakeObservatory) -> None:
-    """A sentence from afar reaches stderr without its escapes."""
+def test_errors_cannot_control_the_terminal(observatory: FakeObservatory) -> None:
+    """A sentence from the collector is printed without escape sequences."""
     observatory.failure = (grpc.StatusCode.NOT_FOUND, "no target is called '\x1b[31mred\x07'")
     result = run(observatory, "leaderboard")
     assert result.exit_code == 2
@@ -260,14 +260,14 @@ def test_complaints_cannot_steer_the_terminal(observatory: FakeObservatory) -> N
 
 
 def test_unreachable_is_three(observatory: FakeObservatory) -> None:
-    """A collector that is not there is exit code 3, and the option beats the environment."""
+    """An unreachable collector is exit code 3, and the option overrides the environment."""
     result = run(observatory, "targets", "--collector", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "127.0.0.1:1" in result.stderr
 
 
 def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory) -> None:
-    """Piped, the command writes UTF-8 without colours, within 100 columns, whatever the window's width."""
+    """Piped output is UTF-8 without colours, within 100 columns, at any width of the terminal."""
     process = start(observatory, "diff", COLUMNS="60", FORCE_COLOR="1")
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stderr) == (0, "")
@@ -276,15 +276,15 @@ def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory) ->
 
 
 def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeObservatory) -> None:
-    """A terminal that knows no dash of that length gets a question mark."""
+    """A terminal whose encoding has no en dash gets a question mark."""
     process = start(observatory, "leaderboard", PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stderr) == (0, "")
     assert "?: too few samples" in stdout
 
 
-def test_a_reader_who_leaves_is_no_reason_to_shout(observatory: FakeObservatory) -> None:
-    """When the other end of the pipe is closed, as by `head`, nothing is said on stderr."""
+def test_a_closed_pipe_is_silent(observatory: FakeObservatory) -> None:
+    """If the other end of the pipe is closed, as by `head`, nothing is printed on stderr."""
     process = start(observatory, "samples", "--output", "json")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -295,7 +295,7 @@ def test_a_reader_who_leaves_is_no_reason_to_shout(observatory: FakeObservatory)
 
 
 def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: str) -> str:
-    """What the command writes when its stdout is a terminal."""
+    """The output of the command on a terminal."""
     ours, theirs = pty.openpty()
     address = {"ISOCHRONE_COLLECTOR": observatory.address, "TERM": "xterm"}
     base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
@@ -306,7 +306,7 @@ def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: 
     try:
         while piece := os.read(ours, 4096):
             written += piece
-    except OSError:  # the terminal is gone with the process that had it
+    except OSError:  # the terminal is closed with its process
         pass
     os.close(ours)
     assert process.wait(timeout=30) == 0
@@ -314,7 +314,7 @@ def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: 
 
 
 def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
-    """On a terminal decisions are coloured, and a wide window does not make a table wider than 100 columns."""
+    """On a terminal decisions are coloured, and tables have at most 100 columns even on a wide one."""
     text = on_a_terminal(observatory, "diff", COLUMNS="240")
     assert "\x1b[32mfaster" in text
     plain = re.sub(r"\x1b\[[\d;]*m", "", text)
@@ -323,12 +323,12 @@ def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colour_is_respected(observatory: FakeObservatory, environment: dict[str, str]) -> None:
-    """NO_COLOR and a dumb terminal get text without escapes."""
+    """NO_COLOR and a dumb terminal give text without escape sequences."""
     assert "\x1b" not in on_a_terminal(observatory, "diff", **environment)
 
 
 def lines_of(process: "subprocess.Popen[str]", *, seconds: float = 30.0) -> Iterator[str]:
-    """The lines a process writes, as they come; fails when one takes longer than so many seconds."""
+    """Yield the lines of a process as they arrive; fail if one takes longer than `seconds`."""
     assert process.stdout is not None
     pending, until = b"", time.monotonic() + seconds
     while True:
@@ -342,7 +342,7 @@ def lines_of(process: "subprocess.Popen[str]", *, seconds: float = 30.0) -> Iter
 
 
 def test_following_goes_on_with_new_samples(observatory: FakeObservatory) -> None:
-    """`--follow` writes what is there, then each new sample once, late ones too; Ctrl-C is a good end."""
+    """`--follow` prints the stored samples, then each new one once, including late ones; Ctrl-C is exit code 0."""
     observatory.samples = (stored(2, ttft_us=3), stored(1, ttft_us=2))
     process = start(observatory, "samples", "--follow", "--limit", "1", "--window", "52w", "--output", "json")
     lines = lines_of(process)
@@ -357,7 +357,7 @@ def test_following_goes_on_with_new_samples(observatory: FakeObservatory) -> Non
 
 
 def test_following_nothing_waits(observatory: FakeObservatory) -> None:
-    """Without a sample yet, following shows its headings and waits instead of giving up."""
+    """Without samples, `--follow` prints the headings and waits."""
     observatory.samples = ()
     process = start(observatory, "samples", "--follow", "--output", "csv")
     lines = lines_of(process)
@@ -370,7 +370,7 @@ def test_following_nothing_waits(observatory: FakeObservatory) -> None:
 
 
 def test_decisions_are_words_of_the_wire(observatory: FakeObservatory) -> None:
-    """JSON carries decision, reason and numbers as the wire has them, the unknown as null."""
+    """JSON has decision, reason and numbers as on the wire; unknown values are null."""
     rows = json.loads(run(observatory, "diff", "--sort", "target", "-o", "json").stdout)["rows"]
     assert [row["decision"] for row in rows] == [Decision.FASTER, Decision.UNDECIDED, Decision.SLOWER]
     assert (rows[1]["shift"], rows[1]["reason"], rows[2]["shift"]) == (None, "3 of 6 rounds needed", 191_250.0)

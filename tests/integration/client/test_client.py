@@ -1,4 +1,4 @@
-"""The typed client against a real socket: values come back whole, failures come back as whose turn it is."""
+"""The typed client against a real socket: answers are complete, and failures become typed errors."""
 
 import socket
 import threading
@@ -69,13 +69,13 @@ ASKS: list[tuple[Ask, Any]] = [
 
 @pytest.mark.parametrize(("ask", "answer"), ASKS)
 def test_answers_come_back_whole(observatory: FakeObservatory, ask: Ask, answer: object) -> None:
-    """What the collector holds is what the reader gets, through real bytes."""
+    """Answers survive the wire unchanged."""
     with ObservatoryClient(observatory.address) as client:
         assert ask(client) == answer
 
 
-def test_questions_arrive_whole(observatory: FakeObservatory) -> None:
-    """Every part of a question reaches the collector."""
+def test_requests_arrive_whole(observatory: FakeObservatory) -> None:
+    """Every part of a request reaches the collector."""
     selection = Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",))
     with ObservatoryClient(observatory.address) as client:
         client.get_differentials(selection, baseline="a", against=("b", "c"), metric=Metric.RTT)
@@ -106,7 +106,7 @@ def test_questions_arrive_whole(observatory: FakeObservatory) -> None:
         (grpc.StatusCode.PERMISSION_DENIED, AccessError, 1),
     ],
 )
-def test_a_status_says_whose_turn_it_is(
+def test_a_status_becomes_one_error(
     observatory: FakeObservatory, status: grpc.StatusCode, error: type[ClientError], exit_code: int
 ) -> None:
     """Each gRPC status becomes one error with its exit code and a hint, and keeps its cause."""
@@ -118,8 +118,8 @@ def test_a_status_says_whose_turn_it_is(
     assert isinstance(caught.value.__cause__, grpc.RpcError)
 
 
-def test_a_refusal_is_the_collectors_own_sentence(observatory: FakeObservatory) -> None:
-    """What the collector says of a wrong question reaches the reader unchanged."""
+def test_a_refusal_has_the_collectors_sentence(observatory: FakeObservatory) -> None:
+    """The collector's sentence about an invalid request is not changed."""
     with (
         ObservatoryClient(observatory.address) as client,
         pytest.raises(RefusedError, match=r"^no target is called 'x'$"),
@@ -127,8 +127,8 @@ def test_a_refusal_is_the_collectors_own_sentence(observatory: FakeObservatory) 
         client.get_coverage(Selection(window=WINDOW, targets=("x",)))
 
 
-def test_a_word_of_the_future_is_named(observatory: FakeObservatory) -> None:
-    """An answer that this version cannot understand says so instead of showing something wrong."""
+def test_an_unknown_value_is_an_error(observatory: FakeObservatory) -> None:
+    """An answer that this version cannot decode is an error, not a wrong value."""
     observatory.message = observatory_pb2.GetDifferentialsResponse(
         differentials=[observatory_pb2.Differential(metric="ttft", decision="perhaps")]
     )
@@ -137,8 +137,8 @@ def test_a_word_of_the_future_is_named(observatory: FakeObservatory) -> None:
     assert "upgrade" in caught.value.hint
 
 
-def test_nobody_there_is_known_at_once() -> None:
-    """A port on which nothing listens is unreachable, and the sentence names it."""
+def test_a_closed_port_is_unreachable() -> None:
+    """A port without a listener is unreachable, and the error names it."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
@@ -147,8 +147,8 @@ def test_nobody_there_is_known_at_once() -> None:
     assert "isochrone-collector serve" in caught.value.hint
 
 
-def test_a_listener_that_says_nothing_is_unreachable() -> None:
-    """Something that accepts and stays silent is given up after the connect timeout, not after the answer's."""
+def test_a_silent_listener_is_unreachable() -> None:
+    """A listener that accepts and stays silent fails after the connect timeout, not after the answer timeout."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with ObservatoryClient(address, connect_timeout_us=200_000) as client, pytest.raises(UnreachableError):
@@ -156,7 +156,7 @@ def test_a_listener_that_says_nothing_is_unreachable() -> None:
 
 
 def test_another_protocol_is_unreachable() -> None:
-    """A web server on that port is no collector."""
+    """A web server on the port is not a collector."""
 
     def answer(server: socket.socket) -> None:
         connection, _ = server.accept()
@@ -173,8 +173,8 @@ def test_another_protocol_is_unreachable() -> None:
         web.join()
 
 
-def test_a_slow_collector_is_given_up(observatory: FakeObservatory) -> None:
-    """When the answer takes longer than the timeout, the reader is told to ask for less."""
+def test_a_slow_collector_times_out(observatory: FakeObservatory) -> None:
+    """If the answer takes longer than the timeout, the hint is a shorter window."""
     observatory.released = threading.Event()
     with ObservatoryClient(observatory.address, timeout_us=300_000) as client, pytest.raises(SlowError) as caught:
         client.list_targets()
@@ -183,7 +183,7 @@ def test_a_slow_collector_is_given_up(observatory: FakeObservatory) -> None:
 
 
 def test_an_answer_too_large_is_explained() -> None:
-    """An answer beyond what a message may hold is an error with a hint, not a broken connection."""
+    """An answer that is larger than a message may be is an error with a hint, not a broken connection."""
 
     def flood(_request: bytes, _context: grpc.ServicerContext) -> bytes:
         return b"\x00" * (9 << 20)
@@ -202,15 +202,15 @@ def test_an_answer_too_large_is_explained() -> None:
     assert "shorter --window" in caught.value.hint
 
 
-def test_a_proxy_is_not_asked(observatory: FakeObservatory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback is never asked through a proxy of the environment."""
+def test_a_proxy_is_not_used(observatory: FakeObservatory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the environment is not used for loopback."""
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with ObservatoryClient(observatory.address) as client:
         assert client.list_targets() == TARGETS
 
 
-def test_other_machines_are_refused_before_a_word() -> None:
-    """No connection is even tried to another machine that was not joined."""
+def test_other_machines_are_refused_before_a_connection() -> None:
+    """There is no connection attempt to another machine that was not joined."""
     with pytest.raises(AddressError):
         ObservatoryClient("192.0.2.1:4600")

@@ -1,4 +1,4 @@
-"""The command against a real collector on a real database: the fake keeps no secrets from it."""
+"""The command against a real collector on a real database, to check what the fake assumes."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ MEDIAN_US = {"us-east-2": 320_000, "ap-southeast-1": 510_000}
 
 
 def ask(collector: Collector, *arguments: str) -> Result:
-    """What the command says, asking this collector."""
+    """Run the command against this collector."""
     environment = {"ISOCHRONE_COLLECTOR": collector.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
@@ -48,7 +48,7 @@ def push(collector: Collector, target_id: int) -> None:
 
 
 def sample(target_id: int, at: int, *, ttft_us: int) -> Sample:
-    """A sample of which everything went well."""
+    """A sample without any failure."""
     return Sample(
         target_id=target_id,
         round_at=at,
@@ -65,15 +65,15 @@ def collector(start_collector: StartCollector) -> Collector:
     return start_collector()
 
 
-def test_a_collector_without_a_plan_says_so(collector: Collector) -> None:
-    """Before the first plan every question is answered with what to do, and exit code 4 or 2."""
+def test_a_collector_without_a_plan_gives_hints(collector: Collector) -> None:
+    """Before the first plan every command ends with a hint and exit code 4 or 2."""
     codes = {command: ask(collector, command).exit_code for command in ("targets", "diff", "leaderboard", "samples")}
     assert codes == {"targets": 4, "diff": 4, "leaderboard": 4, "samples": 4}
     unknown = ask(collector, "samples", "--target", "openai/*")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
 
 
-def test_what_agents_push_is_what_readers_see(collector: Collector, tmp_path: Path) -> None:
+def test_pushed_samples_appear_in_every_table(collector: Collector, tmp_path: Path) -> None:
     """From a pushed sample to each table: medians, decision, ranks, rounds and single probes."""
     collector.apply(PLAN, tmp_path)
     rows = json.loads(ask(collector, "targets", "-o", "json").stdout)["rows"]
@@ -101,8 +101,8 @@ def test_what_agents_push_is_what_readers_see(collector: Collector, tmp_path: Pa
         assert "gpt-5-mini" in result.stdout
 
 
-def test_a_real_collector_refuses_in_words(collector: Collector, tmp_path: Path) -> None:
-    """Unknown names and impossible windows are usage errors in the collector's own words."""
+def test_a_real_collector_refuses_with_sentences(collector: Collector, tmp_path: Path) -> None:
+    """Unknown names and invalid windows are usage errors with the collector's sentence."""
     collector.apply(PLAN, tmp_path)
     for arguments in (
         ["diff", "--target", "nobody"],

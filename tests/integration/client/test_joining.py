@@ -1,4 +1,4 @@
-"""Operators and readers at their own commands, against a collector that speaks TLS."""
+"""Commands of operators and readers against a collector with TLS."""
 
 import json
 import stat
@@ -20,24 +20,26 @@ def collector(start_collector: StartCollector) -> Collector:
 
 
 def operate(collector: Collector, *words: str) -> str:
-    """What an operator's command prints on the collector's host."""
+    """The output of an operator's command on the collector's host."""
     done = run_command(*words, "--identity", str(collector.data_dir / "operator.json"))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def ask(home: Path, *words: str) -> Result:
-    """What the reading command says to somebody whose configuration is in `home`."""
+    """Run the reading command with the configuration in `home`."""
     return CliRunner().invoke(cli, words, env={"XDG_CONFIG_HOME": str(home)}, prog_name="isochrone")
 
 
-def test_an_operator_lets_in_lists_and_shuts_out(collector: Collector) -> None:
-    """From `vantage add` to `vantage revoke`, and the same for people: each line can be copied, each list is true."""
+def test_an_operator_adds_lists_and_revokes(collector: Collector) -> None:
+    """From `vantage add` to `vantage revoke`, and the same for people: printed lines work and lists are correct."""
     text = operate(collector, "vantage", "add", "sg-1", "--region", "ap-southeast-1", "--address", "c.example")
     assert "  isochrone-agent join c.example:4600 --token isochrone-join-" in text
-    told = json.loads(operate(collector, "access", "add", "ida", "--role", "reader", "--expires", "2h", "-o", "json"))
-    assert told["command"] == f"isochrone join {collector.address} --token {told['token']}"
-    assert (told["schema"], told["role"]) == ("isochrone.invitation/1", "reader")
+    invitation = json.loads(
+        operate(collector, "access", "add", "ida", "--role", "reader", "--expires", "2h", "-o", "json")
+    )
+    assert invitation["command"] == f"isochrone join {collector.address} --token {invitation['token']}"
+    assert (invitation["schema"], invitation["role"]) == ("isochrone.invitation/1", "reader")
     assert "sg-1  vantage  ap-southeast-1  invited" in operate(collector, "vantage", "list")
     listed = json.loads(operate(collector, "access", "list", "-o", "json"))["access"]
     assert {(one["name"], one["state"]) for one in listed} >= {("ida", "invited")}
@@ -50,8 +52,8 @@ def test_an_operator_lets_in_lists_and_shuts_out(collector: Collector) -> None:
     assert (refused.returncode, "access revoke ida" in refused.stderr) == (2, True)
 
 
-def test_without_an_identity_an_operators_command_says_what_to_do(collector: Collector, tmp_path: Path) -> None:
-    """Nobody, somebody revoked, another machine and no file: a sentence, a hint and an exit code each, no traceback."""
+def test_without_an_identity_an_operators_command_has_a_hint(collector: Collector, tmp_path: Path) -> None:
+    """No collector, a revoked credential, another machine and no file: each has a sentence, a hint and an exit code."""
     stale = tmp_path / "stale.json"
     identity_file.write(stale, identity_file.read(collector.data_dir / "operator.json"))
     collector.call.revoke(identity_file.read(stale).name)
@@ -59,7 +61,7 @@ def test_without_an_identity_an_operators_command_says_what_to_do(collector: Col
         (("--collector", collector.address), 3, "no collector answers"),
         (("--collector", collector.address, "--identity", str(stale)), 1, "has been revoked"),
         (("--collector", "192.0.2.1:4600"), 2, "another machine"),
-        (("--identity", str(tmp_path / "none")), 2, "cannot be read"),
+        (("--identity", str(tmp_path / "none")), 2, "cannot read"),
         (("--identity", "/dev/null"), 2, "cannot be used"),
     ]
     for words, exit_code, sentence in cases:
@@ -70,15 +72,15 @@ def test_without_an_identity_an_operators_command_says_what_to_do(collector: Col
 
 
 def test_a_plan_is_applied_over_tls(collector: Collector, tmp_path: Path) -> None:
-    """`apply` takes the operator's identity like every other command of theirs."""
+    """`apply` uses the operator's identity like every other operator command."""
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
     assert "plan 1" in operate(collector, "apply", str(file), "--yes")
     assert collector.call.targets().plan_version == 1
 
 
-def test_a_reader_joins_reads_and_is_shut_out(collector: Collector, tmp_path: Path) -> None:
-    """After joining every command knows the collector; revoked, it says so with exit code 1 and what would help."""
+def test_a_reader_joins_reads_and_is_revoked(collector: Collector, tmp_path: Path) -> None:
+    """After joining every command uses that collector; a revoked credential is exit code 1 with a hint."""
     collector.call.apply(PLAN)
     token = collector.call.invite("ida", role="reader", region=None)
     joined = ask(tmp_path, "join", collector.address, "--token", token)
@@ -94,8 +96,8 @@ def test_a_reader_joins_reads_and_is_shut_out(collector: Collector, tmp_path: Pa
     assert "hint: ask an operator for access" in refused.stderr
 
 
-def test_what_may_go_wrong_when_joining(collector: Collector, start_collector: StartCollector, tmp_path: Path) -> None:
-    """Another collector's token, nobody there, and a token that is none or used: sentence and exit code each."""
+def test_failures_of_joining(collector: Collector, start_collector: StartCollector, tmp_path: Path) -> None:
+    """Another collector's token, no collector, an invalid and a used token: each has a sentence and an exit code."""
     other = start_collector(more=["--tls"])
     token = collector.call.invite("ida", role="reader", region=None)
     cases = [
@@ -106,21 +108,21 @@ def test_what_may_go_wrong_when_joining(collector: Collector, start_collector: S
         (("host:x", "--token", token), 2, "no valid port"),
     ]
     for words, exit_code, sentence in cases:
-        said = ask(tmp_path, "join", *words)
-        assert (said.exit_code, sentence in said.stderr) == (exit_code, True), (words, said.stderr)
+        result = ask(tmp_path, "join", *words)
+        assert (result.exit_code, sentence in result.stderr) == (exit_code, True), (words, result.stderr)
     assert not (tmp_path / "isochrone" / "identity.json").exists()
     assert ask(tmp_path, "join", collector.address, "--token", token).exit_code == 0
     assert "used already" in ask(tmp_path, "join", collector.address, "--token", token).stderr
 
 
-def test_another_certificate_than_the_joined_one_is_told(
+def test_another_certificate_than_the_joined_one_is_an_error(
     collector: Collector, start_collector: StartCollector, tmp_path: Path
 ) -> None:
-    """Somebody else in the collector's place gets no credential, and the reader is told, not left with a timeout."""
+    """An impostor at the collector's address gets no credential, and the reader gets an error, not a timeout."""
     token = collector.call.invite("ida", role="reader", region=None)
     assert ask(tmp_path, "join", collector.address, "--token", token).exit_code == 0
     collector.stop()
     impostor = start_collector(port=collector.port, database_url=collector.database_url, more=["--tls"])
-    said = ask(tmp_path, "targets")
-    assert (said.exit_code, "is not the one that was joined" in said.stderr) == (1, True), said.stderr
+    result = ask(tmp_path, "targets")
+    assert (result.exit_code, "is not the one that was joined" in result.stderr) == (1, True), result.stderr
     assert "ida" not in impostor.log()

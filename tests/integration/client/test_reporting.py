@@ -1,4 +1,4 @@
-"""`isochrone report` against a real socket: what it asks, where it writes, and what it leaves out."""
+"""`isochrone report` against a real socket: its requests, files and missing sections."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from isochrone_client.cli import cli
 
 
 def run(observatory: FakeObservatory, *arguments: str) -> Result:
-    """What `isochrone report` does in this process."""
+    """Run `isochrone report` in this process."""
     return CliRunner().invoke(cli, ["report", *arguments], env={"ISOCHRONE_COLLECTOR": observatory.address})
 
 
 def test_it_writes_a_page_and_markdown(observatory: FakeObservatory, tmp_path: Path) -> None:
-    """Both formats may be written at once, to files that are named on stderr; stdout stays for answers."""
+    """Both formats can be written at once; the files are named on stderr, and stdout stays empty."""
     page, text = tmp_path / "report.html", tmp_path / "report.md"
     result = run(observatory, "--html", str(page), "--markdown", str(text), "--window", "7d")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -37,7 +37,7 @@ def test_it_writes_a_page_and_markdown(observatory: FakeObservatory, tmp_path: P
 
 
 @pytest.mark.parametrize("arguments", [(), ("--markdown",), ("--markdown", "-"), ("--markdown", "--window", "7d")])
-def test_markdown_is_what_a_pipe_gets(observatory: FakeObservatory, arguments: tuple[str, ...]) -> None:
+def test_markdown_goes_to_stdout(observatory: FakeObservatory, arguments: tuple[str, ...]) -> None:
     """Without a file, and without --html, the report is Markdown on stdout."""
     result = run(observatory, *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -45,7 +45,7 @@ def test_markdown_is_what_a_pipe_gets(observatory: FakeObservatory, arguments: t
 
 
 def test_what_fails_is_left_out_with_the_reason(observatory: FakeObservatory) -> None:
-    """A question that the collector fails on costs its sections, not the report."""
+    """A failed request leaves out its sections, not the whole report."""
     observatory.failures = {
         "GetTiersRequest": (grpc.StatusCode.INTERNAL, "out of order"),
         "GetDifferentialsRequest": (grpc.StatusCode.UNIMPLEMENTED, "not yet"),
@@ -57,8 +57,8 @@ def test_what_fails_is_left_out_with_the_reason(observatory: FakeObservatory) ->
     assert "## Leaderboards" in result.stdout
 
 
-def test_what_is_not_known_is_no_report(observatory: FakeObservatory, tmp_path: Path) -> None:
-    """An unknown target is the reader's mistake: exit code 2, and an older file stays as it was."""
+def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, tmp_path: Path) -> None:
+    """An unknown target is exit code 2, and an existing file is not changed."""
     page = tmp_path / "report.html"
     page.write_text("older")
     result = run(observatory, "--html", str(page), "--target", "nobody/*")
@@ -66,8 +66,8 @@ def test_what_is_not_known_is_no_report(observatory: FakeObservatory, tmp_path: 
     assert page.read_text() == "older"
 
 
-def test_nobody_there_is_three(tmp_path: Path) -> None:
-    """Without a collector there is no report at all."""
+def test_an_unreachable_collector_is_three(tmp_path: Path) -> None:
+    """Without a collector there is no report."""
     page = tmp_path / "report.html"
     result = CliRunner().invoke(cli, ["report", "--html", str(page), "--collector", "127.0.0.1:1"])
     assert result.exit_code == 3
@@ -75,7 +75,7 @@ def test_nobody_there_is_three(tmp_path: Path) -> None:
 
 
 def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeObservatory, tmp_path: Path) -> None:
-    """Where nothing was measured the page says so section by section, and the exit code tells a script."""
+    """Without measurements each section of the page is empty, and the exit code is 4."""
     observatory.differentials = observatory.standings = observatory.region_costs = ()
     observatory.latency_budgets = observatory.tiers = ()
     observatory.drift = type(observatory.drift)(window=observatory.drift.window)
@@ -87,8 +87,8 @@ def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeObservatory
     assert "No lasting change in this window; 0 series watched." in page.read_text()
 
 
-def test_a_folder_that_is_not_there_is_a_sentence(observatory: FakeObservatory, tmp_path: Path) -> None:
-    """Where the file cannot be written there is a sentence and a hint, no traceback."""
+def test_a_missing_folder_is_an_error(observatory: FakeObservatory, tmp_path: Path) -> None:
+    """If the file cannot be written there is a sentence and a hint, no traceback."""
     result = run(observatory, "--html", str(tmp_path / "nowhere" / "report.html"))
     assert result.exit_code == 1
     assert "nowhere" in result.stderr

@@ -1,4 +1,4 @@
-"""Route tables through the command and a real socket: what is shown, watched and explained, and how that ends."""
+"""The commands for route tables against a real socket: show, watch, history and explain, with their exit codes."""
 
 import json
 import os
@@ -26,14 +26,14 @@ HOUR_US = 3600 * SECOND_US
 
 
 def run(routing: FakeRoutes, *arguments: str) -> Result:
-    """What the command does in this process, asking the fake."""
+    """Run the command in this process against the fake."""
     environment = {"ISOCHRONE_COLLECTOR": routing.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
 @contextmanager
 def started(routing: FakeRoutes, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """The command as a process of its own, with pipes, which runs no longer than the block."""
+    """The command as a separate process with pipes, killed at the end of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", "isochrone_client", *arguments],
         env={**os.environ, "ISOCHRONE_COLLECTOR": routing.address},
@@ -47,7 +47,7 @@ def started(routing: FakeRoutes, *arguments: str) -> Iterator["subprocess.Popen[
 
 
 def lines_of(process: "subprocess.Popen[bytes]") -> Iterator[str]:
-    """The lines of its stdout as they come."""
+    """Yield the lines of stdout as they arrive."""
     assert process.stdout is not None
     pending = b""
     while True:
@@ -83,7 +83,7 @@ def test_every_region_is_shown(routing: FakeRoutes) -> None:
 
 
 def test_one_route_of_one_region(routing: FakeRoutes) -> None:
-    """--region and --route narrow the answer, and a short name of a region will do."""
+    """--region and --route select a table; a region may have a short name."""
     routing.tables = tuple(map(fresh, TABLES))
     result = run(routing, "routes", "--region", "us-east", "--route", "voice", "--output", "json")
     document = json.loads(result.stdout)
@@ -100,15 +100,15 @@ def test_one_route_of_one_region(routing: FakeRoutes) -> None:
     ],
 )
 def test_unknown_names_are_usage_errors(routing: FakeRoutes, arguments: tuple[str, ...], named: str) -> None:
-    """A region or route that is not there ends with 2 and the names that are."""
+    """An unknown region or route is exit code 2 with the known names."""
     result = run(routing, "routes", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert named in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("--region", "us-east-2"), ("--route", "chat")])
-def test_no_table_yet_is_no_usage_error(routing: FakeRoutes, arguments: tuple[str, ...]) -> None:
-    """Where no table exists anywhere, it ends with 4 and says what a table takes."""
+def test_no_table_yet_is_not_a_usage_error(routing: FakeRoutes, arguments: tuple[str, ...]) -> None:
+    """If there is no table in any region, the exit code is 4 and the hint has the conditions of a table."""
     routing.tables = ()
     result = run(routing, "routes", *arguments)
     assert (result.exit_code, result.stdout) == (4, "")
@@ -117,8 +117,8 @@ def test_no_table_yet_is_no_usage_error(routing: FakeRoutes, arguments: tuple[st
 
 
 @pytest.mark.parametrize("table", [EXPIRED, fresh(UNKNOWN_YET)])
-def test_a_table_not_to_be_used_is_shown_as_such(routing: FakeRoutes, table: RouteTable) -> None:
-    """When every table is expired or knows too little, they are shown, and the exit code is 4."""
+def test_an_unusable_table_is_shown(routing: FakeRoutes, table: RouteTable) -> None:
+    """If every table is expired or lacks data, they are shown and the exit code is 4."""
     routing.tables = (table,)
     result = run(routing, "routes", "--region", table.client_region)
     assert result.exit_code == 4
@@ -126,8 +126,8 @@ def test_a_table_not_to_be_used_is_shown_as_such(routing: FakeRoutes, table: Rou
     assert "use the static order" in result.stderr
 
 
-def test_history_tells_the_events(routing: FakeRoutes) -> None:
-    """Events come newest first; where there are none it says so and ends with 0."""
+def test_history_prints_the_events(routing: FakeRoutes) -> None:
+    """Events are printed newest first; without events there is a message and exit code 0."""
     result = run(routing, "routes", "history", "--output", "json")
     assert [row["generation"] for row in json.loads(result.stdout)["rows"]] == [47, 31]
     none = run(routing, "routes", "history", "--route", "none")
@@ -135,8 +135,8 @@ def test_history_tells_the_events(routing: FakeRoutes) -> None:
     assert "no table changed between" in none.stderr
 
 
-def test_explain_tells_the_steps(routing: FakeRoutes) -> None:
-    """Each step is a sentence, and it is said that deciding again gave the same bytes."""
+def test_explain_prints_the_steps(routing: FakeRoutes) -> None:
+    """Each step is a sentence, and the result of the repeated decision is printed."""
     result = run(routing, "explain", "us-east", "chat")
     assert result.exit_code == 0, result.output
     assert "zhipu/glm-5 is left out: 2 of 6 samples needed" in result.stdout
@@ -144,7 +144,7 @@ def test_explain_tells_the_steps(routing: FakeRoutes) -> None:
 
 
 def test_explain_gives_programs_the_inputs(routing: FakeRoutes) -> None:
-    """Programs get the stored inputs and state as data, not as text in text."""
+    """Programs get the stored inputs and state as JSON, not as text in JSON."""
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "48", "--output", "json")
     document = json.loads(result.stdout)
     assert document["inputs"]["route"] == {"name": "chat"}
@@ -154,7 +154,7 @@ def test_explain_gives_programs_the_inputs(routing: FakeRoutes) -> None:
 
 
 def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeRoutes) -> None:
-    """When deciding again gives something else, that is printed, and the exit code is 1."""
+    """If the repeated decision differs, that is printed and the exit code is 1."""
     routing.explanation = replace(EXPLANATION, replays=False)
     result = run(routing, "explain", "us-east-2", "chat")
     assert result.exit_code == 1
@@ -163,14 +163,14 @@ def test_a_decision_that_cannot_be_replayed_is_a_failure(routing: FakeRoutes) ->
 
 
 def test_an_unknown_generation_is_a_usage_error(routing: FakeRoutes) -> None:
-    """A generation that is not kept ends with 2."""
+    """A generation that is not stored is exit code 2."""
     result = run(routing, "explain", "us-east-2", "chat", "--generation", "7")
     assert result.exit_code == 2
     assert "generation 7 is not known" in result.stderr
 
 
-def test_watch_tells_each_generation_once_across_breaks(routing: FakeRoutes) -> None:
-    """What is in force comes first, then each new table; a broken stream is taken up behind the last generation."""
+def test_watch_prints_each_generation_once_across_breaks(routing: FakeRoutes) -> None:
+    """The tables in force come first, then each new table; a broken stream resumes after the last generation."""
     routing.tables = (numbered(47, VOICE), numbered(48))
     routing.log = list(routing.tables)
     routing.breaking = [2, 0, 1, 0, 0]
@@ -183,14 +183,14 @@ def test_watch_tells_each_generation_once_across_breaks(routing: FakeRoutes) -> 
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
-        said = process.stderr.read().decode()
+        stderr = process.stderr.read().decode()
     assert seen == [47, 48, 49, 50, 51, 52, 53]
-    assert "Traceback" not in said
-    assert "continuing after generation" in said
+    assert "Traceback" not in stderr
+    assert "continuing after generation" in stderr
 
 
-def test_watch_begins_behind_a_generation(routing: FakeRoutes) -> None:
-    """With --after what was missed comes in order, generations that are no longer in force too."""
+def test_watch_starts_after_a_generation(routing: FakeRoutes) -> None:
+    """With --after, the missed tables come in order, even those no longer in force."""
     routing.log = [numbered(n) for n in range(40, 49)]
     with started(routing, "routes", "watch", "--region", "us-east-2", "--after", "45", "--output", "json") as process:
         lines = lines_of(process)
@@ -199,43 +199,43 @@ def test_watch_begins_behind_a_generation(routing: FakeRoutes) -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_watch_begins_with_what_is_in_force_behind_a_generation_never_given(routing: FakeRoutes) -> None:
-    """As over HTTP, whoever names a generation that the collector never gave gets what is in force, and is told so."""
+def test_watch_starts_over_after_an_unknown_generation(routing: FakeRoutes) -> None:
+    """As over HTTP, after a generation that the collector never issued come the tables in force, with a message."""
     with started(routing, "routes", "watch", "--after", "9999", "--output", "json") as process:
         lines = lines_of(process)
-        told = [json.loads(next(lines))["generation"] for _ in TABLES]
+        generations = [json.loads(next(lines))["generation"] for _ in TABLES]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
-        said = process.stderr.read().decode()
-    assert told == sorted(table.generation for table in TABLES)
-    assert "this collector never issued generation 9999; starting with all tables in force" in said
+        stderr = process.stderr.read().decode()
+    assert generations == sorted(table.generation for table in TABLES)
+    assert "this collector never issued generation 9999; starting with all tables in force" in stderr
 
 
-def test_watch_begins_anew_on_another_database(routing: FakeRoutes) -> None:
-    """A collector that is behind repeats nothing; on another database all that is in force is told, and that it is."""
+def test_watch_starts_over_on_another_database(routing: FakeRoutes) -> None:
+    """A collector that lags behind repeats nothing; another database is reported, and its tables in force follow."""
     old = [numbered(104, VOICE), numbered(105)]
     routing.restart(*old)
     with started(routing, "routes", "watch", "--output", "json") as process:
         lines = lines_of(process)
-        told = [json.loads(next(lines))["generation"] for _ in old]
+        generations = [json.loads(next(lines))["generation"] for _ in old]
         routing.restart(old[0])
         routing.publish(numbered(106))
-        told.append(json.loads(next(lines))["generation"])
+        generations.append(json.loads(next(lines))["generation"])
         near, far = (now_at() + seconds * SECOND_US for seconds in (5, 15))
         routing.restart(replace(numbered(1, VOICE), built_at=near), replace(numbered(2), built_at=far))
-        told += [json.loads(next(lines))["generation"] for _ in range(2)]
+        generations += [json.loads(next(lines))["generation"] for _ in range(2)]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
-        said = process.stderr.read().decode()
-    assert told == [104, 105, 106, 1, 2]
-    assert "the collector is at generation 1; waiting for generations after 106" in said
-    assert "generation 2 is newer than 106: this is another database; starting with all tables in force" in said
+        stderr = process.stderr.read().decode()
+    assert generations == [104, 105, 106, 1, 2]
+    assert "the collector is at generation 1; waiting for generations after 106" in stderr
+    assert "generation 2 is newer than 106: this is another database; starting with all tables in force" in stderr
 
 
 def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:
-    """A line per generation says when, where, who carries how much and why, within 100 columns."""
+    """Each generation has a line with instant, region, route, weights and reason, within 100 columns."""
     with started(routing, "routes", "watch", "--route", "voice") as process:
         lines = lines_of(process)
         shown = [next(lines) for _ in range(4)]
@@ -246,8 +246,8 @@ def test_watch_is_a_table_for_people(routing: FakeRoutes) -> None:
     assert all(cell_len(line) <= 100 for line in shown)
 
 
-def test_watch_can_leave_out_what_only_refreshes(routing: FakeRoutes) -> None:
-    """With --moves a table whose evidence alone is newer is passed over, and its generation counts as seen."""
+def test_watch_can_omit_refreshes(routing: FakeRoutes) -> None:
+    """With --moves a table with new evidence only is omitted, and its generation counts as seen."""
     refreshed = replace(numbered(49), change=ChangeKind.EVIDENCE)
     routing.log = [numbered(48), refreshed, numbered(50)]
     with started(routing, "routes", "watch", "--after", "47", "--moves", "--output", "json") as process:
@@ -255,13 +255,13 @@ def test_watch_can_leave_out_what_only_refreshes(routing: FakeRoutes) -> None:
         assert [json.loads(next(lines))["generation"] for _ in range(2)] == [48, 50]
 
 
-def test_watch_refuses_what_is_not_there(routing: FakeRoutes) -> None:
-    """An unknown region ends at once with 2, and a collector that is not there with 3."""
+def test_watch_ends_on_unknown_names(routing: FakeRoutes) -> None:
+    """An unknown region is exit code 2 at once, and an unreachable collector 3."""
     assert run(routing, "routes", "watch", "--region", "mars").exit_code == 2
     gone = CliRunner().invoke(cli, ["routes", "watch"], env={"ISOCHRONE_COLLECTOR": "127.0.0.1:1"})
     assert gone.exit_code == 3
 
 
-def test_options_belong_behind_the_subcommand(routing: FakeRoutes) -> None:
-    """What stands before a subcommand would be of no effect, and is refused."""
+def test_options_belong_after_the_subcommand(routing: FakeRoutes) -> None:
+    """An option before a subcommand would have no effect, so it is refused."""
     assert run(routing, "routes", "--route", "chat", "history").exit_code == 2

@@ -1,4 +1,4 @@
-"""Short names on a real socket: what a reader writes reaches the collector in full."""
+"""Short names over a real socket: the collector receives full names."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,14 +27,14 @@ ASKS: list[Callable[[ObservatoryClient], Any]] = [
 
 @pytest.fixture
 def strict(observatory: FakeObservatory) -> FakeObservatory:
-    """An observatory that knows two regions and refuses others, as a collector does."""
+    """A fake that knows two regions and refuses others, like a collector."""
     observatory.regions = frozenset({"us-east-2", "ap-southeast-1"})
     return observatory
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_every_question_takes_short_names(strict: FakeObservatory, ask: Callable[[ObservatoryClient], Any]) -> None:
-    """A short name is spelled out and the question asked again, whatever the question is."""
+def test_every_request_takes_short_names(strict: FakeObservatory, ask: Callable[[ObservatoryClient], Any]) -> None:
+    """A short name is expanded and the request is repeated, for every kind of request."""
     with ObservatoryClient(strict.address) as client:
         assert ask(client)
     asked = strict.asked[-1].selection
@@ -42,29 +42,29 @@ def test_every_question_takes_short_names(strict: FakeObservatory, ask: Callable
 
 
 def test_baselines_take_short_names(strict: FakeObservatory) -> None:
-    """The two sides of a differential may be shortened too."""
+    """Both sides of a differential may have short names."""
     with ObservatoryClient(strict.address) as client:
         answer = client.get_differentials(Selection(window=WINDOW), baseline="us", against=("ap",))
     assert {(row.baseline, row.region) for row in answer.differentials} == {("us-east-2", "ap-southeast-1")}
     assert (strict.asked[-1].baseline, list(strict.asked[-1].against)) == ("us-east-2", ["ap-southeast-1"])
 
 
-def test_full_names_cost_nothing(strict: FakeObservatory) -> None:
-    """A question in full names is asked once, and nothing is looked up for it."""
+def test_full_names_need_no_lookup(strict: FakeObservatory) -> None:
+    """A request with full names is sent once, without a lookup."""
     with ObservatoryClient(strict.address) as client:
         client.get_coverage(Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",)))
     assert len(strict.asked) == 1
 
 
-def test_the_unknown_is_refused_in_the_collectors_words(strict: FakeObservatory) -> None:
-    """What is short for nothing gets the collector's own refusal, and is not asked twice."""
+def test_an_unknown_name_gets_the_collectors_refusal(strict: FakeObservatory) -> None:
+    """A name that cannot be expanded gets the collector's refusal, and the request is not repeated."""
     with ObservatoryClient(strict.address) as client, pytest.raises(RefusedError, match="no region is called 'mars'"):
         client.get_coverage(Selection(window=WINDOW, regions=("mars",)))
     assert [type(request).__name__ for request in strict.asked].count("GetCoverageRequest") == 1
 
 
-def test_the_ambiguous_is_refused_here(observatory: FakeObservatory) -> None:
-    """What may mean several targets is never guessed at."""
+def test_an_ambiguous_name_is_refused_by_the_client(observatory: FakeObservatory) -> None:
+    """A name that matches several targets is an error."""
     sold = tuple(replace(target, name=f"{target.provider}/x", model="x") for target in observatory.targets.targets)
     observatory.targets = replace(observatory.targets, targets=sold)
     with ObservatoryClient(observatory.address) as client, pytest.raises(AmbiguousError, match="2 targets"):
@@ -72,7 +72,7 @@ def test_the_ambiguous_is_refused_here(observatory: FakeObservatory) -> None:
 
 
 def test_a_refused_lookup_leaves_the_refusal(observatory: FakeObservatory) -> None:
-    """When the names cannot be looked up either, the first refusal is what the reader hears."""
+    """If the lookup of names fails too, the first refusal is raised."""
     observatory.failure = (grpc.StatusCode.NOT_FOUND, "no target is called 'x'")
     with ObservatoryClient(observatory.address) as client, pytest.raises(RefusedError, match="called 'x'"):
         client.get_tiers(Selection(window=WINDOW, targets=("x",)))

@@ -1,4 +1,4 @@
-"""What goes on for long, through the command and a real collector: following across a crash, and exports."""
+"""Long-running commands against a real collector: following across a crash, exports and simulations."""
 
 import csv
 import json
@@ -34,13 +34,13 @@ PATIENCE = 60.0
 
 
 def ask(collector: Collector, *arguments: str) -> Result:
-    """What the command says, asking this collector."""
+    """Run the command against this collector."""
     environment = {"ISOCHRONE_COLLECTOR": collector.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
 def start(collector: Collector, *arguments: str) -> "subprocess.Popen[bytes]":
-    """The command as a process of its own, with pipes."""
+    """The command as a separate process, with pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "isochrone_client", *arguments],
         env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
@@ -50,7 +50,7 @@ def start(collector: Collector, *arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def lines_of(process: "subprocess.Popen[bytes]") -> Iterator[str]:
-    """The lines of its stdout as they come."""
+    """Yield the lines of stdout as they arrive."""
     assert process.stdout is not None
     pending = b""
     while True:
@@ -68,7 +68,7 @@ def hours_ago(hours: float) -> int:
 
 
 class Feeder:
-    """Pushes samples of target `a`, each with a number of its own as TTFT."""
+    """A pusher of samples of target `a`, each with a different number as its TTFT."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
@@ -77,7 +77,7 @@ class Feeder:
         self.call = collector.call
 
     def push(self, count: int = 1) -> None:
-        """Store so many new samples."""
+        """Store `count` new samples."""
         self.seq += 1
         target_id = self.call.targets().targets[0].id
         now_at = hours_ago(0)
@@ -97,34 +97,34 @@ class Feeder:
 
 
 def test_following_survives_a_crash_of_the_collector(start_collector: StartCollector) -> None:
-    """Across a SIGKILL and a restart every sample is told once: before, while nobody looked, and after."""
+    """Across a SIGKILL and a restart every sample is printed once: those before, during and after the outage."""
     collector = start_collector()
     collector.call.apply(PLAN)
     feeder = Feeder(collector)
     feeder.push(3)
     process = start(collector, "samples", "--follow", "--limit", "2", "--output", "json")
     lines = lines_of(process)
-    told = [json.loads(next(lines))["ttft_us"] for _ in range(2)]
-    assert told == [1, 2]
+    numbers = [json.loads(next(lines))["ttft_us"] for _ in range(2)]
+    assert numbers == [1, 2]
     feeder.push(2)
-    told += [json.loads(next(lines))["ttft_us"] for _ in range(2)]
+    numbers += [json.loads(next(lines))["ttft_us"] for _ in range(2)]
 
-    # Committed, and killed before anybody is told of all of it.
+    # Committed, and killed before the reader has received all of it.
     feeder.push(700)
     collector.kill()
     again = start_collector(port=collector.port, database_url=collector.database_url)
     feeder.call = again.call
     feeder.push(5)
-    while len(told) < feeder.number - 1:
-        told.append(json.loads(next(lines))["ttft_us"])
+    while len(numbers) < feeder.number - 1:
+        numbers.append(json.loads(next(lines))["ttft_us"])
     feeder.push()
-    told.append(json.loads(next(lines))["ttft_us"])
+    numbers.append(json.loads(next(lines))["ttft_us"])
 
     process.send_signal(signal.SIGINT)
     assert list(lines) == []
     _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-    assert Counter(told) == Counter(range(1, feeder.number))
+    assert Counter(numbers) == Counter(range(1, feeder.number))
     assert [line.split(";")[-1].strip() for line in stderr.decode().splitlines()] == [
         "continuing when it is back",
         "isochrone: the collector is back",
@@ -133,7 +133,7 @@ def test_following_survives_a_crash_of_the_collector(start_collector: StartColle
 
 @pytest.fixture(scope="module")
 def recorded(shared_collector: Collector) -> Collector:
-    """Twenty thousand samples of two targets in two regions, over some hours; some of them with everything set."""
+    """Twenty thousand samples of two targets in two regions, over some hours; some have all fields set."""
     shared_collector.call.apply(PLAN)
     targets = shared_collector.call.targets().targets
     start_at = hours_ago(3)
@@ -165,7 +165,7 @@ def recorded(shared_collector: Collector) -> Collector:
 
 
 def test_parquet_has_every_sample_with_its_types(recorded: Collector, tmp_path: Path) -> None:
-    """What was stored comes back from the file, as numbers, words and instants."""
+    """The file has the stored samples, as numbers, strings and instants."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -188,8 +188,8 @@ def test_parquet_has_every_sample_with_its_types(recorded: Collector, tmp_path: 
     assert parquet.read_metadata(file).metadata[b"isochrone.schema"] == b"isochrone.samples/1"
 
 
-def test_csv_and_jsonl_say_the_same(recorded: Collector, tmp_path: Path) -> None:
-    """Each format has a line per sample, oldest round first, under the same names; `-` is standard output."""
+def test_csv_and_jsonl_have_the_same_samples(recorded: Collector, tmp_path: Path) -> None:
+    """Each format has a line per sample, oldest round first, with the same names; `-` is standard output."""
     options = ["samples", "export", "--region", "us-east-2", "--target", "b"]
     lines = ask(recorded, *options, "--format", "jsonl", "--out", "-").stdout.splitlines()
     rows = [json.loads(line) for line in lines]
@@ -206,7 +206,7 @@ def test_csv_and_jsonl_say_the_same(recorded: Collector, tmp_path: Path) -> None
 
 
 def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> None:
-    """A file that is there stays as it is without --force, and after a failure nothing half-written is left."""
+    """An existing file is not changed without --force, and a failure leaves no partial file."""
     file = tmp_path / "kept.csv"
     file.write_text("mine")
     refused = ask(recorded, "samples", "export", "--out", str(file))
@@ -225,31 +225,31 @@ def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> N
     [
         (["--format", "parquet", "--out", "-"], "does not go to standard output"),
         (["--format", "xls", "--out", "x"], "is not one of"),
-        ([], "Missing option '--out'"),
+        ([], "issing option '--out'"),
     ],
 )
 def test_impossible_exports_are_usage_errors(recorded: Collector, options: list[str], says: str) -> None:
-    """What cannot be written is said before anything is asked."""
+    """Files that cannot be written are refused before any request."""
     result = ask(recorded, "samples", "export", *options)
     assert result.exit_code == 2
     assert says in result.stderr
 
 
 def test_options_before_the_subcommand_are_refused(recorded: Collector) -> None:
-    """An option that would be of no effect is not swallowed."""
+    """An option that would have no effect is refused."""
     result = ask(recorded, "samples", "--region", "us-east-2", "export", "--out", "-")
     assert result.exit_code == 2
     assert "behind 'export'" in result.stderr
 
 
 def test_more_samples_than_a_message_holds_are_listed(recorded: Collector) -> None:
-    """The largest list comes whole, the newest last."""
+    """The longest list is complete, newest last."""
     rows = json.loads(ask(recorded, "samples", "--limit", "10000", "--output", "json").stdout)["rows"]
     assert [row["ttft_us"] for row in rows] == list(range(MANY - 10_000, MANY))
 
 
 def test_a_simulation_of_what_was_recorded(recorded: Collector) -> None:
-    """`simulate` plays the rounds of a region under the policies named, against the static one."""
+    """`simulate` replays the rounds of a region under the given policies, compared with the static one."""
     options = ["--region", "us-east-2", "--policy", "static:b", "--policy", "race:2", "--policy", "fallback:1ms"]
     table = ask(recorded, "simulate", *options)
     assert table.exit_code == 0, table.stderr
@@ -260,7 +260,7 @@ def test_a_simulation_of_what_was_recorded(recorded: Collector) -> None:
     assert rows[1]["requests"] == 2 * rows[0]["requests"]
     alone = json.loads(ask(recorded, "simulate", "--policy", "race:2", "--output", "json").stdout)["rows"]
     assert [row["policy"].partition(":")[0] for row in alone] == ["static", "race"] * 2
-    # In every round b's number is larger than a's by one, or smaller by one, depending on the phases.
+    # In every round b's number is one larger or one smaller than a's, depending on the phases.
     assert rows[1]["ttft_p50_us"]["value"] <= rows[0]["ttft_p50_us"]["value"]
 
 
@@ -274,7 +274,7 @@ def test_a_simulation_of_what_was_recorded(recorded: Collector) -> None:
     ],
 )
 def test_what_cannot_be_simulated(recorded: Collector, options: list[str], says: str) -> None:
-    """Wrong policies and too few members are usage errors in the collector's words."""
+    """Invalid policies and too few members are usage errors with the collector's sentence."""
     result = ask(recorded, "simulate", *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr

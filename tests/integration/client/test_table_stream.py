@@ -35,7 +35,7 @@ REGIONS = ("us-east-2", "eu-central-1")
 
 
 class Feeder:
-    """Pushes rounds of both targets from both regions; `b` takes twice as long as `a`."""
+    """A pusher of rounds of both targets from both regions; `b` takes twice as long as `a`."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
@@ -43,7 +43,7 @@ class Feeder:
         self.ids = {target.name: target.id for target in collector.call.targets().targets}
 
     def push(self, collector: Collector, *, rounds: int, ago_us: int = 0) -> None:
-        """Store so many rounds that end so long ago."""
+        """Store `rounds` rounds that end `ago_us` microseconds ago."""
         self.seq += 1
         now_at = time.time_ns() // 1000 - ago_us
         for region in REGIONS:
@@ -63,13 +63,13 @@ class Feeder:
 
 
 def ask(collector: Collector, *arguments: str) -> Result:
-    """What the command says, asking this collector."""
+    """Run the command against this collector."""
     environment = {"ISOCHRONE_COLLECTOR": collector.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
 def watch(collector: Collector, *more: str) -> "subprocess.Popen[bytes]":
-    """`isochrone routes watch` as a process of its own, a JSON document per line."""
+    """`isochrone routes watch` as a separate process, with one JSON document per line."""
     return subprocess.Popen(
         [sys.executable, "-m", "isochrone_client", "routes", "watch", "--output", "json", *more],
         env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
@@ -80,7 +80,7 @@ def watch(collector: Collector, *more: str) -> "subprocess.Popen[bytes]":
 
 @contextmanager
 def ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """At the end of the block it runs no more, whatever became of the test."""
+    """Kill the process at the end of the block, even if the test failed."""
     try:
         yield
     finally:
@@ -88,7 +88,7 @@ def ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def generations(process: "subprocess.Popen[bytes]") -> Iterator[int]:
-    """The generations it tells, as they come."""
+    """Yield the printed generations as they arrive."""
     assert process.stdout is not None
     pending = b""
     while True:
@@ -102,13 +102,13 @@ def generations(process: "subprocess.Popen[bytes]") -> Iterator[int]:
 
 
 def stored(collector: Collector) -> list[int]:
-    """Every generation there is, in order."""
+    """All generations, in order."""
     with psycopg.connect(collector.database_url) as connection:
         return [row[0] for row in connection.execute("SELECT generation FROM route_table ORDER BY generation")]
 
 
 def grown(collector: Collector, feeder: Feeder, beyond: int) -> list[int]:
-    """Every generation, once rounds that go on have made some beyond one."""
+    """All generations, once continuing rounds have made more than one."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         found = stored(collector)
@@ -120,7 +120,7 @@ def grown(collector: Collector, feeder: Feeder, beyond: int) -> list[int]:
 
 
 def test_watching_survives_a_crash_of_the_collector(start_collector: StartCollector) -> None:
-    """Across a SIGKILL and a restart each generation is told once and in order: before, while nobody looked, after."""
+    """Across a SIGKILL and a restart each generation is printed once, in order: before, during and after the outage."""
     collector = start_collector()
     collector.call.apply(PLAN)
     feeder = Feeder(collector)
@@ -128,26 +128,26 @@ def test_watching_survives_a_crash_of_the_collector(start_collector: StartCollec
     before = grown(collector, feeder, 1)
     with watch(collector) as process, ended(process):
         coming = generations(process)
-        told = [next(coming)]
+        printed = [next(coming)]
         collector.kill()
         again = start_collector(port=collector.port, database_url=collector.database_url)
         middle = grown(again, feeder, before[-1])
         last = grown(again, feeder, middle[-1])[-1]
-        while told[-1] < last:
-            told.append(next(coming))
+        while printed[-1] < last:
+            printed.append(next(coming))
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
-        said = process.stderr.read().decode()
+        stderr = process.stderr.read().decode()
     every = stored(again)
-    assert told == [number for number in every if told[0] <= number <= last]
-    assert "continuing after generation" in said
-    assert "Traceback" not in said
+    assert printed == [number for number in every if printed[0] <= number <= last]
+    assert "continuing after generation" in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.slow
-def test_watching_goes_on_with_another_database(start_collector: StartCollector, tmp_path: Path) -> None:
-    """When the collector comes back with a fresh database, what is in force there is told, with a word."""
+def test_watching_continues_with_another_database(start_collector: StartCollector, tmp_path: Path) -> None:
+    """If the collector comes back with a new database, its tables in force are printed, with a message."""
     collector = start_collector()
     collector.call.apply(PLAN)
     feeder = Feeder(collector)
@@ -167,12 +167,12 @@ def test_watching_goes_on_with_another_database(start_collector: StartCollector,
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
-        said = process.stderr.read().decode()
-    assert "this is another database; starting with all tables in force" in said
+        stderr = process.stderr.read().decode()
+    assert "this is another database; starting with all tables in force" in stderr
 
 
-def test_watching_begins_where_the_collector_is(routed: Collector) -> None:
-    """A generation that was never given is told to be none, and what is in force comes first, as over HTTP."""
+def test_watching_after_an_unknown_generation_starts_over(routed: Collector) -> None:
+    """A generation that was never issued is reported, and the tables in force come first, as over HTTP."""
     with watch(routed, "--after", "9999") as process, ended(process):
         assert next(generations(process)) in stored(routed)
         process.send_signal(signal.SIGINT)
@@ -192,8 +192,8 @@ def routed(start_collector: StartCollector) -> Collector:
     return collector
 
 
-def test_what_a_collector_routes(routed: Collector, tmp_path: Path) -> None:
-    """Table, history, explanation and export of a real decision agree, and the decision can be made again."""
+def test_a_real_decision(routed: Collector, tmp_path: Path) -> None:
+    """Table, history, explanation and export of a real decision agree, and the decision can be repeated."""
     shown = ask(routed, "routes", "--output", "json")
     assert shown.exit_code == 0, shown.output
     tables = json.loads(shown.stdout)["rows"]
@@ -211,7 +211,7 @@ def test_what_a_collector_routes(routed: Collector, tmp_path: Path) -> None:
 
 
 def test_an_export_never_spoils_a_file(routed: Collector, tmp_path: Path) -> None:
-    """Two files for Envoy are there whole; a refusal leaves what was there, and nothing half-written beside it."""
+    """Both files for Envoy are complete; a refusal leaves existing files unchanged and no partial file."""
     folder = tmp_path / "out"
     folder.mkdir()
     file = folder / "routes.json"
@@ -220,16 +220,16 @@ def test_an_export_never_spoils_a_file(routed: Collector, tmp_path: Path) -> Non
     before = file.read_bytes()
     refused = ask(routed, "routes", "export", "envoy", "--region", "mars", "--out", str(file))
     assert (refused.exit_code, file.read_bytes()) == (2, before)
-    said = ask(routed, "routes", "export", "json", "--region", "us-east-2", "--out", "-")
-    assert json.loads(said.stdout)["client_region"] == "us-east-2"
+    exported = ask(routed, "routes", "export", "json", "--region", "us-east-2", "--out", "-")
+    assert json.loads(exported.stdout)["client_region"] == "us-east-2"
     assert sorted(path.name for path in folder.iterdir()) == ["routes.clusters.json", "routes.json"]
 
 
 def test_an_expired_table_is_not_exported(start_collector: StartCollector, tmp_path: Path) -> None:
-    """When no table may be routed by any more, it ends with 4 and a file that was there stays."""
+    """If no table is usable, the exit code is 4 and an existing file stays."""
     collector = start_collector()
     collector.call.apply(PLAN)
-    # An epoch is ten seconds here, and a table lasts six of them.
+    # Here an epoch is ten seconds, and a table is valid for six epochs.
     feeder = Feeder(collector)
     feeder.push(collector, rounds=8, ago_us=90_000_000)
     until = time.monotonic() + PATIENCE

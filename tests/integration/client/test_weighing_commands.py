@@ -1,4 +1,4 @@
-"""The commands that weigh targets and regions, against a real socket: what they ask, and what their help promises."""
+"""The ranking commands against a real socket: their requests and the examples of their help."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from isochrone_wire.answers import Order
 
 
 def run(observatory: FakeObservatory, *arguments: str) -> Result:
-    """What the command does in this process, asking the fake."""
+    """Run the command in this process against the fake."""
     environment = {"ISOCHRONE_COLLECTOR": observatory.address}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
 @pytest.mark.parametrize("command", ["leaderboard", "budgets", "tiers"])
 def test_every_example_of_the_help_works(observatory: FakeObservatory, command: str) -> None:
-    """Not only the first example gets an answer."""
+    """Every example of the help gets an answer."""
     text = run(observatory, command, "--help").stdout
     examples = re.findall(rf"^\s+(isochrone {command}.*)$", text, re.MULTILINE)
     assert examples
@@ -28,8 +28,8 @@ def test_every_example_of_the_help_works(observatory: FakeObservatory, command: 
 
 
 @pytest.mark.parametrize("order", list(Order))
-def test_leaderboards_are_asked_for_in_an_order(observatory: FakeObservatory, order: Order) -> None:
-    """`--by` is passed on, and what comes back says by what it is ranked."""
+def test_leaderboards_are_requested_in_an_order(observatory: FakeObservatory, order: Order) -> None:
+    """`--by` is passed on, and the answer names the order."""
     result = run(observatory, "leaderboard", "--by", order.value, "-o", "json")
     assert result.exit_code == 0
     assert observatory.asked[-1].order == order.value
@@ -37,15 +37,15 @@ def test_leaderboards_are_asked_for_in_an_order(observatory: FakeObservatory, or
 
 
 def test_budgets_of_the_uses_asked_for(observatory: FakeObservatory) -> None:
-    """`--use` is passed on, once for each, with targets and regions."""
+    """Each `--use` is passed on, with targets and regions."""
     result = run(observatory, "budgets", "--use", "voice", "--use", "step", "--region", "us-east-2")
     request = observatory.asked[-1]
     assert (result.exit_code, list(request.uses)) == (0, ["voice", "step"])
     assert list(request.selection.regions) == ["us-east-2"]
 
 
-def test_the_best_region_is_asked_for(observatory: FakeObservatory) -> None:
-    """`regions --best` asks for what regions cost, by a metric; without it nothing of that is asked."""
+def test_the_best_region_is_requested(observatory: FakeObservatory) -> None:
+    """`regions --best` requests the region costs by a metric; without it they are not requested."""
     result = run(observatory, "regions", "--best", "--metric", "ttft", "--target", "openai/*", "-o", "json")
     document = json.loads(result.stdout)
     assert (result.exit_code, document["schema"], document["metric"]) == (0, "isochrone.region-costs/1", "ttft")
@@ -55,7 +55,7 @@ def test_the_best_region_is_asked_for(observatory: FakeObservatory) -> None:
 
 
 def test_nothing_of_a_metric_is_four(observatory: FakeObservatory) -> None:
-    """Where no region has a value of the metric, the way on is told with exit code 4."""
+    """If no region has a value of the metric, there is a hint and exit code 4."""
     result = run(observatory, "regions", "--best", "--metric", "e2e")
     assert (result.exit_code, result.stdout) == (4, "")
     assert "isochrone coverage" in result.stderr

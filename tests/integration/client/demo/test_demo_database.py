@@ -1,4 +1,4 @@
-"""The demo's PostgreSQL ends with the demo, whoever was killed before."""
+"""The demo's PostgreSQL stops with the demo, even if its collector was killed."""
 
 import subprocess
 from contextlib import ExitStack
@@ -11,8 +11,8 @@ from isochrone_client.demo.database import database_folder
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 
 
-def test_a_server_that_was_left_over_ends_with_the_demo(tmp_path: Path) -> None:
-    """A server whose collector did not end it has ended, cleanly, when the demo's folder may be removed."""
+def test_a_server_left_running_stops_with_the_demo(tmp_path: Path) -> None:
+    """A server that its collector did not stop has shut down cleanly before the demo's folder is removed."""
     with ExitStack() as ending:
         with database_folder(tmp_path) as data:
             server = ending.enter_context(EmbeddedPostgres(data))
@@ -24,18 +24,18 @@ def test_a_server_that_was_left_over_ends_with_the_demo(tmp_path: Path) -> None:
 
 
 def test_two_runs_never_share_a_socket(tmp_path: Path) -> None:
-    """Each run has a folder of its own, so that a server of an earlier one cannot remove what is another's."""
+    """Each run has its own folder, so that an earlier server cannot remove the socket of a later one."""
     with database_folder(tmp_path) as one, database_folder(tmp_path) as other:
         assert one != other
         assert (one.parent, other.parent) == (tmp_path, tmp_path)
 
 
-@pytest.mark.parametrize("told", ["{pid}\n/elsewhere\n", "\n", "words\n"])
-def test_a_number_that_is_not_the_servers_is_left_alone(tmp_path: Path, told: str) -> None:
-    """A process that only has the number which the file tells is no server of ours, and lives on."""
+@pytest.mark.parametrize("pid_file", ["{pid}\n/elsewhere\n", "\n", "words\n"])
+def test_a_process_with_the_same_pid_is_left_alone(tmp_path: Path, pid_file: str) -> None:
+    """A process that only has the pid in the file is not the server and is not stopped."""
     with subprocess.Popen(["sleep", "60"]) as stranger:
         with database_folder(tmp_path) as data:
             (data / "postgres").mkdir()
-            (data / "postgres" / "postmaster.pid").write_text(told.format(pid=stranger.pid))
+            (data / "postgres" / "postmaster.pid").write_text(pid_file.format(pid=stranger.pid))
         assert stranger.poll() is None
         stranger.kill()

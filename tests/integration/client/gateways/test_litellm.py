@@ -1,4 +1,4 @@
-"""The export for LiteLLM, tried with LiteLLM's own router: does it take it, split by the weights, and fail over."""
+"""The export for LiteLLM, run by LiteLLM's router: it is accepted, splits by weight and fails over."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
     reason="LiteLLM is not installed: pip install litellm into a virtualenv of its own, "
     "and say where its python is with ISOCHRONE_TEST_LITELLM_PYTHON",
 )
-# LiteLLM resolves `os.environ/NAME` in its proxy, and not in the router.
+# LiteLLM resolves `os.environ/NAME` in its proxy, not in the router.
 _ASKING = """
 import json, logging, os, sys, yaml
 logging.disable(logging.CRITICAL)
@@ -45,7 +45,7 @@ print(json.dumps([router.completion(model="chat", messages=message).model for _ 
 
 @dataclass(slots=True)
 class Providers:
-    """All members' APIs on one port: they answer with the model asked for, but for the dead one."""
+    """The APIs of all members on one port: each answers with the requested model, except the dead one."""
 
     dead: str = ""
     port: int = 0
@@ -54,37 +54,37 @@ class Providers:
 
 @pytest.fixture
 def providers() -> Iterator[Providers]:
-    """They listen on loopback."""
-    told = Providers()
+    """The APIs on loopback."""
+    providers = Providers()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
-            told.keys[model] = self.headers.get("authorization")
+            providers.keys[model] = self.headers.get("authorization")
             choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
             answer = {"id": "1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
             body = json.dumps(answer).encode()
-            self.send_response(500 if model == told.dead else 200)
+            self.send_response(500 if model == providers.dead else 200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.port = server.server_address[1]
+    providers.port = server.server_address[1]
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield told
+    yield providers
     server.shutdown()
     server.server_close()
 
 
 def asked(providers: Providers, folder: Path, times: int) -> Counter[str]:
-    """Which models answered so many requests for the route."""
+    """Count the models that answered `times` requests for the route."""
     base_url = f"http://127.0.0.1:{providers.port}/v1"
     table = replace(CHAT, entries=tuple(replace(entry, base_url=base_url) for entry in CHAT.entries))
     tables = RegionTables(client_region="us-east-2", generation=48, etag="e", answered_at=NOW_AT, tables=(table,))
@@ -103,15 +103,15 @@ def asked(providers: Providers, folder: Path, times: int) -> Counter[str]:
 
 
 def test_traffic_is_split_by_the_weights(providers: Providers, tmp_path: Path) -> None:
-    """Of eighty requests three in four go to the first, the others to the second, each with its own key."""
+    """Of 80 requests about three in four go to the first member, the others to the second, each with its key."""
     served = asked(providers, tmp_path, 80)
     assert set(served) == {"deepseek-v4-flash", "qwen3-32b"}
     assert 42 <= served["deepseek-v4-flash"] <= 75
     assert providers.keys == {"deepseek-v4-flash": "Bearer d", "qwen3-32b": "Bearer q"}
 
 
-def test_a_dead_first_choice_costs_nobody_an_answer(providers: Providers, tmp_path: Path) -> None:
-    """With the first choice failing, ten of ten requests are served by others."""
+def test_requests_survive_a_dead_first_choice(providers: Providers, tmp_path: Path) -> None:
+    """If the first choice fails, ten of ten requests are served by other members."""
     providers.dead = "deepseek-v4-flash"
     served = asked(providers, tmp_path, 10)
     assert served.total() == 10
