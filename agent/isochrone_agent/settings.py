@@ -1,4 +1,4 @@
-"""What `isochrone-agent run` needs to know. Flags come first, then `ISOCHRONE_*` variables, then the settings file."""
+"""Settings of `isochrone-agent run`, in order of precedence: flags, `ISOCHRONE_*` variables, the settings file."""
 
 import os
 import re
@@ -25,8 +25,9 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything `run` is options. `concurrency` bounds the probes in flight, because contention falsifies latency.
-    Without a `identity` the collector is one of this machine, in plain text.
+    """All settings of `run`. `concurrency` limits the probes in flight, because contention distorts latency.
+
+    Without an `identity` the collector must be on this machine and is reached in plain text.
     """
 
     vantage: Vantage
@@ -43,12 +44,12 @@ class Settings:
 
     @property
     def identity_path(self) -> Path:
-        """Where joining wrote, or would have written, who this agent is."""
+        """The identity file of this agent, which exists only if it has joined."""
         return self.data_dir / identity_file.FILE_NAME
 
 
 def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
-    """One set of settings out of flags and variables (`options`) and a settings file. Raises `SettingsError`."""
+    """Merge flags and variables (`options`) with a settings file. Raises `SettingsError`."""
     from_file = read_settings_file(path, options) if path else {}
     values = from_file | {name: value for name, value in options.items() if value not in (None, (), "any")}
     data_dir = Path(values.get("data_dir") or default_data_dir(values.get("vantage")))
@@ -72,7 +73,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
 
 
 def read_settings_file(path: Path, known: Iterable[str]) -> dict[str, Any]:
-    """The keys of a TOML settings file. Raises `SettingsError` that names every unknown key with the nearest known."""
+    """Read a TOML settings file. Raises `SettingsError`, which names each unknown key and the closest known one."""
     known = sorted(known)
     try:
         text = path.read_text()
@@ -82,7 +83,7 @@ def read_settings_file(path: Path, known: Iterable[str]) -> dict[str, Any]:
             f"{path} cannot be read: {error.strerror}", hint="see isochrone-agent run --help"
         ) from error
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not TOML: {error}", hint="see isochrone-agent run --help") from error
+        raise SettingsError(f"{path} is not valid TOML: {error}", hint="see isochrone-agent run --help") from error
     problems = [_unknown(key, text, known) for key in found if key not in known]
     if problems:
         raise SettingsError(f"{path}: {'; '.join(problems)}", hint=f"known keys: {', '.join(known)}")
@@ -90,21 +91,21 @@ def read_settings_file(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_connect_to(texts: Iterable[str]) -> Mapping[tuple[str, int], tuple[str, int]]:
-    """`HOST:PORT:ADDRESS:PORT`, as curl has it, IPv6 in brackets. Raises `SettingsError`."""
+    """Parse `HOST:PORT:ADDRESS:PORT`, as curl does, with IPv6 addresses in brackets. Raises `SettingsError`."""
     return dict(_connect_to(text) for text in texts)
 
 
 def parse_size(text: str) -> int:
-    """`100MB`, `2GB` or plain bytes, in bytes, at least 1 MB. Raises `SettingsError`."""
+    """Parse `100MB`, `2GB` or a number of bytes; return bytes, at least 1 MB. Raises `SettingsError`."""
     found = re.fullmatch(r"(\d+)\s*([kKMG]?)B?", text.strip())
     size = int(found[1]) * _SIZES[found[2].upper()] if found else 0
     if size < _SIZES["M"]:
-        raise SettingsError(f"{text!r} is no size of at least 1 MB", hint="for example --spool-limit 100MB")
+        raise SettingsError(f"{text!r} is not a size of at least 1 MB", hint="for example --spool-limit 100MB")
     return size
 
 
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
-    """The collector's address; without a identity only this machine may be spoken to. Raises `SettingsError`."""
+    """The collector's address, which must be on this machine if there is no identity. Raises `SettingsError`."""
     try:
         address, _ = identity_file.select_collector(parse_address(text) if text else None, named=identity, default=None)
     except ValueError as error:
@@ -116,13 +117,13 @@ def checked_collector_address(text: str | None, identity: Identity | None) -> Ad
 
 
 def read_identity(path: Path) -> Identity | None:
-    """What joining wrote, if it was an agent that identity. Raises `SettingsError`."""
+    """Read the identity of an agent; `None` if it has not joined. Raises `SettingsError`."""
     try:
         identity = identity_file.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        hint = "run the agent as the user who identity"
+        hint = "run the agent as the user that joined"
         raise SettingsError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     except ValueError as error:
         raise SettingsError(str(error), hint="join again: isochrone-agent join") from error
@@ -133,9 +134,7 @@ def read_identity(path: Path) -> Identity | None:
 
 
 def default_data_dir(vantage: str | None) -> Path:
-    """Where an agent keeps what it has, unless options: a folder of the vantage's name, or `default` for the one agent
-    of a machine that was not given a name.
-    """
+    """The data folder if none is given: named after the vantage, or `default` for an agent without a given name."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "isochrone" / "agent" / (vantage or "default")
 
@@ -153,19 +152,19 @@ def _vantage(values: Mapping[str, Any], identity: Identity | None, data_dir: Pat
     missing = " and ".join(f"--{name}" for name, value in both.items() if not value)
     if missing:
         hint = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 …, or isochrone-agent join first"
-        raise SettingsError(f"{missing} must be said", hint=hint)
+        raise SettingsError(f"{missing} must be given", hint=hint)
     differing = " and ".join(f"--{name} {both[name]}" for name, value in known.items() if value != both[name])
     if differing:
-        hint = "leave it out, or take another --data-dir"
+        hint = "omit it, or use another --data-dir"
         raise SettingsError(
-            f"{data_dir} is of vantage {known['vantage']} in {known['region']}, not {differing}", hint=hint
+            f"{data_dir} belongs to vantage {known['vantage']} in {known['region']}, not {differing}", hint=hint
         )
     return Vantage(name=both["vantage"], region=both["region"])
 
 
 def _drain(text: str) -> Drain:
     if text not in set(Drain):
-        raise SettingsError(f"{text!r} is no order to drain in", hint="drain is newest or oldest")
+        raise SettingsError(f"drain {text!r} is not valid", hint="use newest or oldest")
     return Drain(text)
 
 

@@ -21,7 +21,7 @@ OPTIONS = dict.fromkeys(
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
-    """What the file says holds unless a flag says otherwise."""
+    """A value of the settings file is used unless a flag overrides it."""
     path = tmp_path / "agent.toml"
     path.write_text('vantage = "sg-1"\nregion = "ap-southeast-1"\nconcurrency = 4\n')
     settings = load_settings(path, OPTIONS | {"concurrency": 2})
@@ -29,7 +29,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 
 
 def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
-    """Every unknown key is told at once, with its line and the nearest known key."""
+    """The error names all unknown keys, each with its line and the closest known key."""
     path = tmp_path / "agent.toml"
     path.write_text('vantag = "sg-1"\nregion = "x"\ncolector = "y"\n')
     with pytest.raises(SettingsError) as caught:
@@ -39,7 +39,7 @@ def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
 
 
 def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
-    """A collector elsewhere takes joining first, and the hint says how."""
+    """A collector on another machine requires joining first, and the hint shows the command."""
     told = {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600", "data_dir": str(tmp_path)}
     with pytest.raises(SettingsError, match="only spoken on loopback") as caught:
         load_settings(None, OPTIONS | told)
@@ -57,7 +57,7 @@ IDENTITY = Identity(
 
 
 def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
-    """Name, region and collector come from identity.json; another address, a tunnel's, may be said beside it."""
+    """Name, region and collector come from identity.json; a flag can set another address, such as a tunnel's."""
     identity_file.write(tmp_path / "identity.json", IDENTITY)
     settings = load_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
     assert (settings.vantage.name, settings.vantage.region) == ("sg-1", "ap")
@@ -78,7 +78,7 @@ def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str) -> None:
-    """What is in the file is named as wrong with its path, and a secret is not repeated."""
+    """An invalid identity file is an error with its path, which does not repeat the secret."""
     (tmp_path / "identity.json").write_text(text)
     with pytest.raises(SettingsError, match=r"identity\.json") as caught:
         load_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
@@ -90,19 +90,19 @@ def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str)
 def test_nobody_is_another_than_who_joined(tmp_path: Path, told: dict[str, str]) -> None:
     """A name or region that contradicts the identity is an error, not a second vantage on one spool."""
     identity_file.write(tmp_path / "identity.json", IDENTITY)
-    with pytest.raises(SettingsError, match="is of vantage sg-1 in ap, not"):
+    with pytest.raises(SettingsError, match="belongs to vantage sg-1 in ap, not"):
         load_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | told)
 
 
-def test_the_data_folder_has_the_name_that_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vantage that is named keeps a folder of its name; one that joined without a name is the default one."""
+def test_the_data_folder_is_named_after_the_vantage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vantage with a name has a folder of that name; without a name it uses the folder `default`."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_data_dir("sg-1") == tmp_path / "isochrone" / "agent" / "sg-1"
     identity_file.write(default_data_dir(None) / "identity.json", IDENTITY)
     settings = load_settings(None, OPTIONS)
     assert settings.data_dir == tmp_path / "isochrone" / "agent" / "default"
     assert settings.vantage.name == "sg-1"
-    with pytest.raises(SettingsError, match="--region must be said"):
+    with pytest.raises(SettingsError, match="--region must be given"):
         load_settings(None, OPTIONS | {"vantage": "de-1"})
 
 
@@ -114,13 +114,13 @@ def test_the_data_folder_has_the_name_that_was_said(tmp_path: Path, monkeypatch:
     ],
 )
 def test_connect_to(text: str, pair: tuple[tuple[str, int], tuple[str, int]]) -> None:
-    """Written as curl writes it."""
+    """The format is curl's."""
     assert parse_connect_to([text]) == dict([pair])
 
 
 @pytest.mark.parametrize("text", ["", "a:1:b", "a:x:b:2", "a:1:b:2:c"])
 def test_bad_connect_to(text: str) -> None:
-    """Anything else is refused with an example."""
+    """Any other format is refused with an example."""
     with pytest.raises(SettingsError, match="HOST:PORT:ADDRESS:PORT"):
         parse_connect_to([text])
 
@@ -137,7 +137,7 @@ def test_bad_connect_to(text: str) -> None:
     ],
 )
 def test_addresses(text: str, host: str, port: int, loopback: bool) -> None:  # noqa: FBT001  # a case's field
-    """Host, port and whether it is this machine."""
+    """An address has a host and a port, and may be a loopback address."""
     address = parse_address(text)
     assert (address.host, address.port, address.is_loopback) == (host, port, loopback)
 
@@ -146,24 +146,24 @@ def test_addresses(text: str, host: str, port: int, loopback: bool) -> None:  # 
     ("text", "size"), [("100MB", 100_000_000), ("2G", 2_000_000_000), ("1500k", 1_500_000), (" 1000000 ", 1_000_000)]
 )
 def test_sizes_are_read(text: str, size: int) -> None:
-    """A number, with a decimal unit or without."""
+    """A size is a number with or without a decimal unit."""
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "10kB", "-5MB", "1.5GB", "100MiB"])
-def test_what_is_no_size_is_told(text: str) -> None:
-    """What cannot be read, or would not hold a day, is an error that shows how to write it."""
+def test_invalid_sizes(text: str) -> None:
+    """An invalid size, or one below 1 MB, is an error with an example."""
     with pytest.raises(SettingsError, match="at least 1 MB") as caught:
         parse_size(text)
     assert "100MB" in caught.value.hint
 
 
 def test_limit_and_order_come_from_flags_or_file(tmp_path: Path) -> None:
-    """Both have defaults, both can be said, and an unknown order in the file is an error."""
-    told = {"vantage": "a", "region": "b", "data_dir": str(tmp_path)}
-    usual = load_settings(None, told)
-    assert (usual.spool_limit_bytes, usual.drain) == (DEFAULT_LIMIT_BYTES, Drain.NEWEST)
-    said = load_settings(None, told | {"spool_limit": "5MB", "drain": "oldest"})
-    assert (said.spool_limit_bytes, said.drain) == (5_000_000, Drain.OLDEST)
-    with pytest.raises(SettingsError, match="no order to drain in"):
-        load_settings(None, told | {"drain": "sideways"})
+    """Both have defaults and can be set; an unknown order is an error."""
+    options = {"vantage": "a", "region": "b", "data_dir": str(tmp_path)}
+    defaults = load_settings(None, options)
+    assert (defaults.spool_limit_bytes, defaults.drain) == (DEFAULT_LIMIT_BYTES, Drain.NEWEST)
+    settings = load_settings(None, options | {"spool_limit": "5MB", "drain": "oldest"})
+    assert (settings.spool_limit_bytes, settings.drain) == (5_000_000, Drain.OLDEST)
+    with pytest.raises(SettingsError, match="drain 'sideways' is not valid"):
+        load_settings(None, options | {"drain": "sideways"})

@@ -1,4 +1,4 @@
-"""Web addresses: what leads somewhere, and what does not."""
+"""The URL parser: valid URLs are normalised, others are errors."""
 
 import pytest
 
@@ -17,8 +17,8 @@ from isochrone_agent.url import Url, parse_url
         ("http://my_host.local./v1", ("http", "my_host.local.", None, "/v1"), "my_host.local."),
     ],
 )
-def test_addresses(text: str, parts: tuple[str, str, int | None, str], authority: str) -> None:
-    """Host names become ASCII, paths what HTTP can carry, and the Host header names no default port."""
+def test_valid_urls(text: str, parts: tuple[str, str, int | None, str], authority: str) -> None:
+    """Host names become ASCII, paths are encoded for HTTP, and the Host header omits the default port."""
     scheme, host, port, target = parts
     url = parse_url(text)
     assert url == Url(scheme=scheme, host=host, port=port, target=target)
@@ -28,12 +28,12 @@ def test_addresses(text: str, parts: tuple[str, str, int | None, str], authority
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("http://foo..bar/v1", "no host name"),
-        ("http://a b/v1", "no host name"),
-        (f"http://{'a' * 64}/v1", "no host name"),
-        (f"http://{'a.' * 150}b/v1", "no host name"),
-        ("http://\u00fc..bar/v1", "no host name"),
-        ("http:///v1", "names no host"),
+        ("http://foo..bar/v1", "is not a host name"),
+        ("http://a b/v1", "is not a host name"),
+        (f"http://{'a' * 64}/v1", "is not a host name"),
+        (f"http://{'a.' * 150}b/v1", "is not a host name"),
+        ("http://\u00fc..bar/v1", "is not a host name"),
+        ("http:///v1", "has no host"),
         ("http://127.0.0.1:99999/v1", "Port out of range"),
         ("http://127.0.0.1:0/v1", "port 0"),
         ("http://127.0.0.1:http/v1", "Port could not be cast"),
@@ -42,7 +42,7 @@ def test_addresses(text: str, parts: tuple[str, str, int | None, str], authority
         ("a.b/v1", "does not begin with http"),
     ],
 )
-def test_what_leads_nowhere(text: str, words: str) -> None:
-    """Each fault of an address has its words."""
+def test_invalid_urls(text: str, words: str) -> None:
+    """The error states what is wrong with the URL."""
     with pytest.raises(ValueError, match=words):
         parse_url(text)

@@ -19,7 +19,7 @@ TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="http://127.
         ("http://127.0.0.1:99999/v1", "Port out of range"),
         ("http://127.0.0.1:http/v1", "Port could not be cast"),
         ("http://[::1/v1", "Invalid IPv6"),
-        ("http:///v1", "names no host"),
+        ("http:///v1", "has no host"),
         ("gopher://127.0.0.1/v1", "does not begin with http"),
     ],
 )
