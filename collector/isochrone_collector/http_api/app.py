@@ -1,4 +1,4 @@
-"""The paths of the HTTP interface, put together."""
+"""The Starlette application of the HTTP interface."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _DESCRIPTION = encode_line(openapi.document())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What answers come from; `clock` gives microseconds since the epoch."""
+    """The services behind the application; `clock` returns microseconds since the epoch."""
 
     publisher: Publisher
     plans: Plans
@@ -38,14 +38,14 @@ class Sources:
 
 
 def create_app(sources: Sources) -> Starlette:
-    """The application."""
+    """Create the application."""
     tables = TableRoutes(
         publisher=sources.publisher, plans=sources.plans, authenticator=sources.authenticator, clock=sources.clock
     )
     queries = QueryRoutes(sources.query_context)
 
     async def readyz(_request: Request) -> Response:
-        """Whether tables are served, and since when without the database."""
+        """Report that tables are served, and since when without the database."""
         since_at = sources.publisher.stale_since_at
         value = {
             "ready": True,
@@ -72,18 +72,18 @@ def create_app(sources: Sources) -> Starlette:
             Exception: problems.handle,
         },
     )
-    # A redirect would be an answer about a name that nobody asked for.
+    # A redirect would answer for another name than the requested one.
     app.router.redirect_slashes = False
     return app
 
 
 async def _openapi(_request: Request) -> Response:
-    """The interface itself, as OpenAPI."""
+    """Return the OpenAPI document."""
     return Response(_DESCRIPTION, headers={"Cache-Control": "no-cache"}, media_type="application/json")
 
 
 async def _healthz(_request: Request) -> Response:
-    """Whether this process answers at all."""
+    """Report that this process answers."""
     return _uncached({"alive": True})
 
 

@@ -1,4 +1,4 @@
-"""Who may ask over HTTP: readers and operators by their credential as a bearer token; health is open to all."""
+"""Bearer authentication over HTTP for readers and operators; the health paths are open to all."""
 
 import structlog
 from starlette.requests import Request
@@ -16,17 +16,17 @@ _log = structlog.get_logger()
 
 
 class BearerAuth:
-    """Asks the gate before every request, and refuses paths that nobody can have meant."""
+    """Middleware that authenticates every request, and refuses malformed paths."""
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
+        """Pass a request on, or refuse it."""
         try:
             if scope["path"] not in OPEN:
-                await admit(self._authenticator, Request(scope))
+                await authenticate(self._authenticator, Request(scope))
             query_parameters.require_readable(scope["raw_path"])
         except CollectorError as error:
             _log.warning("request.refused", method=scope["method"], reason=str(error))
@@ -35,9 +35,9 @@ class BearerAuth:
         await self._app(scope, receive, send)
 
 
-async def admit(authenticator: Authenticator, request: Request) -> Principal:
-    """Who asks. Raises as `Authenticator.authenticate`."""
-    said = request.headers.getlist("authorization")
-    if len(said) > 1:
-        raise NotAdmitted("there is more than one authorization")
-    return await authenticator.authenticate([("authorization", value) for value in said], ROLES)
+async def authenticate(authenticator: Authenticator, request: Request) -> Principal:
+    """Authenticate a request. Raises as `Authenticator.authenticate`."""
+    values = request.headers.getlist("authorization")
+    if len(values) > 1:
+        raise NotAdmitted("more than one Authorization header")
+    return await authenticator.authenticate([("authorization", value) for value in values], ROLES)

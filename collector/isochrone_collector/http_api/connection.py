@@ -1,6 +1,6 @@
-"""A connection of HTTP/1.1 with bounds: how many there are, how long one may say nothing, how long its request may be.
+"""HTTP/1.1 connections with limits: their number, their idle time and the size of a request head.
 
-uvicorn's own protocol waits for the head of a first request for good, and closes politely where nobody reads.
+uvicorn's own protocol waits forever for the first request, and flushes before closing even if the peer does not read.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ MAX_HEAD_BYTES = 16 * 1024
 SEND_BUFFER_BYTES = 64 * 1024
 IDLE_US = 15 * SECOND_US
 _MAX_CONNECTIONS = 5_000
-# Files that the collector needs for everything else.
+# File descriptors reserved for the rest of the collector.
 _OTHER_FILES = 256
 _MIN_CONNECTIONS = 64
 
@@ -27,12 +27,12 @@ _FULL = (
 )
 _PROBLEM = (
     b'{"type":"urn:isochrone:problem:too-many","title":"Service Unavailable","status":503,'
-    b'"detail":"too many connections at once; come again later, or keep one open"}'
+    b'"detail":"too many connections; retry later, or reuse one connection"}'
 )
 
 
 def max_connections() -> int:
-    """How many connections there may be, given how many files this process may open."""
+    """Return the maximum number of connections, given the limit of open files."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         _MAX_CONNECTIONS
@@ -42,7 +42,7 @@ def max_connections() -> int:
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, which also ends when nothing is asked for `IDLE_US`, and refuses beyond `most`."""
+    """uvicorn's connection, closed after `IDLE_US` without a request, and refused beyond `maximum`."""
 
     maximum = max_connections()
 
@@ -58,7 +58,7 @@ class Connection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Take it, or say that there are too many."""
+        """Accept the connection, or refuse it with 503."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=SEND_BUFFER_BYTES)
         self._check_idle()
@@ -67,23 +67,23 @@ class Connection(H11Protocol):
             transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request; those that come after a refusal are for nobody."""
+        """Handle received bytes; ignore them after a refusal."""
         if not self.transport.is_closing():
             super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """One request is done; the next may take a while."""
+        """Restart the idle time after a response."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def _check_idle(self) -> None:
-        """End it if nobody has asked anything for too long, however many bytes came meanwhile; else look again."""
+        """Close the connection after `IDLE_US` without a complete request, whatever bytes arrived; else check again."""
         idle_s = IDLE_US / SECOND_US
         if self._is_idle and self.loop.time() - self._idle_since >= idle_s:
             self._abort()
@@ -92,7 +92,7 @@ class Connection(H11Protocol):
 
     @property
     def _is_idle(self) -> bool:
-        # uvicorn says `None` before the first request, and hides that from the type.
+        # uvicorn sets `None` before the first request, which its type annotation omits.
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # see above
 
     def _abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Tables as bytes, each encoded once however many ask for it."""
+"""Cache of encoded tables: each is encoded once for all requests."""
 
 import json
 from collections import OrderedDict
@@ -13,30 +13,30 @@ _VOLATILE = ("answered_at", "stale_since_at")
 
 
 def encode(value: object) -> bytes:
-    """A value of the wire as JSON on one line: instants are RFC 3339 text."""
+    """Encode a wire value as JSON on one line; instants are RFC 3339 text."""
     return json.dumps(to_json_value(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def encode_line(value: object) -> bytes:
-    """The same as a whole answer, with the end of the line, so that a shell shows one below the other."""
+    """Encode a value as a response body, with a final newline for terminals."""
     return encode(value) + b"\n"
 
 
 class EncodedTables:
-    """The newest encodings, by the tags of what is in them."""
+    """The newest encodings, by the entity tags of their tables."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, bytes] = OrderedDict()
 
     def region(self, region: RegionTables) -> bytes:
-        """The tables of a region as JSON, without what is of the moment they are asked for: the same tables are the
-        same bytes, and headers tell the time and whether the database is away.
+        """Encode the tables of a region, without the fields that change between requests: equal tables give equal
+        bytes. Headers report the time and the state of the database.
         """
         key = (region.client_region, *(table.etag for table in region.tables))
         return self._once(key, lambda: encode_line(_without_volatile(region)))
 
     def event(self, table: RouteTable) -> bytes:
-        """A table as a server-sent event, whose id is the generation."""
+        """Encode a table as a server-sent event; its id is the generation."""
         return self._once(("event", table.etag), lambda: _event(table))
 
     def _once(self, key: Hashable, make: Callable[[], bytes]) -> bytes:

@@ -1,7 +1,7 @@
-"""Server-sent events to one reader: tables as they come, a heartbeat while none does, and an end for whoever is slow.
+"""Server-sent events for one reader: tables as they are published, heartbeats, and a disconnect of slow readers.
 
-What is on its way to a reader is bounded by the buffer of its connection: while that is full nothing more is written,
-and a reader that has not made room for a while is dropped. It resumes with the last event it saw.
+Pending data is bounded by the connection's buffer: while it is full nothing is written, and a reader that does not read
+for `SEND_TIMEOUT_US` is disconnected. It resumes from the last event it received.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ SEND_TIMEOUT_US = 20 * SECOND_US
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-# Whoever is refused is refused at once, and learns it as a status; what fails later ends a stream that has begun.
+# A refusal comes at once and becomes a status code; later errors end the stream.
 _FIRST_TIMEOUT_S = 0.05
 _RETRY = b"retry: 2000\n\n"
 _HEARTBEAT = b": still here\n\n"
@@ -32,8 +32,8 @@ Tables = AsyncGenerator[RouteTable | None, None]
 
 
 class EventStream(Response):
-    """The answer that goes on, begun by `begin`. Before each event `admit` may raise that the reader is no longer
-    welcome.
+    """A streaming response, created by `start`. `authenticate` is called before each event and raises if the reader's
+    credential has been revoked.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class EventStream(Response):
         first: "asyncio.Future[RouteTable | None]",
         *,
         event: Callable[[RouteTable], bytes],
-        admit: Callable[[], Awaitable[object]],
+        authenticate: Callable[[], Awaitable[object]],
     ) -> None:
         super().__init__(headers=HEADERS, media_type=MEDIA_TYPE)
-        # A stream has no length.
+        # A stream has no content length.
         del self.headers["content-length"]
         self._tables = tables
         self._next = first
         self._event = event
-        self._admit = admit
+        self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stream until the reader leaves, is too slow or is shut out, or the tables end because the collector stops."""
+        """Stream until the reader disconnects, is too slow or loses its access, or the collector stops."""
         disconnect = asyncio.ensure_future(disconnected(receive))
         try:
             await _sent(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -62,7 +62,7 @@ class EventStream(Response):
                 await _sent(send, _body(content))
             await _sent(send, _END)
         except TimeoutError:
-            _log.info("watcher.dropped", reason="it does not read", client=str(scope.get("client")))
+            _log.info("watcher.dropped", reason="the reader is too slow", client=str(scope.get("client")))
             scope["state"]["abort"]()
         finally:
             disconnect.cancel()
@@ -74,7 +74,7 @@ class EventStream(Response):
         while True:
             either: set[asyncio.Future[Any]] = {self._next, disconnect}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if disconnect.done() or not await self._is_admitted():
+            if disconnect.done() or not await self._has_access():
                 return
             try:
                 table = self._next.result()
@@ -84,11 +84,11 @@ class EventStream(Response):
             self._next = asyncio.ensure_future(anext(self._tables))
             yield _HEARTBEAT if table is None else self._event(table)
 
-    async def _is_admitted(self) -> bool:
+    async def _has_access(self) -> bool:
         try:
-            await self._admit()
+            await self._authenticate()
         except (DatabaseUnavailable, TooMany):
-            # Nobody can tell now, and they were welcome before.
+            # Access cannot be checked now; the reader had it before.
             return True
         except CollectorError as error:
             _log.info("watcher.ended", reason=str(error))
@@ -97,26 +97,26 @@ class EventStream(Response):
 
 
 async def start(
-    tables: Tables, *, event: Callable[[RouteTable], bytes], admit: Callable[[], Awaitable[object]]
+    tables: Tables, *, event: Callable[[RouteTable], bytes], authenticate: Callable[[], Awaitable[object]]
 ) -> EventStream:
-    """A stream of tables as events. Raises what the tables raise at once, `TooMany` for instance."""
+    """Start a stream of tables as events. Raises the errors of the first table, such as `TooMany`."""
     first = asyncio.ensure_future(anext(tables))
     await asyncio.wait({first}, timeout=_FIRST_TIMEOUT_S)
     error = first.exception() if first.done() else None
     if error is not None:
         await tables.aclose()
         raise error
-    return EventStream(tables, first, event=event, admit=admit)
+    return EventStream(tables, first, event=event, authenticate=authenticate)
 
 
 async def disconnected(receive: Receive) -> None:
-    """Return when whoever asked has hung up."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def _sent(send: Send, message: Message) -> None:
-    """Raises `TimeoutError` when the reader makes no room for it."""
+    """Send a message. Raises `TimeoutError` if the reader does not read."""
     async with asyncio.timeout(SEND_TIMEOUT_US / SECOND_US):
         await send(message)
 

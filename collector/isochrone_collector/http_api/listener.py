@@ -1,4 +1,4 @@
-"""HTTP inside the collector's own event loop: uvicorn without its signals, its logs and its loop."""
+"""HTTP listener in the collector's own event loop: uvicorn without its signals, logs and loop."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,11 @@ _log = structlog.get_logger()
 
 
 class _Server(Server):
-    """Signals are the collector's."""
+    """A uvicorn server that leaves signals to the collector."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them alone."""
+        """Capture no signals."""
         yield
 
 
@@ -38,8 +38,8 @@ class _Server(Server):
 async def serving(
     sources: Sources, listen: Address | None, *, tls: ssl.SSLContext | None
 ) -> AsyncIterator[dict[str, str]]:
-    """Serve HTTP for the length of the block, if it is wanted; yields its URL as `http`. That the port is taken is told
-    in the log, for it is no reason not to collect samples.
+    """Serve HTTP within the block if `listen` is set; yields its URL as `http`. If the port is taken, a warning is
+    logged and the collector runs without HTTP.
     """
     async with AsyncExitStack() as stack:
         urls = {}
@@ -56,8 +56,8 @@ async def serving(
 
 @asynccontextmanager
 async def listening(app: ASGIApp, listen: Address, *, tls: ssl.SSLContext | None) -> AsyncIterator[Address]:
-    """Serve `app` for the length of the block; yields the address with its real port. Whoever leaves the block ends
-    streams first, for what is still being answered then has three seconds. Raises `OSError` where it cannot listen.
+    """Serve `app` within the block; yields the address with its real port. End streams before leaving the block:
+    requests in progress then have three seconds. Raises `OSError` if it cannot listen.
     """
     listener = _bound(listen)
     address = Address(listen.host, listener.getsockname()[1])
@@ -103,10 +103,10 @@ def _bound(listen: Address) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by every connection: what the kernel keeps for a reader that does not read.
+        # Inherited by every connection: the kernel's buffer for a reader that does not read.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         listener.bind(place)
-        # Not later than now, for another program could still take it.
+        # Listen at once: until then another program could take the port.
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()

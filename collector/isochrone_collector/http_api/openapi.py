@@ -1,4 +1,4 @@
-"""The interface as an OpenAPI 3.1 document: the paths by hand, the values from their classes. Pure."""
+"""The OpenAPI 3.1 document: paths written by hand, schemas derived from classes. Pure."""
 
 from isochrone_collector.http_api.schemas import Schema, components, reference
 from isochrone_wire import __version__
@@ -11,14 +11,17 @@ _INSTANT: Schema = {"type": "string", "format": "date-time"}
 
 _PROBLEM: Schema = {
     "type": "object",
-    "description": "What went wrong (RFC 9457).",
+    "description": "An error (RFC 9457).",
     "properties": {
         "type": {**_TEXT, "examples": ["urn:isochrone:problem:unknown-name"]},
         "title": _TEXT,
         "status": {"type": "integer"},
-        "detail": {**_TEXT, "description": "A sentence for whoever asked."},
-        "known": {"type": "array", "items": _TEXT, "description": "The names there are, where one was not known."},
-        "nearest": {"anyOf": [_TEXT, {"type": "null"}], "description": "The known name most like the one asked for."},
+        "detail": {**_TEXT, "description": "The error message."},
+        "known": {"type": "array", "items": _TEXT, "description": "The known names, if a name is unknown."},
+        "nearest": {
+            "anyOf": [_TEXT, {"type": "null"}],
+            "description": "The known name most similar to the requested one.",
+        },
     },
     "required": ["type", "title", "status", "detail"],
     "additionalProperties": False,
@@ -27,7 +30,7 @@ _OVERVIEW: Schema = {
     "type": "object",
     "description": "The regions and routes that have a table.",
     "properties": {
-        "generation": {**_COUNT, "description": "The newest of all."},
+        "generation": {**_COUNT, "description": "The newest generation of all tables."},
         "plan_version": _COUNT,
         "client_regions": {"type": "array", "items": _TEXT},
         "routes": {"type": "array", "items": _TEXT, "description": "The routes of the plan in force."},
@@ -59,7 +62,7 @@ _READY: Schema = {
         "generation": _COUNT,
         "stale_since_at": {
             "anyOf": [_INSTANT, {"type": "null"}],
-            "description": "Since when the database is away; what was known then is still served.",
+            "description": "The instant since when the database is unavailable; the tables known then are served.",
         },
     },
     "required": ["ready", "generation", "stale_since_at"],
@@ -71,16 +74,16 @@ _TABLE_HEADERS: Schema = {
     "X-Isochrone-Generation": {"schema": _COUNT, "description": "The newest generation in the answer."},
     "X-Isochrone-Stale-Since": {
         "schema": _INSTANT,
-        "description": "Present while the collector is without its database: newer tables may exist.",
+        "description": "Present while the database is unavailable to the collector: newer tables may exist.",
     },
 }
 
 
 def document() -> Schema:
-    """The document."""
+    """Return the document."""
     schemas = components(RegionTables, RouteTable, Explanation, DifferentialList)
     region = schemas["RegionTables"]
-    # These two are headers here, so that the same tables are the same bytes.
+    # These two are headers over HTTP, so that equal tables give equal bytes.
     for name in ("answered_at", "stale_since_at"):
         del region["properties"][name]
         region["required"].remove(name)
@@ -100,7 +103,7 @@ def document() -> Schema:
                 "credential": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The credential of a reader or operator, where TLS is spoken.",
+                    "description": "The credential of a reader or operator; required with TLS.",
                 }
             },
         },
@@ -114,17 +117,17 @@ def _paths() -> dict[str, Schema]:
         "/v1/routes/{client_region}": _tables(),
         "/v1/routes/{client_region}/watch": _watch(),
         "/v1/explain/{client_region}/{route}": _operation(
-            "Why a table is as it is, decided again from the inputs it was decided from.",
+            "The explanation of a table, replayed from its inputs.",
             reference(Explanation),
             _in_path("client_region"),
             _in_path("route"),
-            _in_query("generation", _COUNT, "The table; the newest when it is 0 or missing."),
+            _in_query("generation", _COUNT, "The generation of the table; the newest if 0 or missing."),
             _FORMAT,
         ),
         "/v1/diff": _diff(),
         "/v1/openapi.json": _operation("This document.", {"type": "object"}),
-        "/healthz": _operation("Whether the process answers; open to all.", _ALIVE),
-        "/readyz": _operation("Whether tables are served; open to all.", _READY),
+        "/healthz": _operation("Liveness of the process; open to all.", _ALIVE),
+        "/readyz": _operation("Readiness to serve tables; open to all.", _READY),
     }
 
 
@@ -135,13 +138,16 @@ def _tables() -> Schema:
         _in_path("client_region"),
         _ROUTE,
         _FORMAT,
-        _in_query("wait", {"type": "string", "examples": ["30s"]}, "Wait for news, 1s to 60s; see after."),
-        _in_query("after", _COUNT, "The newest generation that is known already."),
-        _header("If-None-Match", "The ETag that is known already."),
+        _in_query("wait", {"type": "string", "examples": ["30s"]}, "Wait for a newer table, 1s to 60s; see after."),
+        _in_query("after", _COUNT, "The newest generation the client has."),
+        _header("If-None-Match", "The ETag the client has."),
     )
     operation["responses"]["200"]["headers"] = _TABLE_HEADERS
-    operation["responses"]["204"] = {"description": "Nothing new while waiting.", "headers": _TABLE_HEADERS}
-    operation["responses"]["304"] = {"description": "Still the tables of If-None-Match.", "headers": _TABLE_HEADERS}
+    operation["responses"]["204"] = {"description": "No newer table while waiting.", "headers": _TABLE_HEADERS}
+    operation["responses"]["304"] = {
+        "description": "The tables of If-None-Match are current.",
+        "headers": _TABLE_HEADERS,
+    }
     return operation
 
 
@@ -151,8 +157,8 @@ def _watch() -> Schema:
         reference(RouteTable),
         _in_path("client_region"),
         _ROUTE,
-        _in_query("after", _COUNT, "Resume after this generation; a snapshot comes first when it is missing."),
-        _header("Last-Event-ID", "As after, and stronger."),
+        _in_query("after", _COUNT, "Resume after this generation; a snapshot comes first if it is missing."),
+        _header("Last-Event-ID", "As after, with precedence."),
     )
     operation["responses"]["200"]["content"] = {"text/event-stream": {"schema": _TEXT}}
     return operation
@@ -162,13 +168,13 @@ def _diff() -> Schema:
     return _operation(
         "Regions against a baseline, target by target.",
         reference(DifferentialList),
-        _in_query("baseline", _TEXT, "The region to compare with; the plan's when missing."),
-        _in_query("against", {"type": "array", "items": _TEXT}, "Regions to compare; every other when missing."),
-        _in_query("metric", {"type": "string", "enum": [metric.value for metric in Metric]}, "ttft when missing."),
-        _in_query("window", {"type": "string", "examples": ["24h", "7d", "2w"]}, "Up to now; 24h when missing."),
+        _in_query("baseline", _TEXT, "The region to compare with; the plan's if missing."),
+        _in_query("against", {"type": "array", "items": _TEXT}, "Regions to compare; all others if missing."),
+        _in_query("metric", {"type": "string", "enum": [metric.value for metric in Metric]}, "ttft if missing."),
+        _in_query("window", {"type": "string", "examples": ["24h", "7d", "2w"]}, "Up to now; 24h if missing."),
         _in_query("from", _INSTANT, "Instead of window."),
-        _in_query("until", _INSTANT, "With from; now when missing."),
-        _in_query("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all when missing."),
+        _in_query("until", _INSTANT, "With from; now if missing."),
+        _in_query("target", {"type": "array", "items": _TEXT}, "Names or shell patterns; all if missing."),
         _FORMAT,
     )
 
@@ -201,5 +207,5 @@ def _header(name: str, description: str) -> Schema:
     return {"name": name, "in": "header", "schema": _TEXT, "description": description}
 
 
-_ROUTE = _in_query("route", _TEXT, "One route; all when missing.")
+_ROUTE = _in_query("route", _TEXT, "One route; all if missing.")
 _FORMAT = _in_query("format", {"type": "string", "enum": ["json"]}, "Only json.")

@@ -1,4 +1,4 @@
-"""What went wrong, as `application/problem+json` (RFC 9457): the same errors as everywhere, with a status."""
+"""Errors as `application/problem+json` (RFC 9457), with their status codes."""
 
 import json
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ from isochrone_wire.model import SECOND_US
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:isochrone:problem:"
 _RETRY_AFTER_US = 2 * SECOND_US
-# So many names at most in one answer.
+# The maximum number of names in a response.
 _MAX_NAMES = 200
 
 _log = structlog.get_logger()
 
-# The error → its status, and the last word of its type.
+# Error → status, and the last part of the problem type.
 STATUS_OF: dict[type[Exception], tuple[HTTPStatus, str]] = {
     BadRequest: (HTTPStatus.BAD_REQUEST, "bad-request"),
     UnknownName: (HTTPStatus.NOT_FOUND, "unknown-name"),
@@ -45,23 +45,23 @@ _BROKEN = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal")
 
 
 class NotBuilt(CollectorError):  # noqa: N818  # a state that passes
-    """There is no table yet where one will be. Act: nobody; ask again in a moment."""
+    """The table is not built yet. Act: the client, by retrying in a moment."""
 
 
 def response(error: Exception) -> Response:
-    """The answer that an error stands for."""
+    """Return the response to an error."""
     if isinstance(error, HTTPException):
         return _problem(HTTPStatus(error.status_code), "", error.detail, headers=error.headers or {})
     status, kind = _status(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
-        # A bug of ours: the asker learns that, and the log learns everything.
+        # A bug: the client gets a generic message, the log the details.
         _log.error("request.failed", exc_info=error)
-        return _problem(status, kind, "the collector failed to answer; its log says why")
+        return _problem(status, kind, "internal error; see the collector's log")
     return _problem(status, kind, str(error), headers=_headers(error, status), members=_members(error))
 
 
 async def handle(_request: Request, error: Exception) -> Response:
-    """`response`, as starlette calls it."""
+    """Exception handler for Starlette."""
     return response(error)
 
 

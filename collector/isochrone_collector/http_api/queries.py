@@ -1,4 +1,4 @@
-"""Questions over HTTP that are answered from the database: why a table is as it is, and how regions differ."""
+"""HTTP routes that are answered from the database: explanations of tables and differentials."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,13 +14,13 @@ EXPLAIN = ("generation", "format")
 
 
 class QueryRoutes:
-    """Answers from a desk, the same as over gRPC."""
+    """Routes with the same answers as over gRPC."""
 
     def __init__(self, query_context: QueryContext) -> None:
         self._query_context = query_context
 
     async def diff(self, request: Request) -> Response:
-        """Regions against a baseline; `against` and `target` may be said several times."""
+        """Return differentials; `against` and `target` may be repeated."""
         parameters = query_parameters.parse(request.scope["query_string"], known=DIFF)
         query_parameters.require_json(parameters.one("format"))
         answer = await differentials.differentials(
@@ -36,7 +36,7 @@ class QueryRoutes:
         return _json_response(answer)
 
     async def explain(self, request: Request) -> Response:
-        """Why a table is as it is: the newest, or the one of a generation."""
+        """Explain a table: the newest, or that of a generation."""
         parameters = query_parameters.parse(request.scope["query_string"], known=EXPLAIN)
         query_parameters.require_json(parameters.one("format"))
         generation = query_parameters.generation(parameters.one("generation"), name="generation")

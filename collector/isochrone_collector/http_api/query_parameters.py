@@ -1,4 +1,4 @@
-"""Query strings and paths as questions. Pure; everything raises `BadRequest` with a sentence for whoever asked."""
+"""Parsing of query strings and paths. Pure; all functions raise `BadRequest`."""
 
 import re
 from collections.abc import Collection
@@ -25,29 +25,29 @@ _WEEKS = re.compile(r"([0-9]{1,4})w")
 
 @dataclass(frozen=True, slots=True)
 class QueryParameters:
-    """The words of a query string, by name."""
+    """The parameters of a query string, by name."""
 
     values: dict[str, tuple[str, ...]]
 
     def one(self, name: str) -> str:
-        """What was said of a name, empty when nothing was. Raises `BadRequest` when it was said twice."""
+        """Return the value of a parameter, empty if missing. Raises `BadRequest` if it is repeated."""
         values = self.values.get(name, ())
         if len(values) > 1:
-            raise BadRequest(f"{name} is given {len(values)} times; once is enough")
+            raise BadRequest(f"{name} is given {len(values)} times; give it once")
         return values[0] if values else ""
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Everything that was said of a name."""
+        """Return all values of a parameter."""
         return self.values.get(name, ())
 
 
 def parse(query: bytes, *, known: Collection[str]) -> QueryParameters:
-    """The words of a query string. Raises `BadRequest` where it is not UTF-8, too long or unknown."""
+    """Parse a query string. Raises `BadRequest` if it is not UTF-8, too long, or has unknown parameters."""
     require_readable(query)
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError as error:
-        raise BadRequest(f"the query has more than {_MAX_FIELDS} fields, or is not ASCII") from error
+        raise BadRequest(f"the query has more than {_MAX_FIELDS} parameters, or is not ASCII") from error
     values: dict[str, tuple[str, ...]] = {}
     for name, value in pairs:
         if name not in known:
@@ -57,28 +57,28 @@ def parse(query: bytes, *, known: Collection[str]) -> QueryParameters:
 
 
 def require_readable(escaped: bytes) -> None:
-    """Raises `BadRequest` unless every escape is one, and all of it is UTF-8 without control characters."""
+    """Check the escapes of a query or path. Raises `BadRequest` unless it is UTF-8 without control characters."""
     if _BROKEN_ESCAPE.search(escaped):
         raise BadRequest("a % is not followed by two hexadecimal digits")
     try:
         text = re.sub(rb"%(..)", lambda match: bytes.fromhex(match[1].decode()), escaped).decode()
     except UnicodeDecodeError as error:
-        raise BadRequest("what the escapes spell is not UTF-8") from error
+        raise BadRequest("the percent-encoded text is not UTF-8") from error
     if not text.isprintable():
-        raise BadRequest("there are control characters in it")
+        raise BadRequest("the percent-encoded text has control characters")
 
 
 def generation(text: str, *, name: str) -> int:
-    """The number of a table, 0 when nothing is said."""
+    """Parse a generation, 0 if empty."""
     if not text:
         return 0
     if _DIGITS.fullmatch(text) is None or int(text) > _MAX_GENERATION:
-        raise BadRequest(f"{name} is the number of a generation, and {text[:40]!r} is none")
+        raise BadRequest(f"{name}: {text[:40]!r} is not a generation (a whole number)")
     return int(text)
 
 
 def wait_us(text: str) -> int:
-    """How long to wait for news, in microseconds; 0 when nothing is said."""
+    """Parse the time to wait for a newer table, in microseconds; 0 if empty."""
     if not text:
         return 0
     try:
@@ -91,13 +91,13 @@ def wait_us(text: str) -> int:
 
 
 def require_json(text: str) -> None:
-    """Raises `BadRequest` for a format that is not JSON, the only one over HTTP."""
+    """Check that the format is JSON, the only one over HTTP. Raises `BadRequest`."""
     if text not in ("", "json"):
         raise BadRequest(f"{unknown('format', text, ['json'])}; `isochrone routes export` writes others")
 
 
 def window(parameters: QueryParameters, *, now_at: int) -> Window:
-    """`window=24h` up to now, or `from=…&until=…` as RFC 3339; the last 24 hours when nothing is said."""
+    """Parse `window=24h` (up to now), or `from=…&until=…` as RFC 3339; the last 24 hours by default."""
     begin, end, span = parameters.one("from"), parameters.one("until"), parameters.one("window")
     if begin or end:
         if span:
@@ -111,7 +111,7 @@ def window(parameters: QueryParameters, *, now_at: int) -> Window:
 
 def _between(begin: str, end: str, now_at: int) -> Window:
     if not begin:
-        raise BadRequest("until without from: where does the window begin?")
+        raise BadRequest("until needs from, the beginning of the window")
     found = Window(from_at=_instant("from", begin), until_at=_instant("until", end) if end else now_at)
     if found.from_at >= found.until_at:
         raise BadRequest("the window ends before it begins")
@@ -124,10 +124,12 @@ def _span_us(text: str) -> int:
 
 
 def _instant(name: str, text: str) -> int:
-    """Microseconds since the epoch of an RFC 3339 instant; a `+` that a query string made a space is taken for one."""
+    """Parse an RFC 3339 instant as microseconds since the epoch; a space stands for a `+` that was not escaped."""
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
         since = moment - _EPOCH
     except (ValueError, TypeError, OverflowError) as error:
-        raise BadRequest(f"{name} is no instant with its offset; write for instance 2026-11-21T08:00:00Z") from error
+        raise BadRequest(
+            f"{name}: {text[:40]!r} is not an instant with offset, such as 2026-11-21T08:00:00Z"
+        ) from error
     return since // timedelta(microseconds=1)

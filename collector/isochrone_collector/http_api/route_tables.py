@@ -1,4 +1,4 @@
-"""Tables over HTTP: all of a region at once, when they change, or as they change."""
+"""Route tables over HTTP: requests, long polls and streams, with cache headers (RFC 9110, 9111, 5861)."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ ONE_REGION = ("route", "format", "wait", "after")
 WATCHING = ("route", "after")
 
 MAX_AGE_US = 5 * SECOND_US
-"""The longest a cache may answer without asking: a switch must not hide behind it, however fresh the evidence is."""
+"""The maximum age in a cache, in microseconds: a cache must not hide a switch, however fresh the evidence is."""
 
 _TAG = r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"'
 _TAGS = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
@@ -36,7 +36,7 @@ _ONE_TAG = re.compile(_TAG)
 
 
 class TableRoutes:
-    """Answers about the tables that a publisher has."""
+    """Routes for the publisher's tables."""
 
     def __init__(
         self, *, publisher: Publisher, plans: Plans, authenticator: Authenticator, clock: Callable[[], int]
@@ -48,7 +48,7 @@ class TableRoutes:
         self._encoded = EncodedTables()
 
     async def overview(self, request: Request) -> Response:
-        """The regions and routes that have a table, and what becomes of it."""
+        """Return the regions and routes that have a table, with its state."""
         query_parameters.parse(request.scope["query_string"], known=())
         tables = sorted(self._publisher.in_force(), key=lambda table: (table.client_region, table.route))
         overview = {
@@ -72,7 +72,7 @@ class TableRoutes:
         return Response(encode_line(overview), headers=headers, media_type="application/json")
 
     async def region(self, request: Request) -> Response:
-        """The tables of a region, now or as soon as there is one after the generation that is known already."""
+        """Return the tables of a region, at once or as soon as there is a newer one than the client has."""
         parameters = query_parameters.parse(request.scope["query_string"], known=ONE_REGION)
         query_parameters.require_json(parameters.one("format"))
         wait_us = query_parameters.wait_us(parameters.one("wait"))
@@ -93,7 +93,7 @@ class TableRoutes:
         return Response(self._encoded.region(found), headers=self._headers(found), media_type="application/json")
 
     async def watch(self, request: Request) -> Response:
-        """The tables of a region as they come, as server-sent events."""
+        """Stream the tables of a region as server-sent events."""
         parameters = query_parameters.parse(request.scope["query_string"], known=WATCHING)
         route = parameters.one("route")
         after = query_parameters.generation(
@@ -105,31 +105,31 @@ class TableRoutes:
         return await event_stream.start(
             self._publisher.watch(found.client_region, route, after=after),
             event=self._encoded.event,
-            admit=partial(bearer_auth.admit, self._authenticator, request),
+            authenticate=partial(bearer_auth.authenticate, self._authenticator, request),
         )
 
     def _find(self, request: Request, route: str) -> RegionTables:
-        """What is in force there. Raises `UnknownName`, and `NotBuilt` where a table will be."""
+        """Return the tables in force. Raises `UnknownName`, and `NotBuilt` if a table is not built yet."""
         region: str = request.path_params["client_region"]
         planned = self._planned()
         if route and route not in planned:
             raise UnknownName.among("route", route, planned)
         known = {table.client_region for table in self._publisher.in_force()}
         if planned and not known:
-            raise NotBuilt("no table was built yet; ask again in a moment")
+            raise NotBuilt("no table was built yet; retry in a moment")
         if region not in known:
             raise UnknownName.among("client region", region, known)
         try:
             return self._publisher.tables(region, route)
         except UnknownName as error:
-            raise NotBuilt(f"there is no table of {route!r} in {region!r} yet; ask again in a moment") from error
+            raise NotBuilt(f"there is no table of {route!r} in {region!r} yet; retry in a moment") from error
 
     def _planned(self) -> list[str]:
         plan = self._plans.current
         return sorted(route.name for route in plan.routes) if plan else []
 
     async def _wait(self, client_region: str, route: str, *, after: int, wait_us: int) -> bool:
-        """Whether there was a table after that generation within the time. Raises as `Publisher.watch`."""
+        """Wait for a table after that generation; return whether there was one in time. Raises as `Publisher.watch`."""
         tables = self._publisher.watch(client_region, route, after=after)
         with suppress(TimeoutError):
             async with aclosing(tables), asyncio.timeout(wait_us / SECOND_US):
@@ -152,7 +152,7 @@ class TableRoutes:
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, bool]) -> bool:
-    """What `work` gives; `False` as soon as nobody waits for it any more."""
+    """Return the result of `work`; `False` as soon as the client disconnects."""
     disconnect, task = asyncio.ensure_future(event_stream.disconnected(request.receive)), asyncio.ensure_future(work)
     try:
         await asyncio.wait({disconnect, task}, return_when=asyncio.FIRST_COMPLETED)
@@ -164,12 +164,12 @@ async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, bool]
 
 
 def quoted(etag: str) -> str:
-    """A strong entity tag as a header has it."""
+    """Format a strong entity tag for a header."""
     return f'"{etag}"'
 
 
 def is_current(if_none_match: str | None, etag: str) -> bool:
-    """Whether the header names the tag, strong or weak, alone or in a list, or is `*`. Nonsense names nothing."""
+    """Return whether the header contains the tag, strong or weak, or is `*`. A malformed header matches nothing."""
     said = (if_none_match or "").strip()
     if said == "*":
         return True
@@ -177,8 +177,8 @@ def is_current(if_none_match: str | None, etag: str) -> bool:
 
 
 def cache_control(region: RegionTables, *, now_at: int) -> str:
-    """How long an answer may be used unasked, while asking again, and while nobody answers, in whole seconds; by the
-    table that ages first.
+    """Return Cache-Control in whole seconds: max-age, stale-while-revalidate and stale-if-error, by the table that ages
+    first.
     """
     fresh_us = min(table.fresh_until_at for table in region.tables) - now_at
     stale_us = min(table.stale_until_at for table in region.tables) - now_at

@@ -1,4 +1,4 @@
-"""JSON Schema of the wire's values as `isochrone_wire.json_format` writes them. Pure."""
+"""JSON Schema of wire values as written by `isochrone_wire.json_format`. Pure."""
 
 import types
 import typing
@@ -19,7 +19,7 @@ _INSTANT: Schema = {"type": "string", "format": "date-time"}
 
 
 def components(*classes: type) -> dict[str, Schema]:
-    """The schemas of classes and of everything in them, by name."""
+    """Return the schemas of classes and of the classes they refer to, by name."""
     found: dict[str, Schema] = {}
     for cls in classes:
         _add(cls, found)
@@ -27,7 +27,7 @@ def components(*classes: type) -> dict[str, Schema]:
 
 
 def reference(cls: type) -> Schema:
-    """Where the schema of a class stands in the document."""
+    """Return a reference to the schema of a class."""
     return {"$ref": f"#/components/schemas/{cls.__name__}"}
 
 

@@ -1,1 +1,1 @@
-"""The questions of readers, one module each. SQL selects, pure modules estimate."""
+"""Queries of readers, one module each: SQL selects, pure modules estimate."""

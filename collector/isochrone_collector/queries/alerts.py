@@ -1,4 +1,4 @@
-"""What was raised, and what became of telling it."""
+"""The query for alerts and their delivery."""
 
 from isochrone_collector.queries.context import QueryContext, check_window
 from isochrone_collector.store import alerts as alert_table
@@ -7,7 +7,7 @@ from isochrone_wire.insights import AlertList
 
 
 async def alerts(context: QueryContext, window: Window) -> AlertList:
-    """The alerts raised in a window, newest first; the newest thousand."""
+    """Return the newest thousand alerts raised in a window, newest first."""
     check_window(window)
     async with context.database.connection() as connection:
         found = await alert_table.of_window(connection, window)

@@ -1,4 +1,4 @@
-"""What every answer starts from: the desk it is asked at, and the question with its names looked up."""
+"""The query context, and selections with their names resolved."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from isochrone_wire.answers import Metric, Selection, TargetList, Window
 from isochrone_wire.model import DAY_US
 
 MAX_WINDOW_US = 400 * DAY_US
-# Instants a reader may speak of: from 1970 to the year 9999.
+# The latest instant of a window: the end of the year 9999, in microseconds since the epoch.
 _LAST_AT = 253_402_300_799_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
-    """What answers are made from; `clock` gives the instant, in microseconds since the epoch. `webhook` is whether
-    alerts are told anybody.
+    """The context of all queries. `clock` returns microseconds since the epoch; `webhook` is true if alerts are
+    delivered.
     """
 
     database: Database
@@ -31,7 +31,7 @@ class QueryContext:
     webhook: bool = False
 
     def targets(self) -> TargetList:
-        """The targets of the plan in force."""
+        """Return the targets of the plan in force."""
         plan = self.plans.current
         if plan is None:
             return TargetList(plan_version=0, baseline="")
@@ -40,7 +40,7 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSelection:
-    """A selection with its names looked up: the targets it is about by id, each under a distinct name."""
+    """A selection with its names resolved: its targets by id, each with a distinct name."""
 
     scope: Scope
     names: dict[int, str]
@@ -49,13 +49,13 @@ class ResolvedSelection:
 
 
 async def resolve(connection: Connection, selection: Selection) -> ResolvedSelection:
-    """The question of a selection with a window. Raises `BadRequest` and `UnknownName`."""
+    """Resolve a selection and check its window. Raises `BadRequest` and `UnknownName`."""
     check_window(selection.window)
     return await resolve_names(connection, selection)
 
 
 async def resolve_names(connection: Connection, selection: Selection) -> ResolvedSelection:
-    """The question of a selection whose window is not looked at. Raises `UnknownName`."""
+    """Resolve a selection without checking its window. Raises `UnknownName`."""
     regions = await vantages.regions(connection)
     check_regions(selection.regions, regions)
     known = await plan_table.targets(connection)
@@ -67,14 +67,14 @@ async def resolve_names(connection: Connection, selection: Selection) -> Resolve
 
 
 def check_regions(names: Iterable[str], known: list[str]) -> None:
-    """Raises `UnknownName` for a region that nobody ever named."""
+    """Check region names. Raises `UnknownName`."""
     for name in names:
         if name not in known:
             raise UnknownName.among("region", name, known)
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of that name, TTFT of none. Raises `BadRequest`."""
+    """Return the metric of a name, TTFT if it is empty. Raises `BadRequest`."""
     try:
         return Metric(name or Metric.TTFT.value)
     except ValueError:
@@ -82,15 +82,15 @@ def metric_of(name: str) -> Metric:
 
 
 def check_window(window: Window) -> None:
-    """Raises `BadRequest` for a window that is missing, empty or longer than any answer."""
+    """Check a window. Raises `BadRequest` if it is missing, empty or too long."""
     if not 0 <= window.from_at < window.until_at <= _LAST_AT:
-        raise BadRequest("the window is empty or missing: from_at must lie before until_at")
+        raise BadRequest("the window is empty or missing: from_at must be before until_at")
     if window.until_at - window.from_at > MAX_WINDOW_US:
         raise BadRequest(f"the window is longer than {MAX_WINDOW_US // DAY_US} days")
 
 
 def _match_targets(patterns: Sequence[str], known: Sequence[str]) -> set[str] | None:
-    """The names the patterns ask for; `None` when they ask for all."""
+    """Return the names that match the patterns; `None` for all."""
     if not patterns:
         return None
     wanted: set[str] = set()

@@ -1,4 +1,4 @@
-"""Rounds planned until now, and what was recorded of them."""
+"""The query for coverage: planned and recorded rounds."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from isochrone_wire.answers import Coverage, CoverageList, Selection
 
 
 async def coverage(context: QueryContext, selection: Selection) -> CoverageList:
-    """For each vantage and target: the rounds planned until now, and what was recorded of them."""
+    """Return the rounds planned until now and the rounds recorded, per vantage and target."""
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         everyone = await vantages.vantages(connection)

@@ -1,4 +1,4 @@
-"""Regions against the baseline, target by target."""
+"""The query for differentials between regions and a baseline."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ from isochrone_wire.answers import Differential, DifferentialList, Metric, Part,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Query:
-    """What is asked for; `regions` are those against the baseline, all that were seen when it is empty."""
+    """A resolved query; `regions` are compared with the baseline, all regions with probes if it is empty."""
 
     resolved: ResolvedSelection
     metric: Metric
@@ -38,7 +38,7 @@ class _Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """What the database has of it."""
+    """The data that the query reads."""
 
     probes: Probes
     vantages: list[VantageRow]
@@ -56,20 +56,20 @@ async def differentials(
     metric: str,
     explain: bool = False,
 ) -> DifferentialList:
-    """One differential per target and region against the baseline, which is the plan's when it is empty.
+    """Return one differential per target and region against `baseline`, the plan's if it is empty.
 
-    Targets of the plan in force always have their line, others where they have values. `explain` asks for the parts
-    that the difference is made of.
+    Targets of the plan in force always have a line, others only if they have values. `explain` adds the parts by phase.
+    Raises `BadRequest` and `UnknownName`.
     """
     measure = metric_of(metric)
     reference = baseline or context.targets().baseline
     if not reference:
-        raise BadRequest("no baseline: name a region, or apply a plan that does")
+        raise BadRequest("no baseline: name a region, or apply a plan with `baseline`")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         check_regions((reference, *against), resolved.known_regions)
         if reference in against:
-            raise BadRequest(f"{reference!r} is the baseline; it has no differential against itself")
+            raise BadRequest(f"{reference!r} is the baseline and cannot be compared with itself")
         query = _Query(
             resolved=resolved,
             metric=measure,
@@ -80,7 +80,7 @@ async def differentials(
             now_at=context.clock(),
         )
         data = await _read(context, connection, query, explain=explain)
-    # Both sort all probes, and numpy lets the one do so beside the other.
+    # Both sort all probes, and numpy releases the GIL while sorting.
     panel, participations = await asyncio.gather(
         asyncio.to_thread(build_panel, data.probes), asyncio.to_thread(_participations, query, data)
     )
@@ -119,7 +119,7 @@ def _answers(
 
 
 def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participation]:
-    """Who recorded how much of what was planned, the control target included."""
+    """Return the participation by target and region, the control target included."""
     return participation.participations(
         data.probes,
         data.vantages,

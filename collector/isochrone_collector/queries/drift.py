@@ -1,4 +1,4 @@
-"""The changes that were found."""
+"""The query for detected changes."""
 
 from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
@@ -9,7 +9,7 @@ from isochrone_wire.insights import DriftEvent, DriftList
 
 
 async def drift_events(context: QueryContext, selection: Selection) -> DriftList:
-    """The changes whose instant lies in the window, newest first, and how many series had enough rounds in it."""
+    """Return the changes within the window, newest first, and the number of series with enough rounds in it."""
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         rows = await drift.of_window(connection, resolved.scope)
@@ -24,7 +24,7 @@ async def drift_events(context: QueryContext, selection: Selection) -> DriftList
 
 
 def _counts(row: WatchedRow) -> list[int]:
-    """The rounds of each series of a target and region; a metric that never has a value makes none."""
+    """Return the rounds of each series of a target and region; a metric without values has none."""
     return [count for count in (row.ttft, row.tokens_per_second) if count]
 
 

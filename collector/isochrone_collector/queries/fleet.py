@@ -1,4 +1,4 @@
-"""How the vantages are doing, and what they have spent."""
+"""Queries for the state and the spend of vantages."""
 
 from dataclasses import asdict, fields
 
@@ -15,7 +15,7 @@ _STATUS_FIELDS = {field.name for field in fields(VantageStatus)}
 
 
 async def vantage_list(context: QueryContext) -> VantageList:
-    """Every vantage ever heard of, and how it is doing."""
+    """Return every known vantage with its state."""
     async with context.database.connection() as connection:
         rows = await vantages.states(connection)
     now_at, plan = context.clock(), context.plans.current
@@ -24,7 +24,7 @@ async def vantage_list(context: QueryContext) -> VantageList:
 
 
 async def spend(context: QueryContext, selection: Selection) -> SpendList:
-    """What each vantage of the selection has spent today (UTC) with each provider; the window is not looked at."""
+    """Return today's spend (UTC) of each selected vantage per provider; the window is ignored."""
     async with context.database.connection() as connection:
         resolved = await resolve_names(connection, selection)
         rows = await vantages.spenders(connection)

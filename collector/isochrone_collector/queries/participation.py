@@ -1,4 +1,4 @@
-"""Who was there to be compared: of each target and region how much was recorded, and which regions are in trouble."""
+"""Participation for queries that compare regions, and the regions with a problem of their own."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -16,7 +16,7 @@ Control = tuple[int, str]
 
 
 def control_of(plan: Plan | None) -> Control | None:
-    """The control target of a plan, if it has one."""
+    """Return the control target of a plan, if it has one."""
     named = [target for target in plan.targets if target.name == plan.control] if plan else []
     return (named[0].id, named[0].name) if named else None
 
@@ -30,7 +30,7 @@ def participations(
     window: Window,
     now_at: int,
 ) -> dict[TargetRegion, Participation]:
-    """What became of each of these targets in each region, by all its vantages together."""
+    """Return the participation of each of these targets in each region, over all its vantages."""
     oldest = participation.oldest_rounds(probes)
     presences = [_presence(vantage, window, oldest.get(vantage.id), now_at) for vantage in vantages]
     return participation.participations(probes, participation.planned(presences, spans, target_ids))
@@ -39,7 +39,7 @@ def participations(
 def region_problems(
     control: Control | None, found: Mapping[TargetRegion, Participation], regions: Iterable[str]
 ) -> dict[str, str]:
-    """Region → why its own trouble makes it no use for comparisons."""
+    """Map each region that is unfit itself to the reason."""
     if control is None:
         return {}
     target_id, name = control
@@ -50,8 +50,8 @@ def region_problems(
 
 
 def unfit(found: Mapping[TargetRegion, Participation], region_problem: Mapping[str, str]) -> dict[TargetRegion, str]:
-    """Target and region → why they are not to be compared: the region's own trouble, too little recorded, or nearly
-    nothing that came through.
+    """Map a target and region to why they are not compared: the region's own problem, too little recorded, or too many
+    failures.
     """
     reasons = {
         key: region_problem.get(key[1]) or participation.coverage_problem(key[1]) or participation.losses(key[1])

@@ -1,4 +1,4 @@
-"""Where each provider is nearest, and what the other regions pay."""
+"""The query for region costs: the best region for each provider, and the cost of the others."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from isochrone_wire.insights import RegionCost, RegionCostList
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """What the database has of a question; the probes are those of the control target too."""
+    """The data that the query reads; the probes include those of the control target."""
 
     resolved: ResolvedSelection
     probes: Probes
@@ -31,7 +31,7 @@ class _Data:
 
 
 async def region_costs(context: QueryContext, selection: Selection, *, metric: str) -> RegionCostList:
-    """One line per provider and region that has samples; `metric` is TTFT when it is empty."""
+    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty."""
     measure = metric_of(metric)
     control = participation.control_of(context.plans.current)
     async with context.database.connection() as connection:

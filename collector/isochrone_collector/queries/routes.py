@@ -1,4 +1,4 @@
-"""Why a route table is as it is, and what happened to routes: asked of what is stored with every table."""
+"""Queries for the explanation of a route table and for route events, answered from the stored tables."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from isochrone_wire.routes import ChangeKind, Explanation, RouteEvent, RouteEven
 
 
 async def explanation(context: QueryContext, client_region: str, route: str, *, generation: int = 0) -> Explanation:
-    """The decision behind one table, or behind the newest for generation 0, made again from what it was made from.
+    """Explain one table, or the newest for generation 0, by replaying its decision from the stored inputs.
 
     Raises `UnknownName` and `DatabaseUnavailable`.
     """
@@ -29,7 +29,7 @@ async def explanation(context: QueryContext, client_region: str, route: str, *, 
 
 
 async def events(context: QueryContext, selection: Selection, *, route: str = "") -> RouteEventList:
-    """What happened to routes in a window, newest first.
+    """Return the route events in a window, newest first.
 
     Raises `BadRequest`, `UnknownName` and `DatabaseUnavailable`.
     """
@@ -66,7 +66,7 @@ def _explained(row: FullTableRow) -> Explanation:
 
 
 async def _unknown(connection: Connection, client_region: str, route: str, generation: int) -> UnknownName:
-    """What is wrong with names that no table was found for."""
+    """Return the error for names without a table."""
     known = await routes.known(connection)
     regions = {region for region, _ in known}
     if client_region not in regions:

@@ -18,8 +18,8 @@ Row = TypeVar("Row")
 
 MAX_SAMPLES = 10_000
 DEFAULT_SAMPLES = 1_000
-# A sample whose every text is as long as it may be takes 6 kB, so that a portion is never larger than 4 MiB; and making
-# messages keeps everybody else waiting, so it happens in small pieces.
+# A sample whose texts all have the maximum length takes 6 kB, so a portion stays below 4 MiB. Portions are small
+# because encoding a message blocks the event loop.
 _PORTION = 250
 _PAGE = 2_000
 _LEAST_STRIDE_US = SECOND_US
@@ -29,7 +29,7 @@ _KEEPALIVE_US = 10 * SECOND_US
 
 
 async def samples(context: QueryContext, selection: Selection, *, limit: int) -> list[StoredSample]:
-    """The newest samples of a selection, newest first; `limit` 0 means 1 000, and 10 000 is the most."""
+    """Return the newest samples of a selection, newest first; `limit` is at most 10 000, 0 means 1 000."""
     if not 0 <= limit <= MAX_SAMPLES:
         raise BadRequest(f"limit {limit} is outside 0 to {MAX_SAMPLES}")
     async with context.database.connection() as connection:
@@ -39,10 +39,10 @@ async def samples(context: QueryContext, selection: Selection, *, limit: int) ->
 
 
 async def export(context: QueryContext, selection: Selection, *, newest: int = 0) -> AsyncIterator[list[StoredSample]]:
-    """Every sample of a selection in portions, oldest round first; or so many of the newest, newest first.
+    """Yield every sample of a selection in portions, oldest round first; or the `newest` ones, newest first.
 
-    The samples are read page by page, so that neither end holds more than a page and no reader, however slow, keeps the
-    database waiting. What is stored meanwhile is among them if its round was still to come.
+    Samples are read page by page, so that neither side holds more than a page and a slow reader does not hold a
+    database connection. A sample stored meanwhile is included if its round was not read yet.
     """
     if newest:
         for newest_first in _portions(await samples(context, selection, limit=newest)):
@@ -56,13 +56,13 @@ async def export(context: QueryContext, selection: Selection, *, newest: int = 0
 
 
 async def follow(context: QueryContext, selection: Selection, *, since_at: int = 0) -> AsyncIterator[SampleList]:
-    """Samples that are received from `since_at` (0: from now) on, as they are stored, each once.
+    """Yield samples received from `since_at` (0: now) on, as they are stored, each once.
 
-    The first portion comes at once; an empty portion now and then shows that this still runs.
+    The first portion comes at once; empty portions follow as keepalives. Raises `BadRequest`.
     """
     now_at = context.clock()
     if since_at and now_at - since_at > _MAX_AGE_US:
-        raise BadRequest(f"one can follow from at most {_MAX_AGE_US // DAY_US} days ago; export what is older")
+        raise BadRequest(f"since_at is more than {_MAX_AGE_US // DAY_US} days ago; export older samples instead")
     cursor, sent_at = ArrivalCursor(since_at or now_at), now_at - _KEEPALIVE_US
     while True:
         resume_at, now_at = cursor.resume_at, context.clock()
@@ -81,9 +81,9 @@ async def follow(context: QueryContext, selection: Selection, *, since_at: int =
 async def _arrived(
     context: QueryContext, selection: Selection, cursor: ArrivalCursor, window: Window
 ) -> AsyncIterator[list[StoredSample]]:
-    """The samples of the batches that came, about a page of them at a time."""
+    """Yield the samples of new batches, about a page at a time."""
     async with context.database.connection() as connection:
-        # Looked up each time: a new plan has new targets, and a pattern may ask for them too.
+        # Resolved each time: a new plan may have new targets that match a pattern.
         resolved = await resolve_names(connection, selection)
         fresh = cursor.advance(await sample_table.arrivals(connection, window, resolved.scope.regions), window)
     for group in grouped(fresh, samples=_PAGE):
@@ -96,7 +96,7 @@ async def _samples_of(context: QueryContext, resolved: ResolvedSelection, group:
 
 
 async def _pages(context: QueryContext, resolved: ResolvedSelection) -> AsyncIterator[list[Record]]:
-    """All records of a scope. A page spans as many rounds as fit into it, which is known from the page before."""
+    """Yield all records of a scope. The span of a page is adapted to the fill of the page before."""
     window = resolved.scope.window
     position, stride_us = Position(round_at=window.from_at), MINUTE_US
     while position.round_at < window.until_at:

@@ -1,4 +1,4 @@
-"""What other policies would have given on the recorded rounds."""
+"""The query for simulations: other policies replayed on recorded rounds."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ _FEWEST_MEMBERS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What is played: the members by id, the probes of each, where the vantages stand, and the length of a slot."""
+    """The data of a simulation: members by id, their probes, the regions of the vantages, and the length of a slot."""
 
     members: dict[int, str]
     sent: SentProbes
@@ -40,16 +40,16 @@ class _Record:
 
 
 async def simulations(context: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
-    """One line per region and policy; one of each kind of policy when none is named."""
+    """Return one line per region and policy; the default policies if none is given. Raises `BadRequest`."""
     if len(policies) > _MAX_POLICIES:
-        raise BadRequest(f"more than {_MAX_POLICIES} policies")
+        raise BadRequest(f"{len(policies)} policies; the maximum is {_MAX_POLICIES}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
         sent = await simulation_tables.sent_probes(connection, resolved.scope, limit=_MAX_PROBES + 1)
         region_of = await simulation_tables.vantage_regions(connection)
         every_us = await simulation_tables.intervals(connection, resolved.scope.target_ids)
     if len(sent) > _MAX_PROBES:
-        raise BadRequest(f"that is more than {_MAX_PROBES} probes; name fewer targets or regions, or a shorter window")
+        raise BadRequest(f"more than {_MAX_PROBES} probes; select fewer targets or regions, or a shorter window")
     members = _members(sent, resolved, _planned(context) if not selection.targets else None)
     record = _Record(
         members=members, sent=sent, region_of=region_of, slot_us=max(every_us[member] for member in members)
@@ -65,21 +65,21 @@ def _planned(context: QueryContext) -> set[int]:
 
 
 def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
-    """The targets that were asked at all, by id, in the order of their names."""
+    """Return the targets that were probed, by id, in the order of their names."""
     found = [int(target_id) for target_id in np.unique(sent.target_id)]
     names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
     if len(names) < _FEWEST_MEMBERS:
         there = f"only {next(iter(names.values()))} has" if names else "none has"
         raise BadRequest(
-            f"a simulation takes two targets or more that may stand in for each other; of those asked for {there} "
-            "samples in this window"
+            "a simulation needs at least two interchangeable targets with samples in this window; "
+            f"of the selected ones {there}"
         )
     return dict(sorted(names.items(), key=lambda item: item[1]))
 
 
 def _answer(record: _Record, window: Window, texts: Sequence[str]) -> SimulationList:
     names = tuple(record.members.values())
-    # Said of a wrong policy before anything is computed.
+    # An invalid policy is refused before anything is computed.
     played = [policy(text, names) for text in texts]
     found = find_shared_rounds(record.sent, tuple(record.members), record.region_of, slot_us=record.slot_us)
     usable = [vantage for vantage in found if len(vantage.recorded) > vantage.recorded.learning]
