@@ -83,10 +83,12 @@ def test_what_the_files_name_is_there() -> None:
 
 
 def known_variables() -> set[str]:
-    """Every environment variable that an option of the agent's `run` or of a collector command can be said as."""
+    """Return the environment variables of the options of the agent's `run` and of the collector's commands."""
     probe = click.Command("run", params=[])
     params = list(getattr(agent_options.running(lambda: None), "__click_params__", probe.params))
-    params += [param for command in collector.commands.values() for param in command.params]
+    context = click.Context(collector)
+    commands = [collector.get_command(context, name) for name in collector.list_commands(context)]
+    params += [param for command in commands if command for param in command.params]
     return {str(param.envvar) for param in params if param.envvar}
 
 
