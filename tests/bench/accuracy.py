@@ -1,13 +1,13 @@
-"""How wrong is the agent? Measured against what the simulator recorded, beside the usual script, in one run.
+"""Measurement error of the agent against the simulator's ground truth, compared with a typical script in the same run.
 
-Two processes beside this one play no part in each other's clocks: the simulator records the kernel's arrival stamp of
-each request and the instant of each write (CLOCK_MONOTONIC, the same for all processes), and what a client reports is
-compared with that record, never with the configuration.
+Simulator and clients are separate processes and share no clock but CLOCK_MONOTONIC: the simulator records the kernel's
+arrival timestamp of each request and the instant of each write, and a client's results are compared with that record,
+never with the configuration.
 
-`aiperf`, where it is installed (bench/aiperf.py), joins with half as many requests. It has a dozen processes, which
-take longer to start than to measure: what they cost per probe is not comparable, and left out.
+`aiperf`, if installed (bench/aiperf.py), is measured with half as many requests. It starts a dozen processes, which
+takes longer than the measurement; its CPU cost per probe is not comparable and left out.
 
-usage: accuracy.py [--quick]        prints a table and a RESULT line; exit 1 when a goal is missed
+usage: accuracy.py [--quick] prints a table and a RESULT line; exit 1 when a goal is missed
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from functools import partial
 from pathlib import Path
 
 from bench import aiperf, reference_client
-from bench.claims import Claim, Row, compare
-from bench.truth import MODEL, RATE, TOKENS, TTFT_MS, Simulator
+from bench.measurement_error import Measurement, Row, compare
+from bench.simulator import MODEL, RATE, TOKENS, TTFT_MS, Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Workload
 
-# In flight at once, and how often: about three and a half minutes for two clients, five for three.
+# Requests in flight and number of bursts: about three and a half minutes for two clients, five for three.
 BURSTS = {1: 30, 8: 12, 20: 10, 100: 4}
 GOALS = {
     "ttft_error_p99_us_20": 1000.0,
@@ -40,7 +40,7 @@ Measure = Callable[[Simulator, int, int], Row]
 
 
 def measure_agent(simulator: Simulator, streams: int, bursts: int) -> Row:
-    """The agent's errors at one load."""
+    """Measure the agent's errors at one load."""
     samples: list[Sample] = []
     cpu = time.process_time()
     for _ in range(bursts):
@@ -50,8 +50,10 @@ def measure_agent(simulator: Simulator, streams: int, bursts: int) -> Row:
     if failed:
         raise SystemExit(f"{len(failed)} of {len(samples)} probes failed: {failed[0].error}")
     lagged = sum(Quality.LAGGED in sample.quality for sample in samples) / len(samples)
-    claims = [_claim(sample) for sample in samples]
-    return compare("isochrone-agent", claims, simulator.truth(), in_flight=streams, cpu_ms=cpu_ms, lagged=lagged)
+    measurements = [_measurement(sample) for sample in samples]
+    return compare(
+        "isochrone-agent", measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms, lagged=lagged
+    )
 
 
 async def _burst(base_url: str, streams: int) -> list[Sample]:
@@ -67,35 +69,35 @@ async def _burst(base_url: str, streams: int) -> list[Sample]:
     return await prober.burst(target, round_at=now_at())
 
 
-def _claim(sample: Sample) -> Claim:
-    return Claim(
+def _measurement(sample: Sample) -> Measurement:
+    return Measurement(
         request_id=sample.request_id or "",
         ttft_us=sample.ttft_us or 0,
         tokens_per_second=sample.tokens_per_second or 0,
     )
 
 
-def measure_usual(simulator: Simulator, streams: int, bursts: int) -> Row:
-    """The usual script's errors at one load."""
-    claims: list[Claim] = []
+def measure_reference(simulator: Simulator, streams: int, bursts: int) -> Row:
+    """Measure the typical script's errors at one load."""
+    measurements: list[Measurement] = []
     cpu = time.process_time()
     for _ in range(bursts):
-        claims += asyncio.run(
+        measurements += asyncio.run(
             reference_client.probe_many(simulator.base_url, MODEL, streams=streams, max_tokens=TOKENS)
         )
-    cpu_ms = (time.process_time() - cpu) * 1000 / len(claims)
-    return compare("the usual script", claims, simulator.truth(), in_flight=streams, cpu_ms=cpu_ms)
+    cpu_ms = (time.process_time() - cpu) * 1000 / len(measurements)
+    return compare("a typical script", measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms)
 
 
 def measure_aiperf(folder: Path, simulator: Simulator, streams: int, bursts: int) -> Row:
-    """Aiperf's errors at one load. Raises `AiperfUnavailable`."""
+    """Measure aiperf's errors at one load. Raises `AiperfUnavailable`."""
     requests = streams * max(2, bursts // 2)
-    claims = aiperf.measure(aiperf.find(), simulator.base_url, folder, streams=streams, requests=requests)
-    return compare("aiperf", claims, simulator.truth(), in_flight=streams)
+    measurements = aiperf.measure(aiperf.find(), simulator.base_url, folder, streams=streams, requests=requests)
+    return compare("aiperf", measurements, simulator.ground_truth(), in_flight=streams)
 
 
 def show(row: Row) -> None:
-    """One line of the table."""
+    """Print one row of the table."""
     cpu = "-" if row.cpu_ms is None else f"{row.cpu_ms:.1f}"
     lagged = "-" if row.lagged is None else f"{100 * row.lagged:.0f} %"
     print(  # noqa: T201  # a bench prints
@@ -106,9 +108,9 @@ def show(row: Row) -> None:
 
 
 def results(rows: Sequence[Row]) -> dict[str, float]:
-    """The figures that have a goal; at most 20 in flight means the worst of 1, 8 and 20."""
+    """Return the figures with a goal; "at most 20 in flight" is the worst of 1, 8 and 20."""
     ours = [row for row in rows if row.client == "isochrone-agent"]
-    few = [row for row in ours if row.in_flight <= 20]  # the load the goal names
+    few = [row for row in ours if row.in_flight <= 20]  # the load of the goal
     many = next(row for row in ours if row.in_flight == 100)  # as above
     return {
         "ttft_error_p99_us_20": max(row.ttft_error_p99_us for row in few),
@@ -119,7 +121,7 @@ def results(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def attempt(measure: Measure, simulator: Simulator, streams: int, bursts: int) -> Row | None:
-    """The row of this client at this load; `None`, with the reason printed, where it cannot be measured."""
+    """Return the row of this client at this load; print the reason and return `None` if it cannot be measured."""
     try:
         return measure(simulator, streams, bursts)
     except aiperf.AiperfUnavailable as reason:
@@ -128,13 +130,13 @@ def attempt(measure: Measure, simulator: Simulator, streams: int, bursts: int) -
 
 
 def warm_up(simulator: Simulator, folder: Path) -> list[Measure]:
-    """The clients that can be measured here, each after a first run that pays for imports and caches."""
-    measures: list[Measure] = [measure_agent, measure_usual, partial(measure_aiperf, folder)]
+    """Return the clients that can be measured here, each after a first run that loads imports and caches."""
+    measures: list[Measure] = [measure_agent, measure_reference, partial(measure_aiperf, folder)]
     return [measure for measure in measures if attempt(measure, simulator, 1, 2) is not None]
 
 
 def run(share: int) -> list[Row]:
-    """Every client at every load, with so many times fewer bursts; prints the table as it goes."""
+    """Measure every client at every load, with `share` times fewer bursts, and print the table."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         simulator = Simulator(Path(folder))
@@ -153,7 +155,7 @@ def run(share: int) -> list[Row]:
 
 
 def main() -> int:
-    """Run everything; return 0 when every goal is met."""
+    """Run everything; return 0 if every goal is met."""
     print(f"TTFT {TTFT_MS} ms, {TOKENS} tokens at {RATE}/s; errors against the simulator's record")  # noqa: T201  # as above
     figures = results(run(3 if "--quick" in sys.argv else 1))
     print("RESULT " + " ".join(f"{name}={value:.2f}" for name, value in figures.items()))  # noqa: T201  # as above

@@ -1,8 +1,8 @@
-"""NVIDIA's `aiperf` at the same loads against the same simulator, where the command is installed.
+"""NVIDIA's `aiperf` at the same loads against the same simulator, if the command is installed.
 
-It is found on the PATH, or named by the variable ISOCHRONE_AIPERF. It runs offline: the prompts come from a file,
-tokens are counted by the server, and the tokenizer it insists on is one of bytes, put where it looks for downloaded
-ones. Its export keeps the headers of each response, and with them the id that finds the truth of the request.
+It is found on the PATH or by the variable ISOCHRONE_AIPERF. It runs offline: prompts come from a file, the server
+counts the tokens, and the tokenizer that it requires is a byte tokenizer in its download cache. Its export contains the
+headers of each response, and with them the request id of the ground truth.
 """
 
 import json
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.claims import Claim
-from bench.truth import MODEL, TOKENS
+from bench.measurement_error import Measurement
+from bench.simulator import MODEL, TOKENS
 
 VARIABLE = "ISOCHRONE_AIPERF"
 RUN_SECONDS = 300
@@ -22,29 +22,29 @@ _TOKENIZER = "bench/bytes"
 _SNAPSHOT = "local"
 
 
-class AiperfUnavailable(Exception):  # noqa: N818  # reads as what it is
-    """It cannot be measured here; the message says why."""
+class AiperfUnavailable(Exception):  # noqa: N818  # named after the condition
+    """aiperf cannot be measured here; the message is the reason."""
 
 
 def find() -> Path:
-    """The command. Raises `AiperfUnavailable`."""
-    named = os.environ.get(VARIABLE, "aiperf")
-    found = shutil.which(named)
+    """Return the path of the command. Raises `AiperfUnavailable`."""
+    name = os.environ.get(VARIABLE, "aiperf")
+    found = shutil.which(name)
     if found is None:
-        raise AiperfUnavailable(f"there is no command {named} ({VARIABLE}=/path/to/aiperf names one)")
+        raise AiperfUnavailable(f"the command {name} is not installed (set {VARIABLE}=/path/to/aiperf)")
     return Path(found)
 
 
-def measure(command: Path, base_url: str, folder: Path, *, streams: int, requests: int) -> list[Claim]:
-    """What it reports of `requests` requests, `streams` in flight; `folder` is for its files. Raises
-    `AiperfUnavailable` with its own words when it fails.
+def measure(command: Path, base_url: str, folder: Path, *, streams: int, requests: int) -> list[Measurement]:
+    """Return the results of `requests` requests, `streams` in flight; `folder` is for its files. Raises
+    `AiperfUnavailable` with its error message if it fails.
     """
     write_tokenizer(folder / "home")
     prompts = folder / "prompts.jsonl"
     prompts.write_text("".join(f'{{"text": "[{n:06}] Explain recursion in 200 words"}}\n' for n in range(requests)))
     exported = folder / f"{streams}-in-flight"
     shutil.rmtree(exported, ignore_errors=True)
-    told = (
+    arguments = (
         *("profile", "--model", MODEL, "--url", base_url.removesuffix("/v1")),
         *("--endpoint-type", "chat", "--streaming", "--use-server-token-count", "--tokenizer", _TOKENIZER),
         *("--input-file", str(prompts), "--custom-dataset-type", "single_turn", "--osl", str(TOKENS)),
@@ -53,27 +53,27 @@ def measure(command: Path, base_url: str, folder: Path, *, streams: int, request
         *("--no-gpu-telemetry", "--no-server-metrics"),
     )
     records = exported / "profile_export.jsonl"
-    output = _run(command, told, home=folder / "home")
+    output = _run(command, arguments, home=folder / "home")
     if not records.exists():
-        raise AiperfUnavailable(_first_error(output) or "it ended without an export")
-    claims = read_export(records.read_text().splitlines())
-    if len(claims) < requests:
-        raise AiperfUnavailable(f"it reports {len(claims)} of {requests} requests")
-    return claims
+        raise AiperfUnavailable(_first_error(output) or "it exited without an export")
+    measurements = read_export(records.read_text().splitlines())
+    if len(measurements) < requests:
+        raise AiperfUnavailable(f"it reports {len(measurements)} of {requests} requests")
+    return measurements
 
 
-def read_export(lines: Iterable[str]) -> list[Claim]:
-    """The claims in a `profile_export.jsonl`; requests that failed, or belong to a warm-up, make none. Raises
-    `AiperfUnavailable` for an export of another shape.
+def read_export(lines: Iterable[str]) -> list[Measurement]:
+    """Return the measurements in a `profile_export.jsonl`, without failed requests and warm-up. Raises
+    `AiperfUnavailable` for an export in another format.
     """
     try:
-        return [_claim(record) for record in map(json.loads, lines) if _counts(record)]
+        return [_measurement(record) for record in map(json.loads, lines) if _counts(record)]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise AiperfUnavailable(f"its export has another shape: {error!r}") from error
+        raise AiperfUnavailable(f"its export has an unknown format: {error!r}") from error
 
 
 def write_tokenizer(home: Path) -> None:
-    """A tokenizer of single bytes, where Hugging Face's libraries keep what they have downloaded."""
+    """Write a byte tokenizer into the download cache of Hugging Face's libraries."""
     cached = home / "hub" / f"models--{_TOKENIZER.replace('/', '--')}"
     snapshot = cached / "snapshots" / _SNAPSHOT
     snapshot.mkdir(parents=True, exist_ok=True)
@@ -86,11 +86,11 @@ def write_tokenizer(home: Path) -> None:
     (snapshot / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
 
 
-def _run(command: Path, told: Sequence[str], *, home: Path) -> str:
-    """What it printed."""
+def _run(command: Path, arguments: Sequence[str], *, home: Path) -> str:
+    """Run the command and return its output."""
     try:
         done = subprocess.run(
-            [command, *told],
+            [command, *arguments],
             env={**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -105,7 +105,7 @@ def _run(command: Path, told: Sequence[str], *, home: Path) -> str:
 
 
 def _byte_letters() -> dict[str, int]:
-    """GPT-2's letter for every byte: itself where it can be seen, else one from U+0100 on."""
+    """Return GPT-2's character for every byte: itself if printable, otherwise one from U+0100 on."""
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(0x100) if byte not in seen]
     return {chr(byte): byte for byte in seen} | {chr(0x100 + n): byte for n, byte in enumerate(hidden)}
@@ -115,10 +115,10 @@ def _counts(record: Mapping[str, Any]) -> bool:
     return not record.get("error") and record["metadata"]["benchmark_phase"] == "profiling"
 
 
-def _claim(record: Mapping[str, Any]) -> Claim:
+def _measurement(record: Mapping[str, Any]) -> Measurement:
     metrics = record["metrics"]
     headers = {name.lower(): value for name, value in record["trace_data"]["response_headers"].items()}
-    return Claim(
+    return Measurement(
         request_id=headers["x-request-id"],
         ttft_us=metrics["time_to_first_token"]["value"] * 1000,
         tokens_per_second=metrics["output_token_throughput_per_user"]["value"],

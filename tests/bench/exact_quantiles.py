@@ -1,6 +1,6 @@
-"""Quantiles of a month, twice: from every sample, by the server alone, and from summaries, as the collector makes them.
+"""Quantiles of a month, computed from all samples by the server, and from summaries as the collector does.
 
-Both are asked by way of a connection that is set up as the collector's own for questions are, only more patient.
+Both use a connection with the settings of the collector's query connections, but with a longer timeout.
 """
 
 import time
@@ -18,9 +18,9 @@ from isochrone_wire.answers import Metric
 from isochrone_wire.model import SECOND_US
 
 SHARES = {0.50: 6, 0.95: 59, 0.99: 299}
-"""Quantile → how many values it takes for an interval of 95 %, without which it is never told."""
+"""Quantile → number of values required for its 95 % interval; with fewer, the quantile is not reported."""
 
-PATIENCE_US = 600 * SECOND_US
+TIMEOUT_US = 600 * SECOND_US
 
 Quantiles = Mapping[Series, tuple[float, ...]]
 
@@ -37,71 +37,71 @@ GROUP BY target_id, region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The quantiles of `SHARES` per target and region, how many values each is of, and how long it took in seconds."""
+class Result:
+    """The quantiles of `SHARES` per target and region, their numbers of values, and the duration in seconds."""
 
     quantiles: Quantiles
     n: Mapping[Series, int]
     seconds: float
 
 
-async def from_samples(conninfo: str, scope: Scope, *, times: int) -> list[Answer]:
-    """Nearest rank, over every sample; several times over."""
+async def from_samples(conninfo: str, scope: Scope, *, times: int) -> list[Result]:
+    """Return nearest-rank quantiles over all samples, `times` times."""
     statement = sql.SQL(_EXACT).format(shares=sql.Literal(list(SHARES)), **measure(Metric.TTFT))
 
-    async def ask(connection: Connection) -> Answer:
+    async def query(connection: Connection) -> Result:
         begun = time.monotonic()
         async with connection.cursor(binary=True) as cursor:
             await cursor.execute(statement, scope.parameters())
             rows = await cursor.fetchall()
         seconds = time.monotonic() - begun
-        return Answer(
-            quantiles={(target_id, region): tuple(map(float, told)) for target_id, region, _, told in rows},
+        return Result(
+            quantiles={(target_id, region): tuple(map(float, values)) for target_id, region, _, values in rows},
             n={(target_id, region): n for target_id, region, n, _ in rows},
             seconds=seconds,
         )
 
-    return await _asked(conninfo, ask, times)
+    return await _asked(conninfo, query, times)
 
 
-async def from_summaries(conninfo: str, scope: Scope, *, times: int) -> list[Answer]:
-    """What the collector's summaries say; several times over."""
+async def from_summaries(conninfo: str, scope: Scope, *, times: int) -> list[Result]:
+    """Return quantiles from the collector's summaries, `times` times."""
 
-    async def ask(connection: Connection) -> Answer:
+    async def query(connection: Connection) -> Result:
         begun = time.monotonic()
         found = await summaries.distributions(connection, scope, Metric.TTFT)
         assert found is not None
         columns = [found.histograms.quantile(share) for share in SHARES]
         seconds = time.monotonic() - begun
         rows = np.column_stack(columns).tolist()
-        return Answer(
+        return Result(
             quantiles=dict(zip(found.series, map(tuple, rows), strict=True)),
             n=dict(zip(found.series, found.histograms.n.tolist(), strict=True)),
             seconds=seconds,
         )
 
-    return await _asked(conninfo, ask, times)
+    return await _asked(conninfo, query, times)
 
 
-async def _asked(conninfo: str, ask: Callable[[Connection], Awaitable[Answer]], times: int) -> list[Answer]:
-    database = Database(conninfo, statement_timeout_us=PATIENCE_US)
+async def _asked(conninfo: str, query: Callable[[Connection], Awaitable[Result]], times: int) -> list[Result]:
+    database = Database(conninfo, statement_timeout_us=TIMEOUT_US)
     await database.open()
     async with database.connection() as connection:
-        answers = [await ask(connection) for _ in range(times)]
+        answers = [await query(connection) for _ in range(times)]
     await database.close()
     return answers
 
 
-def largest_error_percent(exact: Answer, told: Answer) -> float:
-    """By how much a quantile that may be told is off at most, in per cent of what it is. Raises `SystemExit` when the
-    two are not of the same values.
+def largest_error_percent(exact: Result, approximate: Result) -> float:
+    """Return the largest relative error of a quantile with enough values, in per cent. Raises `SystemExit` if the two
+    results cover different samples.
     """
-    if exact.n != told.n:
+    if exact.n != approximate.n:
         raise SystemExit("the summaries are not of the same samples")
     errors = [
-        abs(said - true) / true
+        abs(estimate - true) / true
         for series, quantiles in exact.quantiles.items()
-        for true, said, least in zip(quantiles, told.quantiles[series], SHARES.values(), strict=True)
+        for true, estimate, least in zip(quantiles, approximate.quantiles[series], SHARES.values(), strict=True)
         if exact.n[series] >= least
     ]
     return 100 * max(errors)

@@ -1,17 +1,17 @@
-"""A fleet of simulated agents on one collector: the everyday, then all of them reconnecting at once.
+"""A fleet of simulated agents on one collector: steady load, then a reconnect of all agents at once.
 
-Real gRPC over real TLS: every agent has a connection and a credential of its own, and they live in a few processes. An
-agent pushes 15 samples every 15 s. After a steady half minute all channels are closed and opened again in the same
-moment, and every agent pushes a heartbeat and three batches of backlog; then a minute of steady pushing follows.
+Real gRPC over real TLS: every agent has its own connection and credential; a few processes hold all agents. An agent
+pushes 15 samples every 15 s. After half a minute of steady load all channels are closed and reopened at the same
+moment, and every agent pushes a heartbeat and three batches of backlog; a minute of steady load follows.
 
-A reply's time runs from the call to the committed receipt as the agent sees it; the first one after the storm includes
-TCP and TLS, and retries are part of it. The goal is that a storm is over within a minute: `reply_p99_ms` is the p99 of
-the worst five seconds from the fifteenth second after the storm to the end of the minute, which is already a quarter
-of the time allowed. `storm_p99_ms` is over every push of the whole minute, half of which are the storm's own, and
-`storm_over_s` when the last of those was answered; `steady_p99_ms` is over the half minute before. All pushes must have
-been served: the ledger is compared with what was sent. Agents, collector and PostgreSQL share this machine.
+A reply time runs from the call to the committed receipt as seen by the agent; the first one after the storm includes
+TCP and TLS, and retries are included. The goal is that a storm is over within a minute: `reply_p99_ms` is the p99 of
+the worst five seconds from the fifteenth second after the storm to the end of the minute, which is already a quarter of
+the allowed time. `storm_p99_ms` covers all pushes of the minute, half of which are the storm's own; `storm_over_s` is
+when the last of those was answered; `steady_p99_ms` covers the half minute before. All pushes must have been stored:
+the ledger is compared with what was sent. Agents, collector and PostgreSQL share this machine.
 
-usage: fleet.py [--agents N] [--plain]     prints a RESULT line; exit 1 when reply_p99_ms >= 1000 or a batch is missing
+usage: fleet.py [--agents N] [--plain] prints a RESULT line; exit 1 when reply_p99_ms >= 1000 or a batch is missing
 """
 
 import argparse
@@ -59,7 +59,7 @@ insert into credential (id, name, role, region, secret_hash, created_at) values 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """When a push began (seconds of CLOCK_MONOTONIC), how many seconds its reply took, and in how many attempts."""
+    """The start of a push (seconds of CLOCK_MONOTONIC), the duration until its reply in seconds, and its attempts."""
 
     began: float
     took: float
@@ -67,8 +67,8 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A collector that serves: its process and log, where it is, and how it is known."""
+class RunningCollector:
+    """A running collector: its process, log, address and trust."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -77,52 +77,57 @@ class Served:
 
     @property
     def pid(self) -> int:
-        """Its process id. Ends the bench when it runs no longer."""
+        """The process id. Exits the benchmark if the process has ended."""
         if self.process.poll() is not None:
-            raise SystemExit(f"the collector ended with {self.process.returncode}: {self.log.read_text()[-1000:]}")
+            raise SystemExit(f"the collector exited with {self.process.returncode}: {self.log.read_text()[-1000:]}")
         return self.process.pid
 
 
 def main() -> int:
-    """Return 0 when the goal is met and nothing is missing."""
+    """Return 0 if the goal is met and nothing is missing."""
     parser = argparse.ArgumentParser(description="A fleet on one collector.")
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--plain", action="store_true", help="without TLS and credentials")
-    told = parser.parse_args()
-    raise_limit(told.agents * DESCRIPTORS_PER_AGENT + 500)
-    # So that what was started here ends with us, however we are ended.
+    options = parser.parse_args()
+    raise_limit(options.agents * DESCRIPTORS_PER_AGENT + 500)
+    # On SIGTERM, exit normally, so that child processes are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         postgres = stack.enter_context(EmbeddedPostgres(Path(name, "postgres")))
-        credentials = _credentials(postgres.conninfo, told.agents)
-        served = stack.enter_context(_collector(Path(name), postgres.conninfo, plain=told.plain))
-        targets = _apply(served, credentials["operator"], credentials[vantage_name(0)])
-        agents = [(number, credentials[vantage_name(number)]) for number in range(told.agents)]
-        return _conclude(postgres.conninfo, *_storm(served, agents, targets), agents=told.agents)
+        credentials = _credentials(postgres.conninfo, options.agents)
+        collector = stack.enter_context(_collector(Path(name), postgres.conninfo, plain=options.plain))
+        targets = _apply(collector, credentials["operator"], credentials[vantage_name(0)])
+        agents = [(number, credentials[vantage_name(number)]) for number in range(options.agents)]
+        return _conclude(postgres.conninfo, *_storm(collector, agents, targets), agents=options.agents)
 
 
 def _storm(
-    served: Served, agents: Sequence[tuple[int, str]], targets: Sequence[int]
+    collector: RunningCollector, agents: Sequence[tuple[int, str]], targets: Sequence[int]
 ) -> tuple[dict[str, float], list[Push], float]:
-    """The whole course; what the collector took, every push, and the instant of the storm."""
+    """Run the whole timeline; return the collector's figures, all pushes, and the instant of the storm."""
     with ExitStack() as stack:
-        herds = [
-            stack.enter_context(_herd(served, agents[n::PROCESSES], targets, len(agents))) for n in range(PROCESSES)
+        processes = [
+            stack.enter_context(_start_process(collector, agents[n::PROCESSES], targets, len(agents)))
+            for n in range(PROCESSES)
         ]
         begin = time.monotonic() + 1
-        course = {"begin": begin, "storm": begin + EVERY_SECONDS + STEADY_SECONDS}
-        course["end"] = course["storm"] + STORM_SECONDS
-        for herd in herds:
-            _tell(herd, course)
-        time.sleep(course["begin"] + EVERY_SECONDS - time.monotonic())
-        before = cpu_seconds(served.pid)
-        time.sleep(course["storm"] - time.monotonic())
-        storm_begins = cpu_seconds(served.pid)
+        timeline = {"begin": begin, "storm": begin + EVERY_SECONDS + STEADY_SECONDS}
+        timeline["end"] = timeline["storm"] + STORM_SECONDS
+        for process in processes:
+            _send(process, timeline)
+        time.sleep(timeline["begin"] + EVERY_SECONDS - time.monotonic())
+        before = cpu_seconds(collector.pid)
+        time.sleep(timeline["storm"] - time.monotonic())
+        storm_begins = cpu_seconds(collector.pid)
         figures = {"collector_cpu_pct": 100 * (storm_begins - before) / STEADY_SECONDS}
-        pushes = [Push(began, took, int(attempts)) for herd in herds for began, took, attempts in _told(herd)]
-        figures["storm_cpu_s"] = cpu_seconds(served.pid) - storm_begins
-        figures["collector_rss_mb"] = rss_mb(served.pid)
-        return figures, pushes, course["storm"]
+        pushes = [
+            Push(began, took, int(attempts))
+            for process in processes
+            for began, took, attempts in _receive_pushes(process)
+        ]
+        figures["storm_cpu_s"] = cpu_seconds(collector.pid) - storm_begins
+        figures["collector_rss_mb"] = rss_mb(collector.pid)
+        return figures, pushes, timeline["storm"]
 
 
 def _conclude(conninfo: str, took: dict[str, float], pushes: Sequence[Push], storm: float, *, agents: int) -> int:
@@ -147,7 +152,7 @@ def _conclude(conninfo: str, took: dict[str, float], pushes: Sequence[Push], sto
 
 
 def _worst_p99_ms(pushes: Sequence[Push], storm: float) -> float:
-    """The p99 of the worst window once the storm should be over."""
+    """Return the p99 of the worst window after the storm should be over."""
     starts = [storm + second for second in range(SETTLED_SECONDS, int(STORM_SECONDS), WINDOW_SECONDS)]
     windows = [[push for push in pushes if start <= push.began < start + WINDOW_SECONDS] for start in starts]
     return max(_p99_ms(window) for window in windows)
@@ -162,7 +167,7 @@ def _p50_ms(pushes: Sequence[Push]) -> float:
 
 
 @contextlib.contextmanager
-def _collector(folder: Path, conninfo: str, *, plain: bool) -> Iterator[Served]:
+def _collector(folder: Path, conninfo: str, *, plain: bool) -> Iterator[RunningCollector]:
     parts = {key: value for key, value in conninfo_to_dict(conninfo).items() if value}
     where = ("--database-url", f"postgresql:///?{urlencode(parts)}", "--data-dir", str(folder / "collector"))
     how = ("--metrics-listen", "off", *(() if plain else ("--tls",)))
@@ -172,23 +177,23 @@ def _collector(folder: Path, conninfo: str, *, plain: bool) -> Iterator[Served]:
     try:
         address = ready(process)["listen"]
         trust = PLAIN if plain else presented_certificate(parse_address(address)).pinned
-        yield Served(process=process, log=folder / "collector.log", address=address, trust=trust)
+        yield RunningCollector(process=process, log=folder / "collector.log", address=address, trust=trust)
     finally:
         process.terminate()
         process.wait(30)
 
 
 @contextlib.contextmanager
-def _herd(
-    served: Served, agents: Sequence[tuple[int, str]], targets: Sequence[int], fleet: int
+def _start_process(
+    collector: RunningCollector, agents: Sequence[tuple[int, str]], targets: Sequence[int], fleet: int
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process with some of the agents, ready."""
+    """Start a process with some of the agents, and wait until it is ready."""
     command = [sys.executable, "-m", "bench.simulated_agents"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    trust = served.trust
-    collector = {"address": served.address, "certificate": trust.roots, "server_name": trust.server_name}
+    trust = collector.trust
+    address = {"address": collector.address, "certificate": trust.roots, "server_name": trust.server_name}
     try:
-        _tell(process, {"collector": collector, "targets": targets, "region": REGION, "agents": agents, "fleet": fleet})
+        _send(process, {"collector": address, "targets": targets, "region": REGION, "agents": agents, "fleet": fleet})
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", "the agents did not start"
         yield process
@@ -197,43 +202,43 @@ def _herd(
         process.wait()
 
 
-def _tell(process: subprocess.Popen[str], what: object) -> None:
+def _send(process: subprocess.Popen[str], what: object) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps(what) + "\n")
     process.stdin.flush()
 
 
-def _told(process: subprocess.Popen[str]) -> list[list[float]]:
+def _receive_pushes(process: subprocess.Popen[str]) -> list[list[float]]:
     assert process.stdout is not None
     pushes: list[list[float]] = json.loads(process.stdout.readline())
     return pushes
 
 
 def _credentials(conninfo: str, agents: int) -> dict[str, str]:
-    """A credential per agent and one for the operator, written straight into the database: joining is not measured."""
+    """Insert a credential per agent and one for the operator into the database directly: enrolment is not measured."""
     schema.migrate(conninfo)
-    everybody = [("operator", "operator", None), *((vantage_name(n), "vantage", REGION) for n in range(agents))]
+    names = [("operator", "operator", None), *((vantage_name(n), "vantage", REGION) for n in range(agents))]
     made = {}
     with psycopg.connect(conninfo) as connection:
-        for number, (name, role, region) in enumerate(everybody, 1):
+        for number, (name, role, region) in enumerate(names, 1):
             credential = Credential(id=number, secret=secrets.token_bytes(32))
             made[name] = str(credential)
             connection.execute(INSERT, (number, name, role, region, hash_secret(credential.secret)))
     return made
 
 
-def _apply(served: Served, operator: str, agent: str) -> list[int]:
-    """Put a plan in force and return the ids of its targets."""
+def _apply(collector: RunningCollector, operator: str, agent: str) -> list[int]:
+    """Apply a plan and return the ids of its targets."""
     targets = [
         {"provider": "bench", "model": f"model-{number}", "base_url": "http://nowhere"} for number in range(TARGETS)
     ]
     document = json.dumps({"baseline": REGION, "targets": targets})
-    address = parse_address(served.address)
-    with open_channel(address, served.trust, operator if served.trust.tls else None) as channel:
+    address = parse_address(collector.address)
+    with open_channel(address, collector.trust, operator if collector.trust.tls else None) as channel:
         operations_pb2_grpc.OperationsStub(channel).ApplyPlan(
             operations_pb2.ApplyPlanRequest(document=document, applied_by="bench"), timeout=30
         )
-    with open_channel(address, served.trust, agent if served.trust.tls else None) as channel:
+    with open_channel(address, collector.trust, agent if collector.trust.tls else None) as channel:
         request = fleet_pb2.FetchPlanRequest()
         request.vantage.name, request.vantage.region = vantage_name(0), REGION
         plan = fleet_pb2_grpc.FleetStub(channel).FetchPlan(request, timeout=30).plan
@@ -247,7 +252,7 @@ def _batches(conninfo: str) -> int:
 
 
 def raise_limit(descriptors: int) -> None:
-    """Room for a socket per agent, here and in what is started from here."""
+    """Raise the limit of open files for one socket per agent, here and in child processes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

@@ -1,9 +1,9 @@
-"""What an agent costs its machine at one probe a second: memory and CPU of the real process, from /proc.
+"""Memory and CPU of a real agent process at one probe per second, from /proc.
 
-A collector on an embedded database, the simulator with one steady model (150 tokens at 100 tokens/s), and one agent
-that probes it every second and pushes what it finds.
+The setup is a collector on an embedded database, the simulator with one steady model (150 tokens at 100 tokens/s), and
+one agent that probes it every second and pushes the samples.
 
-usage: footprint.py [--seconds N]        prints a RESULT line; exit 1 when a goal is missed
+usage: footprint.py [--seconds N] prints a RESULT line; exit 1 when a goal is missed
 """
 
 import json
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.truth import TOKENS, WORLD
+from bench.simulator import TOKENS, WORLD
 
 GOALS = {"rss_mb": 60.0, "cpu_pct": 3.0}
 SETTLE_SECONDS = 10
@@ -23,32 +23,32 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def start(module: str, *options: str) -> subprocess.Popen[bytes]:
-    """One of our programs, quiet."""
+    """Start one of our programs without output."""
     command = [sys.executable, "-m", module, *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 def ready(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """The line in which it says that it is ready."""
+    """Return the line of JSON that reports readiness."""
     assert process.stdout is not None
     line: dict[str, str] = json.loads(process.stdout.readline())
     return line
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory in megabytes (10^6 bytes)."""
+    """Return the resident memory in megabytes (10^6 bytes)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time so far."""
+    """Return the user and system time so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def run(folder: Path, processes: list[subprocess.Popen[bytes]], seconds: int) -> dict[str, float]:
-    """Everything running for so many seconds; what the agent took."""
+    """Run everything for `seconds`; return the figures of the agent."""
     world = folder / "world.json"
     world.write_text(json.dumps(WORLD))
     processes.append(start("isochrone_sim", "serve", "--listen", "127.0.0.1:0", "--world", str(world)))
@@ -83,7 +83,7 @@ def run(folder: Path, processes: list[subprocess.Popen[bytes]], seconds: int) ->
 
 
 def count_ok(collector: str) -> int:
-    """How many probes succeeded and are stored; a cheap agent that measures nothing is no achievement."""
+    """Return the number of stored successful probes, since a cheap agent that measures nothing must fail."""
     command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", collector, "--output", "json"]
     done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
     rows = json.loads(done.stdout)["rows"]
@@ -94,7 +94,7 @@ def count_ok(collector: str) -> int:
 
 
 def main() -> int:
-    """Return 0 when memory and CPU are within their goals."""
+    """Return 0 if memory and CPU are within their goals."""
     seconds = int(sys.argv[sys.argv.index("--seconds") + 1]) if "--seconds" in sys.argv else 60
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def main() -> int:
                 process.wait(20)
     print("RESULT " + " ".join(f"{name}={value:.1f}" for name, value in figures.items()))  # noqa: T201  # a bench prints
     if figures["probes_ok"] < MIN_PROBES_A_SECOND:
-        raise SystemExit(f"only {figures['probes_ok']:.2f} probes a second succeeded")
+        raise SystemExit(f"only {figures['probes_ok']:.2f} probes per second succeeded")
     missed = [name for name, goal in GOALS.items() if figures[name] > goal]
     if missed:
         sys.stderr.write(f"missed: {', '.join(f'{name} <= {GOALS[name]:g}' for name in missed)}\n")

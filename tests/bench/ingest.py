@@ -1,10 +1,10 @@
-"""How fast samples come in, beside the same rows copied raw, and how long a push waits for its answer.
+"""Ingest throughput compared with a raw COPY of the same rows, and push latency.
 
-One PostgreSQL, fsync and synchronous_commit on; the real `isochrone-collector serve` under TLS with credentials and the
-ledger; agents in processes of their own with requests made beforehand, in batches of 500. Raw is psycopg's binary COPY
-of the same rows, in the same batches, each its own transaction on one connection, in turns with the collector.
+One PostgreSQL with fsync and synchronous_commit on; the real `isochrone-collector serve` with TLS, credentials and the
+ledger; agents in separate processes with prepared requests in batches of 500. Raw is psycopg's binary COPY of the same
+rows in the same batches, each in its own transaction on one connection, alternating with the collector.
 
-usage: ingest.py [--quick]        prints a table and a RESULT line; exit 1 when a goal is missed
+usage: ingest.py [--quick] prints a table and a RESULT line; exit 1 when a goal is missed
 """
 
 import json
@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.push_payloads import BATCH_SAMPLES
-from bench.pusher import Order, Post, Report
-from bench.rawcopy import RawCopy
+from bench.pusher import LoadSpec, PusherConfig, Report
+from bench.raw_copy import RawCopy
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import codec, enrolment, identity_file
 from isochrone_wire.answers import TargetList
@@ -44,8 +44,8 @@ TOKEN_US = 600_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How long each part takes: turns of raw copy (batches) and collector (seconds), half load, before it counts and
-    while it does, idle, and a backlog.
+    """The length of each part: turns of raw copy (batches) and collector (seconds), half load before and during the
+    measurement, idle, and a backlog.
     """
 
     turns: int
@@ -57,7 +57,7 @@ class Size:
     backlog_samples: int
 
 
-# The leader reads what came 75 to 105 s before: when half load counts, that is of half load too.
+# The leader reads what arrived 75 to 105 s earlier: at the start of the measurement that must be half load too.
 FULL = Size(
     turns=5,
     raw_batches=300,
@@ -78,72 +78,72 @@ QUICK = Size(
 )
 
 
-class Agents:
-    """Pusher processes of one kind, ordered about together."""
+class PusherPool:
+    """Pusher processes of one kind, controlled together."""
 
-    def __init__(self, posts: Sequence[Post]) -> None:
+    def __init__(self, posts: Sequence[PusherConfig]) -> None:
         self._processes = [
             subprocess.Popen(
                 [sys.executable, "-m", "bench.pusher"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
             for _ in posts
         ]
-        self._tell(posts)
-        self._hear()
+        self._send(posts)
+        self._receive()
 
-    def send(self, order: Order) -> None:
-        """Give all of them the same order."""
-        self._tell([order] * len(self._processes))
+    def send(self, load: LoadSpec) -> None:
+        """Send all of them the same load."""
+        self._send([load] * len(self._processes))
 
     def reports(self) -> list[Report]:
-        """What each has to say of its order, once it is done."""
-        found = [Report(**json.loads(line)) for line in self._hear()]
+        """Return the report of each when its load is complete."""
+        found = [Report(**json.loads(line)) for line in self._receive()]
         refused = [reason for report in found for reason in report.refused]
         if refused:
-            raise SystemExit(f"{len(refused)} pushes were refused: {refused[0]}")
+            raise SystemExit(f"{len(refused)} pushes were rejected: {refused[0]}")
         return found
 
-    def carry_out(self, order: Order) -> list[Report]:
-        """Both."""
-        self.send(order)
+    def run_load(self, load: LoadSpec) -> list[Report]:
+        """Send a load and return the reports."""
+        self.send(load)
         return self.reports()
 
     def end(self) -> None:
-        """Let them go."""
+        """Stop the processes."""
         for process in self._processes:
             process.terminate()
             process.wait(20)
 
-    def _tell(self, lines: Sequence[Post | Order]) -> None:
+    def _send(self, lines: Sequence[PusherConfig | LoadSpec]) -> None:
         for process, line in zip(self._processes, lines, strict=True):
             assert process.stdin is not None
             process.stdin.write(json.dumps(asdict(line)) + "\n")
             process.stdin.flush()
 
-    def _hear(self) -> list[str]:
+    def _receive(self) -> list[str]:
         return [process.stdout.readline() for process in self._processes if process.stdout is not None]
 
 
-def soon() -> float:
-    """An instant, on the monotonic clock, by which every process has its order."""
+def start_time() -> float:
+    """Return an instant on the monotonic clock by which every process has received its load."""
     return time.monotonic() + 0.3
 
 
 def rate(reports: Sequence[Report]) -> float:
-    """Samples stored a second, from the first push to the last answer."""
+    """Return the samples stored per second, from the first push to the last reply."""
     span = max(report.ended_at for report in reports) - min(report.begun_at for report in reports)
     return sum(report.stored for report in reports) / span
 
 
 def p99_ms(reports: Sequence[Report]) -> float:
-    """Nearest-rank 99th percentile of the waits for an answer, in milliseconds."""
+    """Return the nearest-rank 99th percentile of the reply times, in milliseconds."""
     waits = sorted(wait for report in reports for wait in report.waits)
     return waits[math.ceil(0.99 * len(waits)) - 1] * 1000
 
 
 @contextmanager
 def collector(database_url: str, folder: Path) -> Iterator[Identity]:
-    """The real process, under TLS; the identity of its operator."""
+    """Run the real process under TLS; yield the identity of its operator."""
     where = ("--listen", "127.0.0.1:0", "--database-url", database_url, "--data-dir", str(folder / "collector"))
     command = [sys.executable, "-m", "isochrone_collector", "serve", "--tls", "--metrics-listen", "off", *where]
     with (folder / "collector.log").open("wb") as log:
@@ -160,7 +160,7 @@ def collector(database_url: str, folder: Path) -> Iterator[Identity]:
 
 
 def plan_targets(operator: Identity) -> list[int]:
-    """Put a plan into force and name the ids of its targets."""
+    """Apply a plan and return the ids of its targets."""
     targets = [{"provider": "sim", "model": f"m{n}", "base_url": "http://h"} for n in range(TARGETS)]
     document = json.dumps({"baseline": REGION, "targets": targets})
     with open_channel(operator.address, operator.trust, operator.credential) as channel:
@@ -173,13 +173,13 @@ def plan_targets(operator: Identity) -> list[int]:
     return [target.id for target in codec.decode(TargetList, found).targets]
 
 
-def post(operator: Identity, name: str, targets: list[int], seed: int) -> Post:
-    """A new vantage, joined as an agent joins."""
+def enrol_pusher(operator: Identity, name: str, targets: list[int], seed: int) -> PusherConfig:
+    """Return the configuration of a new vantage, enrolled like an agent."""
     with open_channel(operator.address, operator.trust, operator.credential) as channel:
         asked = operations_pb2.InviteRequest(name=name, role="vantage", region=REGION, expires_us=TOKEN_US)
         token = operations_pb2_grpc.OperationsStub(channel).Invite(asked, timeout=30).token
     joined = enrolment.join(operator.address, token, version="bench")
-    return Post(
+    return PusherConfig(
         address=str(joined.address),
         name=name,
         region=REGION,
@@ -192,42 +192,42 @@ def post(operator: Identity, name: str, targets: list[int], seed: int) -> Post:
     )
 
 
-def in_turns(size: Size, raw: RawCopy, agents: Agents) -> tuple[float, float]:
-    """Rows a second raw and samples a second through the collector: the medians of turns."""
+def in_turns(size: Size, raw: RawCopy, agents: PusherPool) -> tuple[float, float]:
+    """Return rows per second of raw COPY and samples per second of the collector: the medians of alternating turns."""
     raws, collected = [], []
-    agents.carry_out(Order(samples=BATCH_SAMPLES, begin_at=soon(), seconds=1, in_flight=IN_FLIGHT))
+    agents.run_load(LoadSpec(samples=BATCH_SAMPLES, begin_at=start_time(), seconds=1, in_flight=IN_FLIGHT))
     for turn in range(1, size.turns + 1):
         raws.append(raw.rows_per_second(size.raw_batches))
         time.sleep(SETTLE_SECONDS)
-        flood = Order(samples=BATCH_SAMPLES, begin_at=soon(), seconds=size.flood_seconds, in_flight=IN_FLIGHT)
-        collected.append(rate(agents.carry_out(flood)))
+        flood = LoadSpec(samples=BATCH_SAMPLES, begin_at=start_time(), seconds=size.flood_seconds, in_flight=IN_FLIGHT)
+        collected.append(rate(agents.run_load(flood)))
         time.sleep(SETTLE_SECONDS)
         print(f"turn {turn}: raw COPY {raws[-1]:8.0f} rows/s, collector {collected[-1]:8.0f} samples/s")  # noqa: T201  # a bench prints
     return statistics.median(raws), statistics.median(collected)
 
 
-def at_half_load(size: Size, agents: Agents, full: float) -> float:
-    """The p99 of an answer to 500 samples at half of what goes in, in milliseconds."""
+def at_half_load(size: Size, agents: PusherPool, full: float) -> float:
+    """Return the p99 of the reply to 500 samples at half of the full rate, in milliseconds."""
     each = full / 2 / BATCH_SAMPLES / FLOODING
     warm, counted = (
-        agents.carry_out(Order(samples=BATCH_SAMPLES, begin_at=soon(), seconds=seconds, per_second=each))
+        agents.run_load(LoadSpec(samples=BATCH_SAMPLES, begin_at=start_time(), seconds=seconds, per_second=each))
         for seconds in (size.warm_seconds, size.half_seconds)
     )
-    print(f"half load: p99 {p99_ms(warm):.0f} ms while it settles, {p99_ms(counted):.0f} ms then")  # noqa: T201  # a bench prints
+    print(f"half load: p99 {p99_ms(warm):.0f} ms during warm-up, {p99_ms(counted):.0f} ms measured")  # noqa: T201  # a bench prints
     return p99_ms(counted)
 
 
-def beside_backlog(size: Size, agents: Agents, live: Agents, full: float) -> dict[str, float]:
-    """What becomes of small live pushes while a backlog is drained, beside what they are without one."""
-    quiet = Order(samples=LIVE_SAMPLES, begin_at=soon(), seconds=size.idle_seconds, per_second=LIVE_PER_SECOND)
-    idle_ms = p99_ms(live.carry_out(quiet))
+def beside_backlog(size: Size, agents: PusherPool, live: PusherPool, full: float) -> dict[str, float]:
+    """Measure small live pushes while a backlog is drained, and without one."""
+    quiet = LoadSpec(samples=LIVE_SAMPLES, begin_at=start_time(), seconds=size.idle_seconds, per_second=LIVE_PER_SECOND)
+    idle_ms = p99_ms(live.run_load(quiet))
     batches = math.ceil(size.backlog_samples / BATCH_SAMPLES / FLOODING)
-    begin_at = soon()
-    agents.send(Order(samples=BATCH_SAMPLES, begin_at=begin_at, seconds=600, batches=batches, in_flight=DRAINING))
-    # For most of the time that draining takes, so that no live push comes when it is over.
+    begin_at = start_time()
+    agents.send(LoadSpec(samples=BATCH_SAMPLES, begin_at=begin_at, seconds=600, batches=batches, in_flight=DRAINING))
+    # Only 70 % of the draining time, so that no live push arrives after it.
     during = 0.7 * size.backlog_samples / full
-    busy = Order(samples=LIVE_SAMPLES, begin_at=begin_at, seconds=during, per_second=LIVE_PER_SECOND)
-    busy_ms = p99_ms(live.carry_out(busy))
+    busy = LoadSpec(samples=LIVE_SAMPLES, begin_at=begin_at, seconds=during, per_second=LIVE_PER_SECOND)
+    busy_ms = p99_ms(live.run_load(busy))
     drained = agents.reports()
     return {
         "backlog_samples": sum(report.stored for report in drained),
@@ -239,20 +239,20 @@ def beside_backlog(size: Size, agents: Agents, live: Agents, full: float) -> dic
 
 
 def run(size: Size, stack: ExitStack) -> dict[str, float]:
-    """Everything, part by part."""
+    """Run all parts."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     postgres = stack.enter_context(EmbeddedPostgres(folder / "postgres"))
     operator = stack.enter_context(collector(postgres.conninfo, folder))
     targets = plan_targets(operator)
-    agents = Agents([post(operator, f"flood-{nth}", targets, nth) for nth in range(FLOODING)])
+    agents = PusherPool([enrol_pusher(operator, f"flood-{nth}", targets, nth) for nth in range(FLOODING)])
     stack.callback(agents.end)
-    live = Agents([post(operator, "live", targets, FLOODING)])
+    live = PusherPool([enrol_pusher(operator, "live", targets, FLOODING)])
     stack.callback(live.end)
     raw = stack.enter_context(RawCopy(postgres.conninfo, targets))
-    raw.age_log()
+    raw.recycle_wal()
     copied, collected = in_turns(size, raw, agents)
-    # Half load is a state that lasts; what the floods left to be written is not part of it.
-    raw.settle()
+    # Half load is a steady state: it must not include writes left over from the floods.
+    raw.checkpoint()
     return {
         "raw_rows_per_second": copied,
         "samples_per_second": collected,
@@ -263,12 +263,12 @@ def run(size: Size, stack: ExitStack) -> dict[str, float]:
 
 
 def main() -> int:
-    """Return 0 when the goals are met."""
+    """Return 0 if the goals are met."""
     with ExitStack() as stack:
         figures = run(QUICK if "--quick" in sys.argv else FULL, stack)
-    order = ("ratio_to_raw_copy", "reply_p99_ms")
-    told = {name: figures[name] for name in (*order, *(name for name in figures if name not in order))}
-    print("RESULT " + " ".join(f"{name}={_shown(value)}" for name, value in told.items()))  # noqa: T201  # a bench prints
+    names = ("ratio_to_raw_copy", "reply_p99_ms")
+    ordered = {name: figures[name] for name in (*names, *(name for name in figures if name not in names))}
+    print("RESULT " + " ".join(f"{name}={_shown(value)}" for name, value in ordered.items()))  # noqa: T201  # a bench prints
     missed = [
         *(["ratio_to_raw_copy >= 0.6"] if figures["ratio_to_raw_copy"] < MIN_RATIO else []),
         *(["reply_p99_ms < 100"] if figures["reply_p99_ms"] >= MAX_REPLY_P99_MS else []),

@@ -1,4 +1,4 @@
-"""What the ingest bench sends: samples as agents make them, sealed into batches, as request bytes and as table rows."""
+"""Payloads of the ingest benchmark: realistic samples in batches, as request bytes and as table rows."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -24,35 +24,35 @@ BATCH_SAMPLES = 500
 BODIES = 20
 _INSTANT = 8
 FAILED_SHARE, LIMITED_SHARE = 0.08, 0.5
-# What is delivered is of the last minute, except after an outage; each target has its own phase in it.
+# Samples are of the last minute, except after an outage; each target has its own phase within it.
 EVERY_US = MINUTE_US
 VITALS = Vitals(agent_version="bench", plan_version=1, next_heartbeat_us=30_000_000, finished=1)
 
 
 def bodies(targets: Sequence[int], *, now_at: int, seed: int, samples: int = BATCH_SAMPLES) -> list[tuple[Sample, ...]]:
-    """Different lists of samples, one for each part of the minute: of the targets whose rounds begin in it."""
-    chance = random.Random(seed)
+    """Return lists of samples, one per part of the minute, each with targets whose rounds start in that part."""
+    rng = random.Random(seed)
     phased = sorted(targets, key=lambda target_id: target_id % EVERY_US)
     parts = [
         phased[part * len(phased) // BODIES : (part + 1) * len(phased) // BODIES] or phased for part in range(BODIES)
     ]
-    return [tuple(_sample(chance, chance.choice(part), now_at) for _ in range(samples)) for part in parts]
+    return [tuple(_sample(rng, rng.choice(part), now_at) for _ in range(samples)) for part in parts]
 
 
-def due(now_at: int) -> int:
-    """Which of the lists an agent that keeps up delivers at an instant."""
+def current_body(now_at: int) -> int:
+    """Return the index of the list that an agent without a backlog delivers at this instant."""
     return now_at % EVERY_US * BODIES // EVERY_US
 
 
-def later_us(made_at: int, now_at: int) -> int:
-    """By how much to move samples that were made at one instant to be of the rounds of another: whole minutes."""
+def shift_us(made_at: int, now_at: int) -> int:
+    """Return the shift, in whole minutes, from the rounds at `made_at` to those at `now_at`."""
     return (now_at // EVERY_US - made_at // EVERY_US) * EVERY_US
 
 
-class Body:
-    """The part of a push that does not depend on its number. Protobuf messages add up when they are put together.
+class PushBody:
+    """The part of a push that does not depend on its number; concatenated protobuf messages are merged.
 
-    The instants of its samples, which travel as eight bytes each, can be moved.
+    The instants of its samples, which are encoded as eight bytes each, can be shifted.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
@@ -62,14 +62,14 @@ class Body:
         self._instants = np.array([at for sample in samples for at in (sample.round_at, sample.dispatched_at)])
         self._places = np.fromiter(_places(content, self._instants.tolist()), np.int64)[:, None] + np.arange(_INSTANT)
 
-    def moved(self, by_us: int) -> bytes:
-        """The bytes, with every instant so many microseconds later."""
+    def shifted(self, by_us: int) -> bytes:
+        """Return the bytes with every instant `by_us` later."""
         self._content[self._places] = (self._instants + by_us).astype("<i8").view(np.uint8).reshape(-1, _INSTANT)
         return self._content.tobytes()
 
 
 def _places(content: bytes, instants: Sequence[int]) -> Iterator[int]:
-    """Where each of these numbers is, in their order."""
+    """Yield the position of each of these numbers, in order."""
     place = 0
     for at in instants:
         place = content.index(at.to_bytes(_INSTANT, "little"), place)
@@ -78,56 +78,58 @@ def _places(content: bytes, instants: Sequence[int]) -> Iterator[int]:
 
 
 def request_head(vantage: Vantage, *, epoch: int, seq: int) -> bytes:
-    """The rest of it."""
+    """Return the remaining part of the push."""
     return bytes(codec.encode(Batch(vantage=vantage, epoch=epoch, seq=seq, vitals=VITALS)).SerializeToString())
 
 
 def rows(samples: Sequence[Sample], origin: Origin, seq: int, *, by_us: int = 0) -> list[Row]:
-    """The same samples as rows of `sample`, in the order of its columns, every instant so many microseconds later."""
-    return [sample_row(_moved(sample, by_us), index, replace(origin, seq=seq)) for index, sample in enumerate(samples)]
+    """Return the samples as rows of `sample`, in column order, with every instant `by_us` later."""
+    return [
+        sample_row(_shifted(sample, by_us), index, replace(origin, seq=seq)) for index, sample in enumerate(samples)
+    ]
 
 
-def _moved(sample: Sample, by_us: int) -> Sample:
+def _shifted(sample: Sample, by_us: int) -> Sample:
     return replace(sample, round_at=sample.round_at + by_us, dispatched_at=sample.dispatched_at + by_us)
 
 
-def _sample(chance: random.Random, target_id: int, now_at: int) -> Sample:
+def _sample(rng: random.Random, target_id: int, now_at: int) -> Sample:
     round_at = now_at // EVERY_US * EVERY_US + target_id % EVERY_US
-    rtt_us = chance.randrange(1_000, 250_000)
+    rtt_us = rng.randrange(1_000, 250_000)
     common = Sample(
         target_id=target_id,
         round_at=round_at,
-        dispatched_at=round_at + chance.randrange(20_000),
+        dispatched_at=round_at + rng.randrange(20_000),
         outcome=Outcome.OK,
-        late_us=chance.randrange(20_000),
-        dns_us=chance.randrange(500, 30_000),
+        late_us=rng.randrange(20_000),
+        dns_us=rng.randrange(500, 30_000),
         tcp_us=rtt_us,
         tls_us=2 * rtt_us,
         rtt_us=rtt_us,
         rtt_min_us=rtt_us - 500,
         retransmits=0,
-        remote_address=f"203.0.113.{chance.randrange(256)}",
-        edge=f"{chance.getrandbits(64):016x}-SIN",
-        loop_lag_us=chance.randrange(2_000),
-        clock_offset_us=chance.randrange(-3_000, 3_000),
-        clock_uncertainty_us=chance.randrange(100_000),
+        remote_address=f"203.0.113.{rng.randrange(256)}",
+        edge=f"{rng.getrandbits(64):016x}-SIN",
+        loop_lag_us=rng.randrange(2_000),
+        clock_offset_us=rng.randrange(-3_000, 3_000),
+        clock_uncertainty_us=rng.randrange(100_000),
     )
-    return _failed(common) if chance.random() < FAILED_SHARE else _answered(common, chance)
+    return _failed(common) if rng.random() < FAILED_SHARE else _answered(common, rng)
 
 
 def _failed(common: Sample) -> Sample:
     return replace(common, outcome=Outcome.TIMED_OUT, error="no first token within 60 s", timeout_us=60_000_000)
 
 
-def _answered(common: Sample, chance: random.Random) -> Sample:
-    ttft_us, tokens = chance.randrange(150_000, 3_000_000), chance.randrange(20, 400)
+def _answered(common: Sample, rng: random.Random) -> Sample:
+    ttft_us, tokens = rng.randrange(150_000, 3_000_000), rng.randrange(20, 400)
     return replace(
         common,
         ttfb_us=ttft_us - 40_000,
         ttft_us=ttft_us,
         ttfat_us=ttft_us + 300,
         e2e_us=ttft_us + 12_000 * tokens,
-        tokens_per_second=chance.uniform(20, 200),
+        tokens_per_second=rng.uniform(20, 200),
         chunk_gap_p50_us=12_000,
         chunk_gap_p99_us=30_000,
         chunk_gap_max_us=90_000,
@@ -141,20 +143,20 @@ def _answered(common: Sample, chance: random.Random) -> Sample:
         output_chars=4 * tokens,
         token_source=TokenSource.USAGE,
         provider_us=ttft_us - 100_000,
-        request_id=f"req_{chance.getrandbits(96):024x}",
+        request_id=f"req_{rng.getrandbits(96):024x}",
         cost_usd=tokens * 1.1e-6,
         http_status=200,
         quality=Quality.CLEAN,
-        ratelimit=_limits(chance) if chance.random() < LIMITED_SHARE else None,
+        ratelimit=_limits(rng) if rng.random() < LIMITED_SHARE else None,
     )
 
 
-def _limits(chance: random.Random) -> RateLimit:
+def _limits(rng: random.Random) -> RateLimit:
     return RateLimit(
         limit_requests=10_000,
-        remaining_requests=chance.randrange(10_000),
-        reset_requests_us=chance.randrange(60_000_000),
+        remaining_requests=rng.randrange(10_000),
+        reset_requests_us=rng.randrange(60_000_000),
         limit_tokens=2_000_000,
-        remaining_tokens=chance.randrange(2_000_000),
-        reset_tokens_us=chance.randrange(60_000_000),
+        remaining_tokens=rng.randrange(2_000_000),
+        reset_tokens_us=rng.randrange(60_000_000),
     )

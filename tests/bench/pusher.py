@@ -1,6 +1,6 @@
-"""Agents that do nothing but push: one process, many vantages' worth of load, told over stdin what to do.
+"""A process that only pushes: the load of many vantages, controlled over stdin.
 
-usage: pusher.py         the first line on stdin is a `Post`, every other one an `Order`; each is answered with a line
+usage: pusher.py stdin: one `PusherConfig`, then any number of `LoadSpec`; each is answered with one line
 """
 
 import asyncio
@@ -24,8 +24,8 @@ ANSWER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """Who this process is and whom it talks to. Without `roots` plain text is spoken."""
+class PusherConfig:
+    """The vantage of this process and the address of the collector. Without `roots`, plain text is used."""
 
     address: str
     name: str
@@ -39,9 +39,9 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """Push batches of so many samples from `begin_at` (seconds of the monotonic clock): as many as are answered in
-    `seconds` with `in_flight` of them on the way, or `per_second` of them however long the answers take, or `batches`.
+class LoadSpec:
+    """A load: push batches of `samples` samples from `begin_at` (seconds of the monotonic clock): for `seconds` with
+    `in_flight` unanswered pushes, or at the rate `per_second` independent of replies, or a number of `batches`.
     """
 
     samples: int
@@ -54,8 +54,8 @@ class Order:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What came of an order: samples acknowledged as stored, from when until when, and how long each answer took from
-    the instant its push was due, in seconds.
+    """The result of a load: samples acknowledged as stored, start and end, and the time from the due instant of each
+    push to its reply, in seconds.
     """
 
     stored: int = 0
@@ -68,78 +68,80 @@ class Report:
 class Pusher:
     """Pushes over one channel."""
 
-    def __init__(self, post: Post, channel: grpc.aio.Channel) -> None:
-        self._post = post
+    def __init__(self, config: PusherConfig, channel: grpc.aio.Channel) -> None:
+        self._config = config
         self._push: Any = channel.unary_unary(PUSH, response_deserializer=fleet_pb2.PushResponse.FromString)
-        self._vantage = Vantage(name=post.name, region=post.region)
-        self._epoch = post.seed + 1
+        self._vantage = Vantage(name=config.name, region=config.region)
+        self._epoch = config.seed + 1
         self._seq = 0
-        self._bodies: dict[int, list[push_payloads.Body]] = {}
+        self._bodies: dict[int, list[push_payloads.PushBody]] = {}
 
     def prepare(self, samples: int) -> None:
-        """Make the bodies of batches of so many samples."""
+        """Prepare the bodies of batches of this size."""
         if samples not in self._bodies:
             made = push_payloads.bodies(
-                self._post.targets, now_at=self._post.now_at, seed=self._post.seed, samples=samples
+                self._config.targets, now_at=self._config.now_at, seed=self._config.seed, samples=samples
             )
-            self._bodies[samples] = [push_payloads.Body(body) for body in made]
+            self._bodies[samples] = [push_payloads.PushBody(body) for body in made]
 
-    async def carry_out(self, order: Order) -> Report:
-        """Do what was ordered."""
-        self.prepare(order.samples)
+    async def run_load(self, load: LoadSpec) -> Report:
+        """Run a load."""
+        self.prepare(load.samples)
         report = Report()
-        await asyncio.sleep(max(0.0, order.begin_at - time.monotonic()))
+        await asyncio.sleep(max(0.0, load.begin_at - time.monotonic()))
         report.begun_at = time.monotonic()
-        await (self._pace(order, report) if order.per_second else self._flood(order, report))
+        await (self._pace(load, report) if load.per_second else self._flood(load, report))
         report.ended_at = time.monotonic()
         return report
 
-    async def _flood(self, order: Order, report: Report) -> None:
-        left = order.batches if order.batches is not None else sys.maxsize
-        until = time.monotonic() + order.seconds
+    async def _flood(self, load: LoadSpec, report: Report) -> None:
+        left = load.batches if load.batches is not None else sys.maxsize
+        until = time.monotonic() + load.seconds
 
-        async def lane() -> None:
+        async def worker() -> None:
             nonlocal left
             while left > 0 and time.monotonic() < until:
                 left -= 1
-                await self._one(order.samples, time.monotonic(), report)
+                await self._push_one(load.samples, time.monotonic(), report)
 
-        await asyncio.gather(*(lane() for _ in range(order.in_flight)))
+        await asyncio.gather(*(worker() for _ in range(load.in_flight)))
 
-    async def _pace(self, order: Order, report: Report) -> None:
-        assert order.per_second
-        # Agents do not push in step.
-        phase = random.Random(self._post.seed).random()
+    async def _pace(self, load: LoadSpec, report: Report) -> None:
+        assert load.per_second
+        # Agents do not push in phase.
+        phase = random.Random(self._config.seed).random()
         async with asyncio.TaskGroup() as pushes:
-            for nth in range(int(order.seconds * order.per_second)):
-                due = report.begun_at + (nth + phase) / order.per_second
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                pushes.create_task(self._one(order.samples, due, report))
+            for nth in range(int(load.seconds * load.per_second)):
+                current_body = report.begun_at + (nth + phase) / load.per_second
+                await asyncio.sleep(max(0.0, current_body - time.monotonic()))
+                pushes.create_task(self._push_one(load.samples, current_body, report))
 
-    async def _one(self, samples: int, due: float, report: Report) -> None:
+    async def _push_one(self, samples: int, current_body: float, report: Report) -> None:
         self._seq += 1
         now_at = time.time_ns() // 1000
-        body = self._bodies[samples][push_payloads.due(now_at)].moved(push_payloads.later_us(self._post.now_at, now_at))
+        body = self._bodies[samples][push_payloads.current_body(now_at)].shifted(
+            push_payloads.shift_us(self._config.now_at, now_at)
+        )
         request = push_payloads.request_head(self._vantage, epoch=self._epoch, seq=self._seq) + body
         try:
             response = await self._push(request, timeout=ANSWER_SECONDS)
         except grpc.aio.AioRpcError as error:
             report.refused.append(f"{error.code().name}: {error.details()}")
             return
-        report.waits.append(time.monotonic() - due)
+        report.waits.append(time.monotonic() - current_body)
         report.stored += response.stored
 
 
 async def main() -> None:
-    """Push as told until stdin ends."""
-    post = Post(**json.loads(sys.stdin.readline()))
-    trust = Trust(roots=post.roots, server_name=post.server_name) if post.roots else PLAIN
-    async with open_aio_channel(parse_address(post.address), trust, post.credential) as channel:
-        pusher = Pusher(post, channel)
-        print("{}", flush=True)  # noqa: T201  # the answer to the post
+    """Run loads until stdin ends."""
+    config = PusherConfig(**json.loads(sys.stdin.readline()))
+    trust = Trust(roots=config.roots, server_name=config.server_name) if config.roots else PLAIN
+    async with open_aio_channel(parse_address(config.address), trust, config.credential) as channel:
+        pusher = Pusher(config, channel)
+        print("{}", flush=True)  # noqa: T201  # the reply to the configuration
         while line := await asyncio.to_thread(sys.stdin.readline):
-            report = await pusher.carry_out(Order(**json.loads(line)))
-            print(json.dumps(asdict(report)), flush=True)  # noqa: T201  # the answer to the order
+            report = await pusher.run_load(LoadSpec(**json.loads(line)))
+            print(json.dumps(asdict(report)), flush=True)  # noqa: T201  # the reply to the load
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A database as a collector has it after a month: plan, vantages, samples with their ledger, and summaries.
+"""A database in the state of a collector after a month: plan, vantages, samples with their ledger, and summaries.
 
-Days are summarised from samples at once, by the code that otherwise makes hours of samples and days of those. Merging
-is adding counts, so that the way makes no difference.
+Days are summarised from samples directly, by the code that otherwise summarises hours from samples and days from hours.
+Merging adds counts, so the result is the same.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from bench.synthetic_month import EVERY_US, PUSHED_AFTER_US, Month, Portion, Site
+from bench.synthetic_month import EVERY_US, PUSHED_AFTER_US, Month, RoundRows, Site
 from isochrone_collector.jobs import rollup
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import job_state, partitions, rollups, vantages
@@ -30,15 +30,15 @@ from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, SECOND_US, Vantage, day_of
 
 BASELINE = "region-00"
-# As many as one COPY of the collector's has at most.
+# The maximum of one COPY of the collector.
 ROWS_AT_ONCE = 9_000
-TELL_EVERY_S = 10.0
-LANES = 3
+LOG_EVERY_S = 10.0
+WORKERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is."""
+    """The size of the dataset."""
 
     regions: int
     targets: int
@@ -46,21 +46,21 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
-    """What there is now: so many samples, the days (UTC) that are summarised, and the targets."""
+class Dataset:
+    """The created data: number of samples, the summarised days (UTC), and the targets."""
 
     samples: int
     days: Window
     target_ids: tuple[int, ...]
 
 
-def say(sentence: str) -> None:
-    """Tell whoever waits what happens."""
+def log(sentence: str) -> None:
+    """Print progress to stderr."""
     sys.stderr.write(sentence + "\n")
 
 
-async def stock(conninfo: str, size: Size, *, now_at: int) -> Stock:
-    """Make all of it. Raises whatever the store raises."""
+async def build_dataset(conninfo: str, size: Size, *, now_at: int) -> Dataset:
+    """Create the dataset. Raises the errors of the store."""
     schema.migrate(conninfo)
     today_at = day_of(now_at)
     days = Window(from_at=today_at - size.days * DAY_US, until_at=today_at)
@@ -74,15 +74,15 @@ async def stock(conninfo: str, size: Size, *, now_at: int) -> Stock:
     await _summarise(database, days, target_ids, now_at=now_at)
     await database.close()
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        # As autovacuum leaves a database that filled up within a month and not within minutes.
-        say("VACUUM, ANALYZE and CHECKPOINT")
+        # The state after autovacuum in a database that was filled within a month.
+        log("VACUUM, ANALYZE and CHECKPOINT")
         connection.execute("VACUUM (ANALYZE)")
         connection.execute("CHECKPOINT")
-    return Stock(samples=samples, days=days, target_ids=target_ids)
+    return Dataset(samples=samples, days=days, target_ids=target_ids)
 
 
 async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[int, ...]:
-    """A plan in force since the beginning; the ids of its targets."""
+    """Apply a plan at the start of the month; return the ids of its targets."""
     targets = [
         {"provider": f"p{n % 7}", "model": f"m{n:03}", "base_url": "http://h", "every": f"{EVERY_US // SECOND_US}s"}
         for n in range(size.targets)
@@ -96,7 +96,7 @@ async def _plan(database: Database, size: Size, *, begun_at: int) -> tuple[int, 
 
 
 async def _join(database: Database, size: Size, *, begun_at: int) -> list[Site]:
-    """A vantage in each region."""
+    """Register one vantage per region."""
     names = [Vantage(name=f"v-{n:02}", region=f"region-{n:02}") for n in range(size.regions)]
     async with database.transaction() as connection:
         rows = [await vantages.register(connection, vantage, seen_at=begun_at) for vantage in names]
@@ -104,36 +104,36 @@ async def _join(database: Database, size: Size, *, begun_at: int) -> list[Site]:
 
 
 def _fill(conninfo: str, month: Month, sites: Sequence[Site], targets: int) -> int:
-    """Every round, and what the ledger has of it; how many samples that is."""
-    begun, told, samples = time.monotonic(), time.monotonic(), 0
+    """Insert all rounds with their ledger entries; return the number of samples."""
+    begun, logged_at, samples = time.monotonic(), time.monotonic(), 0
     at_once = max(1, ROWS_AT_ONCE // (len(sites) * targets))
     with psycopg.connect(conninfo, autocommit=True) as connection:
         instants.register(connection)
-        for portions in _in_lots(month.portions(), at_once):
+        for rounds in _batched(month.rounds_of_rows(), at_once):
             with connection.transaction():
-                _copy(connection, portions)
-                _enter(connection, portions, sites, targets)
-            samples += sum(portion.rows for portion in portions)
-            if time.monotonic() - told > TELL_EVERY_S:
-                told = time.monotonic()
-                say(f"{samples:11_} samples, {samples / (told - begun):7.0f}/s")
-    say(f"{samples:11_} samples in {time.monotonic() - begun:.0f} s")
+                _copy(connection, rounds)
+                _enter(connection, rounds, sites, targets)
+            samples += sum(round_rows.rows for round_rows in rounds)
+            if time.monotonic() - logged_at > LOG_EVERY_S:
+                logged_at = time.monotonic()
+                log(f"{samples:11_} samples, {samples / (logged_at - begun):7.0f}/s")
+    log(f"{samples:11_} samples in {time.monotonic() - begun:.0f} s")
     return samples
 
 
-def _in_lots(portions: Iterator[Portion], size: int) -> Iterator[list[Portion]]:
-    while lot := list(islice(portions, size)):
-        yield lot
+def _batched(rounds: Iterator[RoundRows], size: int) -> Iterator[list[RoundRows]]:
+    while batch := list(islice(rounds, size)):
+        yield batch
 
 
-def _copy(connection: psycopg.Connection[Any], portions: Sequence[Portion]) -> None:
+def _copy(connection: psycopg.Connection[Any], rounds: Sequence[RoundRows]) -> None:
     statement = f"COPY sample ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.write(COPY_HEADER + b"".join(portion.content for portion in portions) + COPY_TRAILER)
+        copy.write(COPY_HEADER + b"".join(round_rows.content for round_rows in rounds) + COPY_TRAILER)
 
 
 def _enter(
-    connection: psycopg.Connection[Any], portions: Sequence[Portion], sites: Sequence[Site], targets: int
+    connection: psycopg.Connection[Any], rounds: Sequence[RoundRows], sites: Sequence[Site], targets: int
 ) -> None:
     statement = (
         "COPY ingest_batch (vantage_id, epoch, seq, samples, stored, late, received_at, oldest_round_at,"
@@ -141,11 +141,11 @@ def _enter(
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.set_types(["int8", "int8", "int8", "int4", "int4", "int4", *(["timestamptz"] * 3)])
-        for portion in portions:
-            received_at = Instant(portion.until_at + PUSHED_AFTER_US)
-            span = (received_at, Instant(portion.from_at), Instant(portion.until_at))
+        for round_rows in rounds:
+            received_at = Instant(round_rows.until_at + PUSHED_AFTER_US)
+            span = (received_at, Instant(round_rows.from_at), Instant(round_rows.until_at))
             for site in sites:
-                copy.write_row((site.vantage_id, 1, portion.seq, targets, targets, 0, *span))
+                copy.write_row((site.vantage_id, 1, round_rows.seq, targets, targets, 0, *span))
 
 
 async def _summarise(database: Database, days: Window, target_ids: tuple[int, ...], *, now_at: int) -> None:
@@ -156,22 +156,22 @@ async def _summarise(database: Database, days: Window, target_ids: tuple[int, ..
     ]
     waiting = iter(due)
 
-    async def lane() -> None:
+    async def worker() -> None:
         for work in waiting:
             await work
 
-    # While the server reads one, another is packed.
-    await asyncio.gather(*(lane() for _ in range(LANES)))
+    # While the server reads one day, another is packed.
+    await asyncio.gather(*(worker() for _ in range(WORKERS)))
     async with database.transaction() as connection:
         await job_state.advance(connection, Resolution.HOUR.job, until_at)
         await job_state.advance(connection, Resolution.DAY.job, days.until_at)
-        # Everything that came was known when it was summarised.
+        # No sample arrived after its summary.
         await job_state.advance(connection, rollup.LATE, now_at)
-    say(f"{len(due)} days and hours summarised in {time.monotonic() - begun:.0f} s")
+    log(f"{len(due)} days and hours summarised in {time.monotonic() - begun:.0f} s")
 
 
 async def _summarise_day(database: Database, day_at: int, target_ids: tuple[int, ...]) -> int:
-    """A day as if it were one long hour."""
+    """Summarise a day as if it were one long hour."""
     scope = Scope(window=Window(from_at=day_at, until_at=day_at + DAY_US), target_ids=target_ids)
     async with database.transaction() as connection:
         records = await rollups._values(connection, scope)

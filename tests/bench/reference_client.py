@@ -1,6 +1,6 @@
-"""The usual script: an httpx client that starts its clock before the request and counts lines, as harnesses do.
+"""A typical script: an httpx client that starts its clock before the request and counts lines.
 
-It is here to be compared with, in the same run against the same server.
+It is compared with the agent in the same run against the same server.
 """
 
 import asyncio
@@ -9,21 +9,21 @@ import time
 
 import httpx
 
-from bench.claims import Claim
+from bench.measurement_error import Measurement
 
-# A server that compresses holds tokens back, which would be charged to the script. What is compared here is clocks.
+# Compression delays tokens, which would count as errors of the script; only the clocks are compared.
 HEADERS = {"accept-encoding": "identity"}
 
 
-async def probe_many(base_url: str, model: str, *, streams: int, max_tokens: int) -> list[Claim]:
-    """So many requests at once through one shared client."""
+async def probe_many(base_url: str, model: str, *, streams: int, max_tokens: int) -> list[Measurement]:
+    """Send `streams` requests at once through one shared client."""
     limits = httpx.Limits(max_connections=streams)
     async with httpx.AsyncClient(timeout=60, limits=limits, trust_env=False, headers=HEADERS) as client:
         url = f"{base_url}/chat/completions"
         return list(await asyncio.gather(*(_probe(client, url, model, n, max_tokens) for n in range(streams))))
 
 
-async def _probe(client: httpx.AsyncClient, url: str, model: str, number: int, max_tokens: int) -> Claim:
+async def _probe(client: httpx.AsyncClient, url: str, model: str, number: int, max_tokens: int) -> Measurement:
     message = {"role": "user", "content": f"[{number:06}] Explain recursion in 200 words"}
     body = {"model": model, "messages": [message], "stream": True, "max_tokens": max_tokens}
     started, first, last, lines = time.perf_counter(), 0.0, 0.0, 0
@@ -36,4 +36,4 @@ async def _probe(client: httpx.AsyncClient, url: str, model: str, number: int, m
             last = time.perf_counter()
             first = first or last
             lines += 1
-    return Claim(request_id=request_id, ttft_us=(first - started) * 1e6, tokens_per_second=lines / (last - first))
+    return Measurement(request_id=request_id, ttft_us=(first - started) * 1e6, tokens_per_second=lines / (last - first))

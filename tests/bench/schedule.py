@@ -1,10 +1,10 @@
-"""How punctual rounds are: real agents of two vantages, a collector on an embedded database, and the simulator.
+"""Punctuality of rounds: real agents of two vantages, a collector on an embedded database, and the simulator.
 
-Start error is how long after its planned instant a probe is dispatched; slot skew is how far apart the two vantages
-dispatch the same round of the same target. Both agents read one machine's clock here, so the skew is the agents' own:
-between two machines the error of their clocks comes on top.
+The start error is the delay of a dispatch after its planned instant; the slot skew is the difference between the
+dispatches of the same round and target by the two vantages. Both agents use one machine's clock, so the skew is that of
+the agents: between two machines, the error of their clocks is added.
 
-usage: schedule.py [--seconds N] [--targets N]        prints a RESULT line; exit 1 when a goal is missed
+usage: schedule.py [--seconds N] [--targets N] prints a RESULT line; exit 1 when a goal is missed
 """
 
 import argparse
@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.footprint import ready, start
-from bench.truth import MODEL, Simulator
+from bench.simulator import MODEL, Simulator
 
 GOALS = {"start_error_p99_ms": 50.0, "slot_skew_p99_ms": 250.0}
 VANTAGES = {"bench-1": "us-east-2", "bench-2": "ap-southeast-1"}
 EVERY_SECONDS = 2
 SETTLE_SECONDS = 3
-# Of the rounds planned, how many must have been probed by both vantages for the figures to mean anything.
+# The minimum share of planned rounds that both vantages must have probed.
 MIN_SHARE = 0.9
 
 
 @contextmanager
 def fleet(folder: Path, targets: int) -> Iterator[str]:
-    """Everything running; the collector's address."""
+    """Run everything; yield the collector's address."""
     processes: list[subprocess.Popen[bytes]] = []
     simulator = Simulator(folder)
     try:
@@ -46,8 +46,17 @@ def fleet(folder: Path, targets: int) -> Iterator[str]:
         if applied:
             raise SystemExit("the plan was not applied")
         for name, region in VANTAGES.items():
-            told = ("--vantage", name, "--region", region, "--collector", collector, "--data-dir", str(folder / name))
-            processes.append(start("isochrone_agent", "run", *told))
+            options = (
+                "--vantage",
+                name,
+                "--region",
+                region,
+                "--collector",
+                collector,
+                "--data-dir",
+                str(folder / name),
+            )
+            processes.append(start("isochrone_agent", "run", *options))
         yield collector
     finally:
         for process in reversed(processes):
@@ -57,7 +66,7 @@ def fleet(folder: Path, targets: int) -> Iterator[str]:
 
 
 def document(base_url: str, targets: int) -> dict[str, Any]:
-    """A plan of so many targets, each with a phase of its own."""
+    """Return a plan with this number of targets, each with its own phase."""
     probed = [
         {"provider": f"sim-{n}", "model": MODEL, "base_url": base_url, "workload": {"max_output_tokens": 5}}
         for n in range(targets)
@@ -66,7 +75,7 @@ def document(base_url: str, targets: int) -> dict[str, Any]:
 
 
 def stored(collector: str) -> list[dict[str, Any]]:
-    """The samples in the database."""
+    """Return the samples in the database."""
     command = [sys.executable, "-m", "isochrone_client", "samples", "--collector", collector, "--output", "json"]
     done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
@@ -74,13 +83,13 @@ def stored(collector: str) -> list[dict[str, Any]]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest rank."""
+    """Return the nearest-rank percentile."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Start errors of all probes, and skews of all rounds that both vantages probed, in milliseconds."""
+    """Return the start errors of all probes, and the skews of rounds that both vantages probed, in milliseconds."""
     late_ms = [row["late_us"] / 1000 for row in rows]
     begun: dict[tuple[str, str], list[float]] = {}
     for row in rows:
@@ -98,16 +107,16 @@ def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Return 0 when start error and skew are within their goals."""
-    parser = argparse.ArgumentParser(description="How punctual rounds are.")
-    parser.add_argument("--seconds", type=int, default=60, help="how long to measure")
-    parser.add_argument("--targets", type=int, default=10, help="how many targets, each every 2 s")
-    told = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, fleet(Path(folder), told.targets) as collector:
-        time.sleep(told.seconds + SETTLE_SECONDS)
+    """Return 0 if start error and skew are within their goals."""
+    parser = argparse.ArgumentParser(description="Measure the punctuality of rounds.")
+    parser.add_argument("--seconds", type=int, default=60, help="duration of the measurement")
+    parser.add_argument("--targets", type=int, default=10, help="number of targets, each probed every 2 s")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, fleet(Path(folder), options.targets) as collector:
+        time.sleep(options.seconds + SETTLE_SECONDS)
         found = figures(stored(collector))
     print("RESULT " + " ".join(f"{name}={value:.1f}" for name, value in found.items()))  # noqa: T201  # a bench prints
-    planned = told.targets * told.seconds / EVERY_SECONDS
+    planned = options.targets * options.seconds / EVERY_SECONDS
     if found["pairs"] < MIN_SHARE * planned:
         raise SystemExit(f"only {found['pairs']:.0f} of {planned:.0f} rounds were probed by both vantages")
     missed = [name for name, goal in GOALS.items() if found[name] > goal]

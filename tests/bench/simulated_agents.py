@@ -1,11 +1,11 @@
-"""Some of the simulated agents of `bench.fleet`, in one process: each with its own channel, credential and epoch.
+"""Simulated agents of `bench.fleet` in one process, each with its own channel, credential and epoch.
 
-Reads one line of JSON, says `ready`, reads the instants of the course (CLOCK_MONOTONIC, seconds), lives through it,
-and prints what every push took. An agent pushes a batch every 15 s at a phase of its own. At the storm it closes its
-channel, opens another at once, and pushes a heartbeat and its backlog, one after the other; then it goes on as before.
-A push that fails is tried again as the real agent does, and the time it took runs on meanwhile.
+The process reads one line of JSON, prints `ready`, reads the instants of the timeline (CLOCK_MONOTONIC, seconds), runs
+through it, and prints the durations of all pushes. An agent pushes a batch every 15 s at its own phase. At the storm it
+closes its channel, opens a new one at once, and pushes a heartbeat and its backlog one by one; then it continues as
+before. A failed push is retried like that of the real agent, and its duration includes the retries.
 
-usage: python -m bench.simulated_agents        started by bench.fleet
+usage: python -m bench.simulated_agents started by bench.fleet
 """
 
 import asyncio
@@ -32,27 +32,29 @@ CALL_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collector:
-    """Where the collector is. Without a `certificate` (PEM) plain text is spoken."""
+    """The address of the collector. Without a `certificate` (PEM), plain text is used."""
 
     address: str
     certificate: str | None = None
     server_name: str | None = None
 
     def channel(self, credential: str) -> grpc.aio.Channel:
-        """A connection of one's own: gRPC would share one between channels that look the same."""
+        """Open a separate connection: gRPC would share one between channels with equal options."""
         options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         if self.certificate is None:
             return grpc.aio.insecure_channel(self.address, options=options)
         if self.server_name:
             options.append(("grpc.ssl_target_name_override", self.server_name))
         trust = grpc.ssl_channel_credentials(root_certificates=self.certificate.encode())
-        who = grpc.access_token_call_credentials(credential)
-        return grpc.aio.secure_channel(self.address, grpc.composite_channel_credentials(trust, who), options=options)
+        call_credentials = grpc.access_token_call_credentials(credential)
+        return grpc.aio.secure_channel(
+            self.address, grpc.composite_channel_credentials(trust, call_credentials), options=options
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """When what happens, in seconds of CLOCK_MONOTONIC."""
+class Timeline:
+    """The instants of the run, in seconds of CLOCK_MONOTONIC."""
 
     begin: float
     storm: float
@@ -61,7 +63,7 @@ class Course:
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """One simulated agent. `pushes` are when each began, how many seconds it took, and in how many attempts."""
+    """One simulated agent. `pushes` are the start, the duration in seconds and the attempts of each push."""
 
     number: int
     collector: Collector
@@ -73,19 +75,19 @@ class Agent:
     _give_up: float = 0.0
     _channel: grpc.aio.Channel | None = None
 
-    async def live(self, course: Course, phase: float) -> None:
-        """The whole course. `phase` is this agent's own place in every 15 s."""
+    async def run(self, timeline: Timeline, phase: float) -> None:
+        """Run the whole timeline. `phase` is this agent's offset within 15 s."""
         self._channel = self.collector.channel(self.credential)
-        self._give_up = course.end + GIVE_UP_SECONDS
-        await self._steady(course.begin + phase, course.storm)
-        # Made before it is needed: a thousand real agents have a thousand processors for it.
+        self._give_up = timeline.end + GIVE_UP_SECONDS
+        await self._steady(timeline.begin + phase, timeline.storm)
+        # Prepared in advance: a thousand real agents have a thousand processors for it.
         backlog = [self._request(samples) for samples in (0, *[len(self.targets)] * BACKLOG_BATCHES)]
-        await _sleep_until(course.storm)
+        await _sleep_until(timeline.storm)
         await self._channel.close()
         self._channel = self.collector.channel(self.credential)
         for request in backlog:
             await self._push(request)
-        await self._steady(course.storm + phase, course.end)
+        await self._steady(timeline.storm + phase, timeline.end)
         await self._channel.close()
 
     async def _steady(self, first: float, until: float) -> None:
@@ -125,12 +127,12 @@ class Agent:
 
 
 def vantage_name(number: int) -> str:
-    """What the agent with this number is called."""
+    """Return the name of the agent with this number."""
     return f"bench-{number:04}"
 
 
 def _sample(target_id: int, now_at: int) -> Sample:
-    """A sample with everything a real one has."""
+    """Return a sample with all fields of a real one."""
     return Sample(
         target_id=target_id,
         round_at=now_at,
@@ -170,29 +172,29 @@ async def _sleep_until(instant: float) -> None:
     await asyncio.sleep(max(0.0, instant - time.monotonic()))
 
 
-async def _live(agents: Sequence[Agent], course: Course, fleet: int) -> None:
+async def _run_all(agents: Sequence[Agent], timeline: Timeline, fleet: int) -> None:
     phases = [EVERY_SECONDS * agent.number / fleet for agent in agents]
-    await asyncio.gather(*(agent.live(course, phase) for agent, phase in zip(agents, phases, strict=True)))
+    await asyncio.gather(*(agent.run(timeline, phase) for agent, phase in zip(agents, phases, strict=True)))
 
 
 def main() -> None:
-    """Be told, live, tell."""
-    told = json.loads(sys.stdin.readline())
-    collector = Collector(**told["collector"])
+    """Read the configuration, run the agents, and print their pushes."""
+    config = json.loads(sys.stdin.readline())
+    collector = Collector(**config["collector"])
     agents = [
         Agent(
             number=number,
             collector=collector,
             credential=credential,
-            targets=told["targets"],
-            region=told["region"],
+            targets=config["targets"],
+            region=config["region"],
         )
-        for number, credential in told["agents"]
+        for number, credential in config["agents"]
     ]
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    course = Course(**json.loads(sys.stdin.readline()))
-    asyncio.run(_live(agents, course, told["fleet"]))
+    timeline = Timeline(**json.loads(sys.stdin.readline()))
+    asyncio.run(_run_all(agents, timeline, config["fleet"]))
     sys.stdout.write(json.dumps([push for agent in agents for push in agent.pushes]) + "\n")
 
 

@@ -1,11 +1,11 @@
-"""A month as a fleet would have seen it, as the bytes of binary COPY: many regions, many targets, a probe of each in
-every round.
+"""A synthetic month of a fleet, as the bytes of binary COPY: many regions and targets, one probe of each in every
+round.
 
-What makes it a world: each target has its own speed and home; a region is far from some homes and near to others; from
-round to round a target's load wanders (first-order autoregressive, the same for all who probe it) and follows the day;
-each probe varies by itself (log-normal). Some fail, some run into their timeout, some are throttled.
+The model: each target has its own speed and location; a region is far from some locations and near to others; a
+target's load follows a first-order autoregressive process over the rounds (the same for all vantages) and the time of
+day; each probe varies independently (log-normal). Some probes fail, some time out, some are throttled.
 
-Rows of one outcome are equally long, since every text has a fixed length, so that numpy makes them all at once.
+Rows of one outcome have equal length, because every text has a fixed length, so that numpy creates them all at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
 EVERY_US = 12 * MINUTE_US
 TIMEOUT_US = 60 * SECOND_US
-# What is pushed covers its rounds a little later.
+# Delay of a push after its rounds.
 PUSHED_AFTER_US = 20 * SECOND_US
-PERSISTENCE, WANDER, SCATTER, DAYTIME = 0.85, 0.12, 0.25, 0.15
+PERSISTENCE, NOISE, SCATTER, DAYTIME = 0.85, 0.12, 0.25, 0.15
 HTTP_ERROR, TIMED_OUT, THROTTLED, RATE_LIMITED = 0.005, 0.003, 0.005, 0.5
 
 Reals = NDArray[np.float64]
@@ -43,7 +43,7 @@ _LIMITS = (
     " ratelimit_limit_requests ratelimit_remaining_requests ratelimit_reset_requests_us ratelimit_limit_tokens"
     " ratelimit_remaining_tokens ratelimit_reset_tokens_us"
 )
-# Outcome as drawn → its word, and the columns that are not NULL.
+# Kind → its outcome, and the columns that are not NULL.
 _KINDS: dict[str, tuple[str, str]] = {
     "ok": ("ok", _EVERY + _ANSWER),
     "limited": ("ok", _EVERY + _ANSWER + _LIMITS),
@@ -64,16 +64,16 @@ _REQUEST_ID_BYTES = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Who probes, and from where; the name of the region has as many bytes as every other one's."""
+    """A vantage and its region, whose name has the same number of bytes at every site."""
 
     vantage_id: int
     region: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
-    """The rows of one round, of all sites and targets, as the content of a COPY of `COLUMNS`. Each site's are one
-    batch, of the number `seq`, with rounds from `from_at` to `until_at`.
+class RoundRows:
+    """The rows of one round, of all sites and targets, as the content of a COPY of `COLUMNS`. The rows of a site are
+    one batch with the number `seq` and rounds from `from_at` to `until_at`.
     """
 
     rows: int
@@ -84,54 +84,54 @@ class Portion:
 
 
 class Month:
-    """The rounds of [from_at, until_at) that a fleet of `sites` makes of `targets`, each target at its own phase."""
+    """The rounds of [from_at, until_at) in which `sites` probe `targets`, each target at its own phase."""
 
     def __init__(
         self, sites: Sequence[Site], targets: Sequence[int], *, from_at: int, until_at: int, every_us: int = EVERY_US
     ) -> None:
         self._sites = sites
         self._targets = np.array(targets, np.int64)
-        self._chance = np.random.default_rng(7)
+        self._rng = np.random.default_rng(7)
         self._phases = self._targets % every_us
-        # The last one is over by then, whatever its target's phase.
+        # The last round ends before `until_at` for every phase.
         self.rounds = range(from_at - from_at % every_us, until_at - every_us, every_us)
-        self._rtt_us = self._chance.lognormal(np.log(60e3), 0.9, (len(sites), len(targets))).clip(800, 320e3)
-        self._server_us = self._chance.lognormal(np.log(450e3), 0.5, len(targets))
-        self._speed = self._chance.uniform(25, 180, len(targets))
+        self._rtt_us = self._rng.lognormal(np.log(60e3), 0.9, (len(sites), len(targets))).clip(800, 320e3)
+        self._server_us = self._rng.lognormal(np.log(450e3), 0.5, len(targets))
+        self._speed = self._rng.uniform(25, 180, len(targets))
         self._load = np.zeros(len(targets))
         shape = (len(sites), len(targets))
         self._vantage_ids = np.broadcast_to(np.array([[site.vantage_id] for site in sites], np.int64), shape).ravel()
         self._regions = np.repeat(np.array([site.region.encode() for site in sites]), len(targets))
         self._places = np.broadcast_to(np.arange(len(targets)), shape).ravel()
 
-    def portions(self) -> Iterator[Portion]:
-        """Round by round."""
+    def rounds_of_rows(self) -> Iterator[RoundRows]:
+        """Yield the rows round by round."""
         for seq, round_at in enumerate(self.rounds, 1):
             yield self._round(seq, round_at)
 
-    def _round(self, seq: int, round_at: int) -> Portion:
+    def _round(self, seq: int, round_at: int) -> RoundRows:
         values = self._values(seq, round_at + self._phases[self._places])
         kinds = self._draw(len(self._places))
         parts = [self._records(values, kinds == place, key) for place, key in enumerate(_KEYS)]
         span = {"from_at": round_at + int(self._phases.min()), "until_at": round_at + int(self._phases.max())}
-        return Portion(rows=len(self._places), content=b"".join(parts), seq=seq, **span)
+        return RoundRows(rows=len(self._places), content=b"".join(parts), seq=seq, **span)
 
     def _draw(self, rows: int) -> Integers:
-        """Of each row the place of its kind in `_KINDS`."""
-        plain = np.where(self._chance.random(rows) < RATE_LIMITED, 1, 0)
-        failed = np.searchsorted(np.cumsum(_SHARES), self._chance.random(rows), side="right")
+        """Return the index in `_KINDS` of each row."""
+        plain = np.where(self._rng.random(rows) < RATE_LIMITED, 1, 0)
+        failed = np.searchsorted(np.cumsum(_SHARES), self._rng.random(rows), side="right")
         return np.where(failed < len(_SHARES), 2 + failed, plain)
 
     def _values(self, seq: int, rounds: Integers) -> dict[str, NDArray[np.generic]]:
-        """Every column of every row of a round, whatever becomes of the probe."""
+        """Return every column of every row of a round, for any outcome."""
         rows = len(self._places)
         server_us = self._waits(rounds)
         since_2000 = rounds - POSTGRES_EPOCH_AT
-        rtt_us = self._rtt_us.ravel() * self._chance.lognormal(0, 0.04, rows)
-        tokens = self._chance.integers(80, 200, rows)
-        speed = self._speed[self._places] * self._chance.lognormal(0, 0.1, rows)
+        rtt_us = self._rtt_us.ravel() * self._rng.lognormal(0, 0.04, rows)
+        tokens = self._rng.integers(80, 200, rows)
+        speed = self._speed[self._places] * self._rng.lognormal(0, 0.1, rows)
         ttft_us = server_us + rtt_us
-        few = self._chance.integers(0, 20_000, rows)
+        few = self._rng.integers(0, 20_000, rows)
         values: dict[str, NDArray[np.generic]] = {
             "target_id": self._targets[self._places],
             "round_at": since_2000,
@@ -161,19 +161,19 @@ class Month:
             "chunks": tokens,
             "output_chars": 4 * tokens,
             "cost_usd": tokens * 1.1e-6,
-            "request_id": _names(self._chance.bytes(rows * _REQUEST_ID_BYTES // 2)),
+            "request_id": _names(self._rng.bytes(rows * _REQUEST_ID_BYTES // 2)),
             "http_status": np.full(rows, 200),
             "timeout_us": np.full(rows, TIMEOUT_US),
         }
         return values
 
     def _waits(self, rounds: Integers) -> Reals:
-        """How long the servers take for the first token of each probe, in microseconds."""
-        drift = self._chance.normal(0, WANDER, len(self._load))
+        """Return the server time to first token of each probe, in microseconds."""
+        drift = self._rng.normal(0, NOISE, len(self._load))
         self._load = PERSISTENCE * self._load + np.sqrt(1 - PERSISTENCE**2) * drift
         daytime = DAYTIME * np.sin(2 * np.pi * (rounds % DAY_US) / DAY_US)
         usual = (self._server_us * np.exp(self._load))[self._places] * np.exp(daytime)
-        waits: Reals = usual * self._chance.lognormal(0, SCATTER, len(self._places))
+        waits: Reals = usual * self._rng.lognormal(0, SCATTER, len(self._places))
         return waits
 
     def _records(self, values: dict[str, NDArray[np.generic]], chosen: NDArray[np.bool_], key: str) -> bytes:
@@ -198,6 +198,6 @@ def _length(name: str, values: dict[str, NDArray[np.generic]], texts: dict[str, 
     return values[name].dtype.itemsize if name in values else len(texts[name])
 
 
-def _names(chance: bytes) -> NDArray[np.bytes_]:
-    """Random hexadecimal names."""
-    return np.frombuffer(chance.hex().encode(), f"S{_REQUEST_ID_BYTES}")
+def _names(rng: bytes) -> NDArray[np.bytes_]:
+    """Return random hexadecimal names."""
+    return np.frombuffer(rng.hex().encode(), f"S{_REQUEST_ID_BYTES}")

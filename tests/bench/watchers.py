@@ -1,9 +1,10 @@
-"""Some of the consumers of `bench.routes`, in one process: each with its own connection, on which it watches a region.
+"""Consumers of `bench.routes` in one process, each with its own connection, on which it watches a region.
 
-Reads one line of JSON, says `ready` when every watcher has its first table, and prints what came when the next line
-asks for it: per table its generation, and per arrival which table, which watcher, and when (CLOCK_MONOTONIC, seconds).
+The process reads one line of JSON, prints `ready` when every watcher has its first table, and after the next line
+prints what arrived: the generation of each table, and per arrival the table, the watcher, and the instant
+(CLOCK_MONOTONIC, seconds).
 
-usage: python -m bench.watchers        started by bench.routes
+usage: python -m bench.watchers started by bench.routes
 """
 
 import asyncio
@@ -22,14 +23,14 @@ from isochrone_wire.grpc_options import CLIENT_OPTIONS
 from isochrone_wire.v1 import routes_pb2
 
 WATCH = "/isochrone.v1.Routes/WatchTables"
-# A connection of one's own: gRPC would share one between channels that look the same.
+# A separate connection: gRPC would share one between channels with equal options.
 OPTIONS: list[tuple[str, int]] = [*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
 _OPENING_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """Where the collector is, and which of the watchers are here: (number, region, whether over HTTP)."""
+class WatcherConfig:
+    """The address of the collector, and the watchers of this process: (number, region, true for HTTP)."""
 
     address: str
     http: str
@@ -38,41 +39,41 @@ class Post:
 
 @dataclass(slots=True)
 class Watchers:
-    """The watchers of one process. A table's bytes are read once, for consumers live on machines of their own."""
+    """The watchers of one process. Each distinct table is parsed once; real consumers run on separate machines."""
 
-    post: Post
+    config: WatcherConfig
     tables: dict[bytes, int] = field(default_factory=dict)
-    told: list[dict[str, Any]] = field(default_factory=list)
+    tables_seen: list[dict[str, Any]] = field(default_factory=list)
     arrivals: list[tuple[int, int, float]] = field(default_factory=list)
-    begun: set[int] = field(default_factory=set)
+    started: set[int] = field(default_factory=set)
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OPENING_AT_ONCE))
 
     async def watch(self, number: int, region: str, *, is_http: bool) -> None:
         """Watch a region until the process ends."""
-        way, read = (self._events, _event) if is_http else (self._messages, _message)
-        async for content in way(number, region):
+        stream, read = (self._events, _event) if is_http else (self._messages, _message)
+        async for content in stream(number, region):
             at = time.monotonic()
             place = self.tables.get(content)
             if place is None:
                 table = read(content)
-                place = self.tables[content] = len(self.told) if table else -1
-                self.told.extend([table] if table else [])
+                place = self.tables[content] = len(self.tables_seen) if table else -1
+                self.tables_seen.extend([table] if table else [])
             if place >= 0:
-                self.begun.add(number)
+                self.started.add(number)
                 self.arrivals.append((place, number, at))
 
     async def _messages(self, number: int, region: str) -> AsyncIterator[bytes]:
-        async with grpc.aio.insecure_channel(self.post.address, options=OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(self.config.address, options=OPTIONS) as channel:
             call: Any = channel.unary_stream(WATCH)
             async with self.opening:
                 messages = aiter(call(routes_pb2.WatchTablesRequest(client_region=region).SerializeToString()))
                 yield await anext(messages)
             async for message in messages:
                 yield message
-        raise SystemExit(f"watcher {number} was sent away")
+        raise SystemExit(f"watcher {number} was disconnected")
 
     async def _events(self, number: int, region: str) -> AsyncIterator[bytes]:
-        where = urlsplit(self.post.http)
+        where = urlsplit(self.config.http)
         async with self.opening:
             reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1 << 20)
             request = (
@@ -105,20 +106,20 @@ def _shown(generation: int, targets: list[str]) -> dict[str, Any]:
 
 
 async def main() -> None:
-    """Watch, and tell."""
+    """Run the watchers and print what arrived."""
     ask: Callable[[], str] = sys.stdin.readline
-    post = Post(**json.loads(await asyncio.to_thread(ask)))
-    watchers = Watchers(post)
+    config = WatcherConfig(**json.loads(await asyncio.to_thread(ask)))
+    watchers = Watchers(config)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(watchers.watch(number, region, is_http=is_http))
-            for number, region, is_http in post.watchers
+            for number, region, is_http in config.watchers
         ]
-        while len(watchers.begun) < len(post.watchers):
+        while len(watchers.started) < len(config.watchers):
             await asyncio.sleep(0.1)
-        print("ready", flush=True)  # noqa: T201  # the answer to the post
+        print("ready", flush=True)  # noqa: T201  # the reply to the configuration
         await asyncio.to_thread(ask)
-        print(json.dumps({"tables": watchers.told, "arrivals": watchers.arrivals}), flush=True)  # noqa: T201  # as above
+        print(json.dumps({"tables": watchers.tables_seen, "arrivals": watchers.arrivals}), flush=True)  # noqa: T201  # as above
         for task in tasks:
             task.cancel()
 

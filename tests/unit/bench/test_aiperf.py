@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench import aiperf
-from bench.claims import Claim, compare
+from bench.measurement_error import Measurement, compare
 
 
 def record(*, phase: str = "profiling", **more: Any) -> dict[str, Any]:
@@ -32,14 +32,14 @@ def exported(*records: dict[str, Any]) -> list[str]:
 
 def test_a_claim_is_found_by_the_servers_id() -> None:
     """TTFT in microseconds and tokens per second, under the id that the server gave, not the one that aiperf sent."""
-    [claim] = aiperf.read_export(exported(record()))
-    assert claim.request_id == "req_b04e"
-    assert claim.tokens_per_second == pytest.approx(100.01186)
-    assert claim.ttft_us == pytest.approx(205_011.152)
+    [measurement] = aiperf.read_export(exported(record()))
+    assert measurement.request_id == "req_b04e"
+    assert measurement.tokens_per_second == pytest.approx(100.01186)
+    assert measurement.ttft_us == pytest.approx(205_011.152)
 
 
 def test_only_what_was_measured_counts() -> None:
-    """A warm-up and a failed request are no claims."""
+    """A warm-up and a failed request are no measurements."""
     failed = record(error={"code": 503, "message": "overloaded"}, metrics={})
     assert len(aiperf.read_export(exported(record(phase="warmup"), failed, record()))) == 1
 
@@ -49,7 +49,7 @@ def test_only_what_was_measured_counts() -> None:
 )
 def test_another_shape_is_a_reason(line: str) -> None:
     """An export that a later version changed leaves the row out with a reason; it does not end the bench."""
-    with pytest.raises(aiperf.AiperfUnavailable, match="another shape"):
+    with pytest.raises(aiperf.AiperfUnavailable, match="unknown format"):
         aiperf.read_export([line])
 
 
@@ -72,15 +72,15 @@ def test_a_run_that_fails_tells_its_first_error(tmp_path: Path) -> None:
 
 
 def test_errors_are_those_of_each_request() -> None:
-    """A claim is compared with the truth of its own request; early and late do not cancel out."""
+    """A measurement is compared with the truth of its own request; early and late do not cancel out."""
     truth = {
         name: {"request_at_ns": 0, "first_token_at_ns": 200_000_000, "last_token_at_ns": 1_690_000_000}
         for name in ("early", "late")
     }
-    claims = [
-        Claim(request_id="early", ttft_us=199_000, tokens_per_second=99.0),
-        Claim(request_id="late", ttft_us=203_000, tokens_per_second=101.0),
+    measurements = [
+        Measurement(request_id="early", ttft_us=199_000, tokens_per_second=99.0),
+        Measurement(request_id="late", ttft_us=203_000, tokens_per_second=101.0),
     ]
-    row = compare("any", claims, truth, in_flight=2)
+    row = compare("any", measurements, truth, in_flight=2)
     assert (row.ttft_error_p50_us, row.ttft_error_p99_us) == (2_000, 3_000)
     assert row.tps_error_pct == pytest.approx(1.0)

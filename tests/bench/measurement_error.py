@@ -1,16 +1,16 @@
-"""What a client says of its requests, and how wrong it is: claims against the truth, summed up as a row."""
+"""Measurement errors of a client: its results against the ground truth, summarised as a row."""
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.truth import Truth, true_tokens_per_second, true_ttft_us
+from bench.simulator import GroundTruth, true_tokens_per_second, true_ttft_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What a client reports of one request, with the id that finds the truth of it."""
+class Measurement:
+    """A client's result for one request, with the request id of the ground truth."""
 
     request_id: str
     ttft_us: float
@@ -19,8 +19,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One client at one load: errors of TTFT in microseconds, of tokens/s in per cent; CPU in milliseconds per probe
-    and the share flagged `lagged`, where they are known.
+    """One client at one load: errors of TTFT in microseconds and of tokens/s in per cent; if known, CPU in milliseconds
+    per probe and the share flagged `lagged`.
     """
 
     client: str
@@ -35,21 +35,23 @@ class Row:
 
 def compare(
     client: str,
-    claims: Sequence[Claim],
-    truth: Truth,
+    measurements: Sequence[Measurement],
+    ground_truth: GroundTruth,
     *,
     in_flight: int,
     cpu_ms: float | None = None,
     lagged: float | None = None,
 ) -> Row:
-    """The errors of these claims, request by request."""
-    pairs = [(claim, truth[claim.request_id]) for claim in claims]
-    ttft = [abs(claim.ttft_us - true_ttft_us(record)) for claim, record in pairs]
-    tps = [abs(claim.tokens_per_second / true_tokens_per_second(record) - 1) * 100 for claim, record in pairs]
+    """Return the errors of these measurements, request by request."""
+    pairs = [(measurement, ground_truth[measurement.request_id]) for measurement in measurements]
+    ttft = [abs(measurement.ttft_us - true_ttft_us(record)) for measurement, record in pairs]
+    tps = [
+        abs(measurement.tokens_per_second / true_tokens_per_second(record) - 1) * 100 for measurement, record in pairs
+    ]
     return Row(
         client=client,
         in_flight=in_flight,
-        probes=len(claims),
+        probes=len(measurements),
         ttft_error_p50_us=statistics.median(ttft),
         ttft_error_p99_us=percentile(ttft, 0.99),
         tps_error_pct=statistics.median(tps),
@@ -59,5 +61,5 @@ def compare(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Nearest rank."""
+    """Return the nearest-rank percentile."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

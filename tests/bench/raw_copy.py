@@ -1,4 +1,4 @@
-"""The yardstick of ingest: psycopg's binary COPY of prepared rows, a transaction per batch, on one connection."""
+"""The baseline of ingest: psycopg's binary COPY of prepared rows, one transaction per batch, on one connection."""
 
 import time
 from types import TracebackType
@@ -24,7 +24,7 @@ class RawCopy:
         instants.register(self._connection)
         for name in ("fsync", "synchronous_commit"):
             if self._connection.execute(f"SHOW {name}").fetchone() != ("on",):
-                raise SystemExit(f"{name} is not on, so nothing here would be comparable")
+                raise SystemExit(f"{name} is off: results would not be comparable")
         now_at = time.time_ns() // 1000
         self._made_at = now_at
         self._bodies = push_payloads.bodies(targets, now_at=now_at, seed=99)
@@ -39,28 +39,31 @@ class RawCopy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._connection.close()
 
-    def age_log(self) -> None:
-        """Let the server have been through its write-ahead log once, as one that has run for a day has.
+    def recycle_wal(self) -> None:
+        """Cycle the server through its write-ahead log once, like a server that has run for a day.
 
-        A new server fills each file of 16 MB with zeros before its first use, in the middle of somebody's commit; later
-        it takes old files again.
+        A new server fills each file of 16 MB with zeros before its first use, during some commit; later it recycles
+        files.
         """
         for _ in range(LOG_FILES):
-            self._connection.execute("SELECT pg_logical_emit_message(false, 'bench', 'a file is begun')")
+            self._connection.execute("SELECT pg_logical_emit_message(false, 'bench', 'new file')")
             self._connection.execute("SELECT pg_switch_wal()")
-        self.settle()
+        self.checkpoint()
 
-    def settle(self) -> None:
-        """Have everything written that was only logged so far."""
+    def checkpoint(self) -> None:
+        """Write everything that is only in the log so far."""
         self._connection.execute("CHECKPOINT")
 
     def rows_per_second(self, batches: int) -> float:
-        """Copy so many batches. Making the rows is not in the time."""
+        """Copy `batches` batches. The time to prepare the rows is excluded."""
         spent = 0.0
         for _ in range(batches):
             self._seq += 1
             now_at = time.time_ns() // 1000
-            samples, by_us = self._bodies[push_payloads.due(now_at)], push_payloads.later_us(self._made_at, now_at)
+            samples, by_us = (
+                self._bodies[push_payloads.current_body(now_at)],
+                push_payloads.shift_us(self._made_at, now_at),
+            )
             prepared = push_payloads.rows(samples, self._origin, self._seq, by_us=by_us)
             begun = time.monotonic()
             with self._connection.cursor() as cursor, cursor.copy(self._statement) as copy:

@@ -1,4 +1,4 @@
-"""The simulator of a bench, in a process of its own, and what really happened there: its record, never its plan."""
+"""The simulator process of a benchmark, and its ground truth: the record of what happened, not the plan."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ WORLD = {
     ],
 }
 
-Truth = Mapping[str, Mapping[str, int]]
+GroundTruth = Mapping[str, Mapping[str, int]]
 
 
 class Simulator:
@@ -41,23 +41,23 @@ class Simulator:
         assert self.process.stdout is not None
         self.base_url: str = json.loads(self.process.stdout.readline())["endpoints"]["us-east-2"]
 
-    def truth(self) -> Truth:
-        """What really happened, by request id."""
+    def ground_truth(self) -> GroundTruth:
+        """Return the records by request id."""
         with urllib.request.urlopen(self.base_url.removesuffix("/v1") + "/truth") as answer:
             records = [json.loads(line) for line in answer.read().splitlines()]
         return {record["request_id"]: record for record in records}
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the process."""
         self.process.terminate()
         self.process.wait(10)
 
 
 def true_ttft_us(record: Mapping[str, int]) -> float:
-    """First token written minus request arrived."""
+    """Return the first token written minus the request arrived, in microseconds."""
     return (record["first_token_at_ns"] - record["request_at_ns"]) / 1000
 
 
 def true_tokens_per_second(record: Mapping[str, int]) -> float:
-    """Tokens after the first over the span of their writing."""
+    """Return the tokens after the first divided by the duration of their writing."""
     return (TOKENS - 1) / ((record["last_token_at_ns"] - record["first_token_at_ns"]) / 1e9)
