@@ -225,7 +225,7 @@ def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> N
     [
         (["--format", "parquet", "--out", "-"], "does not go to standard output"),
         (["--format", "xls", "--out", "x"], "is not one of"),
-        ([], "issing option '--out'"),
+        ([], "missing option '--out'"),
     ],
 )
 def test_impossible_exports_are_usage_errors(recorded: Collector, options: list[str], says: str) -> None:

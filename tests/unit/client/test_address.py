@@ -37,14 +37,14 @@ IDENTITY = Identity(
     ],
 )
 def test_loopback_is_spoken_to(text: str | None, address: str) -> None:
-    """Every way to write this machine is taken, with 4600 where no port is said, and it is the default."""
+    """Every notation of this machine is accepted, with port 4600 by default, and it is the default address."""
     assert str(resolve_collector(text, environment=NOWHERE)) == address
     assert resolve_collector(text, environment=NOWHERE).identity is None
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1:4600", "collector.example:4600", "[2001:db8::1]:4600", "0.0.0.0:4600"])
 def test_other_machines_take_joining(text: str) -> None:
-    """Another machine is refused with both ways to reach it all the same."""
+    """Another machine is refused with both ways to reach it."""
     with pytest.raises(AddressError, match="not on this machine") as caught:
         resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
@@ -54,7 +54,7 @@ def test_other_machines_take_joining(text: str) -> None:
 
 @pytest.mark.parametrize("text", [":4600", "127.0.0.1:port", "127.0.0.1:70000"])
 def test_nonsense_is_no_address(text: str) -> None:
-    """What cannot be an address is a usage error that shows one."""
+    """An invalid address is a usage error with an example."""
     with pytest.raises(AddressError) as caught:
         resolve_collector(text, environment=NOWHERE)
     assert caught.value.exit_code == 2
@@ -62,7 +62,7 @@ def test_nonsense_is_no_address(text: str) -> None:
 
 
 def test_what_joining_left_is_found(tmp_path: Path) -> None:
-    """Without a word it is the collector that was joined; its identity is shown there and nowhere else."""
+    """The default is the collector that was joined; its identity is used at its address only."""
     identity_file.write(tmp_path / "isochrone" / "identity.json", IDENTITY)
     here = {"XDG_CONFIG_HOME": str(tmp_path)}
     joined = Collector(IDENTITY.address, IDENTITY)
@@ -74,7 +74,7 @@ def test_what_joining_left_is_found(tmp_path: Path) -> None:
 
 
 def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
-    """With --identity any address is asked as that one, a tunnel's end for instance."""
+    """With --identity any address is used with that identity, for example the end of a tunnel."""
     file = tmp_path / "ida.json"
     identity_file.write(file, replace(IDENTITY, name="other"))
     assert resolve_collector("127.0.0.1:9", file, NOWHERE).identity == replace(IDENTITY, name="other")
@@ -83,7 +83,7 @@ def test_a_passport_that_is_named_holds_anywhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "words"), [(None, "cannot read"), ("{", "cannot be used")])
 def test_a_passport_that_is_none_is_told(tmp_path: Path, text: str | None, words: str) -> None:
-    """A file that was named and is of no use is an error, not a reason to speak plain text."""
+    """An unusable identity file is an error; there is no fallback to plain text."""
     file = tmp_path / "ida.json"
     if text is not None:
         file.write_text(text)

@@ -1,4 +1,4 @@
-"""The command before it asks anybody: help, loading, and the promises of its errors."""
+"""The command before any request: help, imports and usage errors."""
 
 import inspect
 import re
@@ -34,7 +34,7 @@ SLOW = ("grpc", "rich", "google.protobuf", "httpx", "structlog")
 
 
 def modules_after(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after a statement."""
+    """The modules that a new interpreter has loaded after a statement."""
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -47,7 +47,7 @@ def test_help_waits_for_nothing_slow() -> None:
 
 
 def test_reading_needs_the_base_install_only() -> None:
-    """No reading command imports what an agent's machine does not have."""
+    """No reading command imports a package that an agent's machine does not have."""
     loads = "; ".join(f"COMMANDS[{name!r}].load()" for name in READING)
     loaded = modules_after(f"from isochrone_client.cli import COMMANDS; {loads}")
     assert {module for module in HEAVY if module in loaded} == set()
@@ -55,7 +55,7 @@ def test_reading_needs_the_base_install_only() -> None:
 
 
 def test_no_module_imports_another_room() -> None:
-    """The client knows the wire and itself; it never imports a collector, an agent or what only they have."""
+    """The client imports the wire and itself, never the collector, the agent or their dependencies."""
     sources = Path(isochrone_client.__file__).parent.rglob("*.py")
     imports = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
     found = {name for source in sources for name in imports.findall(source.read_text())}
@@ -73,7 +73,7 @@ def test_the_table_says_what_the_command_says(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_help_has_an_example(name: str, flag: str) -> None:
-    """Each command shows a line that can be copied into a shell."""
+    """The help of each command has an example line to copy into a shell."""
     result = CliRunner().invoke(cli, [name, flag], prog_name="isochrone")
     assert result.exit_code == 0
     assert re.search(rf"^\s+isochrone {name}", result.stdout, re.MULTILINE)
@@ -81,14 +81,14 @@ def test_every_help_has_an_example(name: str, flag: str) -> None:
 
 @pytest.mark.parametrize("name", READING)
 def test_reading_commands_share_their_options(name: str) -> None:
-    """Each reading command can be told collector, timeout and output in the same words."""
+    """Each reading command has the same options for collector, timeout and output."""
     options = {option for parameter in COMMANDS[name].load().params for option in parameter.opts}
     assert {"--collector", "--timeout", "--output"} <= options
     assert ("--window" in options) == (name != "targets")
 
 
 def test_exit_codes_are_documented() -> None:
-    """Every exit code that an error may lead to stands in the help."""
+    """Every exit code of an error is in the help."""
     text = CliRunner().invoke(cli, ["--help"]).stdout
     described = {int(code) for code in re.findall(r"^\s+(\d)  \w", text, re.MULTILINE)}
     used = {
@@ -115,7 +115,7 @@ def test_the_version_is_the_distributions() -> None:
     ],
 )
 def test_usage_errors_are_two(arguments: list[str]) -> None:
-    """What cannot be asked ends with exit code 2 and a sentence on stderr, before anybody is asked."""
+    """Invalid arguments end with exit code 2 and a sentence on stderr, without a request."""
     result = CliRunner().invoke(cli, arguments, prog_name="isochrone")
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -125,7 +125,7 @@ def test_usage_errors_are_two(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script(shell: str) -> None:
-    """Each shell gets a script that calls `isochrone` back through the variable it listens to."""
+    """Each shell gets a script that calls `isochrone` with its completion variable."""
     result = CliRunner().invoke(cli, ["completion", shell], prog_name="isochrone")
     assert result.exit_code == 0
     assert f"_ISOCHRONE_COMPLETE={shell}_complete" in result.stdout
@@ -133,7 +133,7 @@ def test_completion_is_a_script(shell: str) -> None:
 
 
 def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked by a shell, the command names what may follow."""
+    """Called by a shell's completion, the command lists the candidates."""
     for name, value in {"_ISOCHRONE_COMPLETE": "bash_complete", "COMP_WORDS": "isochrone l", "COMP_CWORD": "1"}.items():
         monkeypatch.setenv(name, value)
     result = CliRunner().invoke(cli, [], prog_name="isochrone", complete_var="_ISOCHRONE_COMPLETE")
@@ -141,5 +141,5 @@ def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_commands_are_commands() -> None:
-    """Every entry of the table leads to a command that click can run."""
+    """Every entry of the table loads a command that click can run."""
     assert all(isinstance(entry.load(), click.Command) for entry in COMMANDS.values())

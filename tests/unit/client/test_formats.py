@@ -52,13 +52,13 @@ def test_milliseconds_have_sensible_digits(us: float | None, text: str) -> None:
     ],
 )
 def test_a_shift_says_its_sign(value: float | None, text: str) -> None:
-    """A signed number has a plus or a minus, and what rounds to nothing has neither."""
+    """A signed number has a plus or a minus, and a number that rounds to 0 has neither."""
     assert formats.number(value, signed=True) == text
 
 
 @given(st.floats())
 def test_rounding_never_invents_a_number(value: float) -> None:
-    """What is printed is within half a last digit of the value, or a dash where there is none."""
+    """The text is within half a unit of the last digit of the value, or a dash without a value."""
     text = formats.number(value)
     if not math.isfinite(value):
         assert text == UNKNOWN
@@ -117,7 +117,7 @@ def test_percent(value: float | None, text: str) -> None:
     ],
 )
 def test_a_hundred_per_cent_is_all_of_it(part: int, whole: int, text: str) -> None:
-    """A share is rounded down, so that 100 is only said of what is complete, and nothing is said of no rounds."""
+    """A share is rounded down, so that 100 means complete; without rounds it is unknown."""
     assert formats.share(part, whole) == text
 
 
@@ -154,12 +154,12 @@ def test_dollars(usd: float | None, text: str) -> None:
     ],
 )
 def test_ages_are_rounded_down(ago_us: int, text: str) -> None:
-    """An age is said in the largest unit that fits, and a clock that runs ahead makes nothing younger than new."""
+    """An age is in the largest unit that fits, and never negative if clocks differ."""
     assert formats.age(NOW_AT - ago_us, now_at=NOW_AT) == text
 
 
 def test_no_age_without_an_instant() -> None:
-    """What never happened has no age."""
+    """Without an instant the age is unknown."""
     assert formats.age(None, now_at=NOW_AT) == UNKNOWN
 
 
@@ -175,7 +175,7 @@ def test_no_age_without_an_instant() -> None:
     ],
 )
 def test_a_chosen_duration_is_exact(us: int, text: str) -> None:
-    """An interval that someone chose is written in a unit that divides it."""
+    """A configured duration has the largest unit that divides it."""
     assert formats.span(us) == text
 
 
@@ -184,7 +184,7 @@ def test_a_chosen_duration_is_exact(us: int, text: str) -> None:
     [(NOW_AT - 5 * SECOND_US, "11-21 07:59"), (NOW_AT + 5 * SECOND_US, "08:00:05"), (NOW_AT, "08:00:00")],
 )
 def test_instants_of_another_day_say_the_day(at: int, text: str) -> None:
-    """Today's instants are written to the second, others with their date."""
+    """Today's instants are shown to the second, others with their date."""
     today_at = NOW_AT if at >= NOW_AT else NOW_AT + DAY_US
     assert formats.moment(at, now_at=today_at) == text
 
@@ -206,5 +206,5 @@ def test_a_window_names_both_ends() -> None:
     ],
 )
 def test_a_margin_chooses_the_digits(value: float | None, margin: float | None, text: str) -> None:
-    """A value has no more digits than its margin deserves."""
+    """A value has the decimals of its margin."""
     assert formats.interval_around(value, margin) == text

@@ -10,7 +10,7 @@ from isochrone_wire.model import Target
 
 
 def target(name: str, *, model: str = "") -> Target:
-    """A target of that name, whose model is what follows the first slash unless told."""
+    """A target with a name; its model is the part after the first slash unless given."""
     provider, _, rest = name.partition("/")
     return Target(id=1, name=name, provider=provider, model=model or rest, base_url="https://example.com/v1")
 
@@ -42,7 +42,7 @@ NAMES = Names(
     ],
 )
 def test_regions(text: str, meant: str) -> None:
-    """A region goes by its name or by a beginning that no other has; the unknown is left for the collector."""
+    """A region is found by its name or by a unique start of it; unknown names are left to the collector."""
     assert NAMES.region(text) == meant
 
 
@@ -64,13 +64,13 @@ def test_regions(text: str, meant: str) -> None:
     ],
 )
 def test_targets(text: str, meant: str) -> None:
-    """A target goes by its name, its model, its last part, or a beginning of these, in that order; patterns stay."""
+    """A target is found by name, model, last part, or the start of these, in that order; patterns are kept."""
     assert NAMES.target(text) == meant
 
 
 @pytest.mark.parametrize(("text", "candidates"), [("gpt-5-mini", ["azure/", "openai/"]), ("kimi", ["k2.5", "turbo"])])
 def test_several_targets_are_listed(text: str, candidates: list[str]) -> None:
-    """What may mean several targets is a usage error that names them."""
+    """A short name that matches several targets is a usage error that lists them."""
     with pytest.raises(AmbiguousError) as caught:
         NAMES.target(text)
     assert caught.value.exit_code == 2
@@ -79,7 +79,7 @@ def test_several_targets_are_listed(text: str, candidates: list[str]) -> None:
 
 
 def test_several_regions_are_listed() -> None:
-    """Two regions that begin so are both named, and no pattern is offered, for regions have none."""
+    """An ambiguous region lists the matches and suggests no pattern, because regions have none."""
     with pytest.raises(AmbiguousError, match=r"2 regions: eu-central-1, eu-central-2") as caught:
         NAMES.region("eu-central")
     assert "*" not in caught.value.hint
@@ -87,7 +87,7 @@ def test_several_regions_are_listed() -> None:
 
 @given(st.lists(st.from_regex(r"[a-z]{1,3}/[a-z.]{1,3}", fullmatch=True), min_size=1, max_size=8, unique=True))
 def test_a_full_name_is_never_ambiguous(names: list[str]) -> None:
-    """Whatever other targets there are, a target's whole name means that target."""
+    """The full name of a target means that target, whatever others exist."""
     known = Names(regions=frozenset(names), targets=tuple(target(name) for name in names))
     assert [known.target(name) for name in names] == names
     assert [known.region(name) for name in names] == names

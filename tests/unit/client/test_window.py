@@ -36,7 +36,7 @@ def at(text: str) -> int:
     ],
 )
 def test_a_span_ends_now(text: str, span_us: int) -> None:
-    """A span means the last so much, up to the instant handed in."""
+    """A duration means the time up to the given instant."""
     assert parse_window(text, now_at=NOW_AT) == Window(from_at=NOW_AT - span_us, until_at=NOW_AT)
 
 
@@ -60,7 +60,7 @@ def test_a_span_ends_now(text: str, span_us: int) -> None:
     ],
 )
 def test_a_range_has_two_instants(text: str, from_at: int, until_at: int) -> None:
-    """Dates and instants are UTC unless they say otherwise; an open end is now; the end itself is not included."""
+    """Dates and instants are UTC unless they have an offset; an open end is now; the end is excluded."""
     assert parse_window(text, now_at=NOW_AT) == Window(from_at=from_at, until_at=until_at)
 
 
@@ -81,13 +81,13 @@ def test_a_range_has_two_instants(text: str, from_at: int, until_at: int) -> Non
     ],
 )
 def test_a_period_is_whole_and_ends_now_at_the_latest(text: str, begin: str, end: str) -> None:
-    """A word or a date is all of its days in UTC; of one that is not over yet, what there has been of it."""
+    """A word or a date is all of its days in UTC; a current one ends now."""
     assert parse_window(text, now_at=NOW_AT) == Window(from_at=at(begin), until_at=at(end))
 
 
 @given(st.integers(min_value=0, max_value=4_000_000_000_000_000), st.integers(min_value=1, max_value=99_999))
 def test_spans_are_as_long_as_they_say(now_at: int, minutes: int) -> None:
-    """However a span is written, it ends at the instant handed in and is as long as its pieces together."""
+    """A duration in any notation ends at the given instant and is as long as the sum of its pieces."""
     spelled = [f"{minutes}m", f"{minutes * 60} seconds", f"last {minutes // 60}h {minutes % 60}m"]
     expected = Window(from_at=max(0, now_at - minutes * MINUTE_US), until_at=now_at)
     windows = {parse_window(text, now_at=now_at) for text in spelled} if now_at else {expected}
@@ -108,7 +108,7 @@ def test_words_and_dates_agree(moment: datetime) -> None:
 
 
 def test_microseconds_survive() -> None:
-    """An instant keeps its microseconds: no float comes between."""
+    """An instant keeps its microseconds: no float is involved."""
     window = parse_window("2026-11-01T00:00:00.123457..", now_at=NOW_AT)
     assert window.from_at == at("2026-11-01") + 123_457
 
@@ -145,7 +145,7 @@ def test_microseconds_survive() -> None:
     ],
 )
 def test_what_is_no_range_is_refused_with_the_forms(text: str) -> None:
-    """Whatever cannot be read is a usage error that shows how a range is written."""
+    """Invalid text is a usage error with examples."""
     with pytest.raises(WindowError) as caught:
         parse_window(text, now_at=NOW_AT)
     assert caught.value.exit_code == 2
@@ -164,20 +164,20 @@ def test_what_is_no_range_is_refused_with_the_forms(text: str) -> None:
     ],
 )
 def test_a_refusal_says_what_is_wrong(text: str, sentence: str) -> None:
-    """The sentence names the mistake, not only that there is one."""
+    """The error names the mistake."""
     with pytest.raises(WindowError, match=sentence.replace(".", r"\.")):
         parse_window(text, now_at=NOW_AT)
 
 
 def test_the_examples_are_readable() -> None:
-    """Every form that a hint recommends can be read."""
+    """Every example of the hint can be parsed."""
     examples = EXAMPLES.replace(" or ", ", ").split(", ")
     assert len(examples) > 5
     assert all(parse_window(text, now_at=NOW_AT) for text in examples)
 
 
 def test_the_longest_span_stops_at_the_epoch() -> None:
-    """A span longer than time itself stays within what the wire can carry."""
+    """A very long duration starts at the epoch, within the range of the wire."""
     assert parse_window("999999999w", now_at=NOW_AT).from_at == 0
 
 

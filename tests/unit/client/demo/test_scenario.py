@@ -1,4 +1,4 @@
-"""The demo's plan and the truth it is compared with, before anything is started."""
+"""The demo's plan and ground truth."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from isochrone_wire.answers import Differential, DifferentialList, Metric, Windo
 
 
 def model(name: str, usd: float, *, source: str = "published") -> Model:
-    """A model that is 120 ms nearer to Singapore."""
+    """A model whose time to first token is 120 ms shorter from Singapore."""
     return Model(
         name=name,
         provider="acme",
@@ -36,16 +36,16 @@ WORLD = World(models=(model("dear", 3.0), model("cheap", 0.1), model("guessed", 
 
 
 def test_the_plan_measures_every_model_and_controls_by_the_cheapest() -> None:
-    """Each model of the world is a target; the control target is the one that costs least to ask."""
+    """Each model of the world is a target; the control target is the cheapest."""
     plan = json.loads(plan_document(WORLD))
     assert [target["model"] for target in plan["targets"]] == ["dear", "cheap", "guessed"]
     assert plan["control"] == control(WORLD) == "acme/cheap"
     assert plan["baseline"] == BASELINE in {vantage.region for vantage in VANTAGES}
 
 
-def test_routes_have_members_that_there_are() -> None:
-    """A route stands in the plan when all of its members are targets; the trouble is of a first choice of one of them
-    alone, later than a demo of a minute, and of nobody whose difference is published.
+def test_routes_have_existing_members() -> None:
+    """A route is in the plan if all its members are targets. The slowdown affects the first choice of one route only,
+    starts after a demo of one minute, and affects no provider with a published difference.
     """
     models = [Model(**{**PLAIN, "provider": one.partition("/")[0], "name": one.partition("/")[2]}) for one in MEMBERS]
     plan = json.loads(plan_document(World(models=tuple(models))))
@@ -59,8 +59,8 @@ def test_routes_have_members_that_there_are() -> None:
     assert EPISODE.provider not in {"deepseek", "qwen", "zhipu", "moonshot"}
 
 
-def test_the_world_is_read_as_it_tells_itself() -> None:
-    """What the simulator prints becomes the models with their true differences."""
+def test_the_world_is_parsed() -> None:
+    """The simulator's output becomes models with their true differences."""
     told = {
         "id": "dear",
         "provider": "acme",
@@ -72,7 +72,7 @@ def test_the_world_is_read_as_it_tells_itself() -> None:
 
 
 def test_only_published_truths_are_compared() -> None:
-    """A guessed difference proves nothing, so only published ones stand beside what was measured."""
+    """Only published differences are compared with the measured ones; an assumed one proves nothing."""
     rows = tuple(
         Differential(
             target=f"acme/{one.name}",
@@ -92,5 +92,5 @@ def test_only_published_truths_are_compared() -> None:
 
 
 def test_suggestions_call_one_command() -> None:
-    """What the demo suggests can be copied into a shell as it is, and fits a terminal."""
+    """The suggestions can be copied into a shell and fit a terminal."""
     assert all(line.startswith("isochrone ") and len(line) <= 100 for line in SUGGESTIONS)

@@ -16,7 +16,7 @@ from isochrone_client.pages import samples
 
 
 def test_columns_are_those_of_the_document() -> None:
-    """A file has the names of `--output json` in the same order, and the same words and numbers."""
+    """A file has the names of `--output json` in the same order, with the same values."""
     page = samples.page(SAMPLES[:1], window=WINDOW, now_at=0)
     record = page.record(page.rows[0])
     assert [column.name for column in columns()] == list(record)
@@ -26,7 +26,7 @@ def test_columns_are_those_of_the_document() -> None:
 
 
 def test_parquet_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever lacks pyarrow is told the extra, and the formats that need nothing."""
+    """Without pyarrow, the error names the extra and the formats that do not need it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match="pyarrow") as caught:
         FORMATS["parquet"](io.BytesIO(), WINDOW)
@@ -47,7 +47,7 @@ def write_late(path: Path) -> None:
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Until the block has ended nobody sees the file; after an error there is nothing, not even a part."""
+    """The file does not exist until the block has ended; an error leaves no file, not even a partial one."""
     path = tmp_path / "samples.csv"
     with open_output(path, force=False) as file:
         file.write(b"one")
@@ -60,7 +60,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_who_was_faster_is_not_overwritten(tmp_path: Path) -> None:
-    """A file that came to be while ours was written stays."""
+    """A file that was created during the export is not overwritten."""
     path = tmp_path / "samples.csv"
     with pytest.raises(FileError, match="already exists"):
         write_late(path)
@@ -70,7 +70,7 @@ def test_who_was_faster_is_not_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, *, there: bool) -> None:
-    """A link that leads to a file, or to where one could be, is never replaced, and counts as being there."""
+    """A symbolic link is never replaced and counts as existing, even if its target is missing."""
     goal, link = tmp_path / "elsewhere" / "goal.csv", tmp_path / "link.csv"
     goal.parent.mkdir()
     if there:
@@ -88,7 +88,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, *, there: 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_pipe_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
-    """What is no regular file is refused by name and stays what it is, behind a link too."""
+    """Anything but a regular file is refused by name and not changed, even behind a link."""
     pipe = path = tmp_path / "pipe"
     os.mkfifo(pipe)
     if linked:
@@ -101,7 +101,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
 
 
 def test_standard_output_by_its_other_name(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`/dev/stdout` is written to as `-` is."""
+    """`/dev/stdout` means the same as `-`."""
     with open_output(Path("/dev/stdout"), force=False) as file:
         file.write(b"ours")
     assert capfdbinary.readouterr().out == b"ours"

@@ -31,7 +31,7 @@ def text_of(kind: str, *tables: RouteTable, part: str = "") -> str:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_export_says_how_long_it_may_be_used(kind: str) -> None:
-    """Generation, fresh until and stale until are in each main file, in the same words."""
+    """Each main file has the generation and the instants `fresh_until` and `stale_until`."""
     text = text_of(kind, CHAT)
     assert "48" in text
     assert FRESH in text
@@ -40,13 +40,13 @@ def test_every_export_says_how_long_it_may_be_used(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_same_tables_give_the_same_bytes(kind: str) -> None:
-    """An export depends on the tables alone, so that a file changes only when they do."""
+    """An export depends on the tables only, so that a file changes only with them."""
     again = replace(region(CHAT, VOICE), answered_at=NOW_AT + 1)
     assert renderer(kind)(again) == renderer(kind)(region(CHAT, VOICE))
 
 
 def test_json_is_the_whole_table() -> None:
-    """Nothing that the wire tells of a table is missing."""
+    """The JSON has every field of the wire."""
     document = json.loads(text_of("json", CHAT))
     assert document["client_region"] == "us-east-2"
     assert document["tables"][0]["entries"][0]["hedge"]["delay_us"] == 241_000
@@ -54,13 +54,13 @@ def test_json_is_the_whole_table() -> None:
 
 
 def test_csv_has_a_line_per_member() -> None:
-    """Each line names its table's generation."""
+    """Each line has the generation of its table."""
     rows = list(csv.DictReader(io.StringIO(text_of("csv", CHAT, VOICE))))
     assert [(row["generation"], row["rank"]) for row in rows] == [("48", "1"), ("48", "2"), ("48", "3"), ("47", "1")]
 
 
 def deployments(*tables: RouteTable) -> list[dict[str, Any]]:
-    """The deployments of the LiteLLM configuration, as LiteLLM reads it."""
+    """The deployments of the LiteLLM configuration, parsed as YAML."""
     loaded: dict[str, Any] = yaml.safe_load(text_of("litellm", *tables))
     assert loaded["router_settings"]["enable_weighted_failover"] is True
     found: list[dict[str, Any]] = loaded["model_list"]
@@ -68,7 +68,7 @@ def deployments(*tables: RouteTable) -> list[dict[str, Any]]:
 
 
 def test_litellm_shares_an_order_among_those_who_carry_traffic() -> None:
-    """Weights only count within an order: who has some is in the first, and who waits comes behind, by rank."""
+    """Weights apply within an order: members with a weight have order 1, the others follow by rank."""
     found = deployments(CHAT)
     assert [(one["litellm_params"]["order"], one["litellm_params"]["weight"]) for one in found] == [
         (1, 0.75),
@@ -84,7 +84,7 @@ def test_litellm_shares_an_order_among_those_who_carry_traffic() -> None:
 
 
 def test_litellm_ids_differ() -> None:
-    """A target of two routes has an id for each, the others are called as they are."""
+    """A target of two routes has an id for each; the others have their name as id."""
     ids = [one["model_info"]["id"] for one in deployments(CHAT, VOICE)]
     assert ids == [
         "deepseek/deepseek-v4-flash",
@@ -105,14 +105,14 @@ def test_litellm_ids_differ() -> None:
     ],
 )
 def test_litellm_knows_each_dialect(dialect: str, model: str, base: str) -> None:
-    """A member's dialect becomes the prefix by which LiteLLM knows how to speak."""
+    """A member's dialect becomes LiteLLM's provider prefix."""
     entry = replace(CHAT.entries[0], dialect=dialect, model="m", base_url="https://x.example/v1")
     params = deployments(replace(CHAT, entries=(entry,)))[0]["litellm_params"]
     assert (params["model"], params["api_base"]) == (model, base)
 
 
 def test_portkey_falls_back_behind_those_who_carry_traffic() -> None:
-    """One route is a fallback of a balanced group and then of each who waits; keys are places to fill in."""
+    """One route is a fallback from a balanced group to each other member; keys are placeholders."""
     config = json.loads(text_of("portkey", CHAT))
     assert config["strategy"]["mode"] == "fallback"
     group, *again, waiting = config["targets"]
@@ -127,7 +127,7 @@ def test_portkey_falls_back_behind_those_who_carry_traffic() -> None:
 
 
 def test_portkey_chooses_among_routes_by_metadata() -> None:
-    """Several routes are conditions, each naming a target that there is."""
+    """Several routes are conditions, each with an existing target."""
     config = json.loads(text_of("portkey", CHAT, VOICE))
     assert [one["query"] for one in config["strategy"]["conditions"]] == [
         {"metadata.route": {"$eq": "chat"}},
@@ -137,7 +137,7 @@ def test_portkey_chooses_among_routes_by_metadata() -> None:
 
 
 def test_portkey_fits_a_header() -> None:
-    """A config that no header would hold is refused, with the way out."""
+    """A config that is too large for a header is refused with a hint."""
     many = [replace(CHAT, route=f"route-{number}") for number in range(20)]
     with pytest.raises(ClientError, match=str(MAX_BYTES)) as caught:
         text_of("portkey", *many)
@@ -145,7 +145,7 @@ def test_portkey_fits_a_header() -> None:
 
 
 def envoy(*tables: RouteTable) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The routes and, by name, the clusters."""
+    """The routes, and the clusters by name."""
     routes, clusters = (json.loads(text_of("envoy", *tables, part=part)) for part in ("", CLUSTERS))
     assert routes["version_info"] == clusters["version_info"] == "48"
     found = routes["resources"][0]["virtual_hosts"][0]["routes"]
@@ -154,7 +154,7 @@ def envoy(*tables: RouteTable) -> tuple[list[dict[str, Any]], dict[str, dict[str
 
 @pytest.mark.parametrize("weights", [(0.75, 0.25), (1 / 3, 1 / 3), (0.000001, 0.0), (0.0, 0.0), (1.0, 0.0)])
 def test_envoy_weights_are_whole_and_more_than_nothing(weights: tuple[float, float]) -> None:
-    """They add up to ten thousand whatever the table's are, and name clusters that there are."""
+    """Weights add up to 10 000 for any table and refer to existing clusters."""
     entries = tuple(
         replace(entry, weight=weight, base_url="https://x.example/v1")
         for entry, weight in zip(CHAT.entries, weights, strict=False)
@@ -167,13 +167,13 @@ def test_envoy_weights_are_whole_and_more_than_nothing(weights: tuple[float, flo
 
 
 def test_envoy_leaves_out_whom_another_path_leads_to() -> None:
-    """A request has one path: members whose base URL has another one than the first's are no clusters."""
+    """A request has one path: members whose base URL has a different path from the first one's are left out."""
     _, clusters = envoy(CHAT)
     assert set(clusters) == {"deepseek/deepseek-v4-flash", "chat: deepseek/deepseek-v4-flash first"}
 
 
-def test_envoy_believes_only_the_host_it_means() -> None:
-    """TLS names the host, and the certificate must be of that name and of an authority."""
+def test_envoy_verifies_the_hosts_certificate() -> None:
+    """TLS has the host name, and the certificate must match it and be signed by a trusted CA."""
     _, clusters = envoy(CHAT)
     tls = clusters["deepseek/deepseek-v4-flash"]["transport_socket"]["typed_config"]
     assert tls["sni"] == "api.deepseek.example"
@@ -183,7 +183,7 @@ def test_envoy_believes_only_the_host_it_means() -> None:
 
 
 def test_envoy_hedges_only_where_the_table_does() -> None:
-    """The delay of the table is the timeout of a try; without one there are retries and no second request."""
+    """The hedge delay of the table is the timeout of a try; without one there are only retries."""
     same = tuple(replace(entry, base_url="https://x.example/v1", credential_ref=None) for entry in CHAT.entries)
     (hedged,), _ = envoy(replace(CHAT, entries=same))
     assert hedged["route"]["retry_policy"]["per_try_timeout"] == "0.241000s"
@@ -197,7 +197,7 @@ def test_envoy_hedges_only_where_the_table_does() -> None:
     ("name", "variable"), [("deepseek", "DEEPSEEK_API_KEY"), ("azure-sweden.2", "AZURE_SWEDEN_2_API_KEY")]
 )
 def test_variables_of_keys(name: str, variable: str) -> None:
-    """A credential's name becomes a variable that a shell can set."""
+    """The name of a credential becomes a valid environment variable."""
     assert key_variable(name) == variable
 
 
@@ -214,6 +214,6 @@ def test_variables_of_keys(name: str, variable: str) -> None:
         {"text": "line\nbreak", "yes": "yes", "number": "12", "quote": '"', "umlaut": "ä", "plain": [1, 2.5, "three"]},
     ],
 )
-def test_what_is_written_as_yaml_is_read_again(value: dict[str, Any]) -> None:
-    """Any plain data comes back as it was, under any head."""
+def test_yaml_round_trip(value: dict[str, Any]) -> None:
+    """Plain data survives a round trip, below any comment."""
     assert yaml.safe_load(yamltext.dump(value, comment=["a: b", "---"])) == value

@@ -1,7 +1,7 @@
-"""Golden pictures of every answer in every format, in `golden/`: what programs and people may rely on.
+"""Golden files of every answer in every format, in `golden/`.
 
-A change here is a change of what `isochrone` promises; for JSON and CSV it needs another schema version unless it only
-adds. After a change on purpose: `PYTHONPATH=tests python tests/unit/client/pages/test_golden.py`.
+A change of a golden file is a change of the interface of `isochrone`. For JSON and CSV it needs a new schema version
+unless it only adds fields. To update the files: `PYTHONPATH=tests python tests/unit/client/pages/test_golden.py`.
 """
 
 from pathlib import Path
@@ -67,18 +67,18 @@ PAGES: dict[str, Page[Any]] = {
 }
 
 
-def picture(name: str, output: str) -> Path:
+def golden_file(name: str, output: str) -> Path:
     return GOLDEN / f"{name}.{SUFFIX_OF[output]}"
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("name", PAGES)
-def test_answers_look_as_promised(name: str, output: str) -> None:
-    """The same answer is written the same way as in the last release, to the letter."""
-    assert renderer(output).whole(PAGES[name], RenderOptions()) == picture(name, output).read_text()
+def test_answers_match_the_golden_files(name: str, output: str) -> None:
+    """The same answer has exactly the same text as in the last release."""
+    assert renderer(output).whole(PAGES[name], RenderOptions()) == golden_file(name, output).read_text()
 
 
 if __name__ == "__main__":
     for page_name, page in PAGES.items():
         for output_name in OUTPUTS:
-            picture(page_name, output_name).write_text(renderer(output_name).whole(page, RenderOptions()))
+            golden_file(page_name, output_name).write_text(renderer(output_name).whole(page, RenderOptions()))

@@ -44,12 +44,12 @@ UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 
 
 
 def shown(page: Page[Row]) -> list[dict[str, str]]:
-    """What people read, row by row, under the column's title."""
+    """The cells of each row by the title of the column."""
     return [{column.title: column.text(row) for column in page.columns} for row in page.rows]
 
 
 def pair(target: str, shift: float | None, *, region: str = "a", metric: Metric = Metric.TTFT) -> Differential:
-    """A differential that differs from others in what it is sorted by."""
+    """A differential with given sort keys."""
     return replace(
         DIFFERENTIALS[0],
         target=target,
@@ -72,14 +72,14 @@ def pair(target: str, shift: float | None, *, region: str = "a", metric: Metric 
     ],
 )
 def test_the_best_comes_first(sort: str, metric: Metric, order: str) -> None:
-    """Sorted by shift, a region's best target is first, which for a rate is the highest; the unknown is last."""
+    """Sorted by shift, a region's best target is first, for a rate the highest; unknown shifts are last."""
     rows = tuple(pair(name, shift, metric=metric) for name, shift in [("a", 1.0), ("?", None), ("b", -5.0), ("c", 9.0)])
     answer = DifferentialList(window=WINDOW, differentials=rows)
     assert "".join(row.target for row in differentials.select_rows(answer, sort=sort, only=None)) == order
 
 
 def test_regions_stay_together() -> None:
-    """Sorting happens within a region, and regions keep the order of the answer."""
+    """Rows are sorted within a region, and regions keep the order of the answer."""
     rows = (pair("x", 3, region="b"), pair("y", 1, region="a"), pair("z", 2, region="b"))
     arranged = differentials.select_rows(DifferentialList(window=WINDOW, differentials=rows), sort="shift", only=None)
     assert [(row.region, row.target) for row in arranged] == [("b", "z"), ("b", "x"), ("a", "y")]
@@ -90,12 +90,12 @@ def test_regions_stay_together() -> None:
     [(None, 3), ("decided", 2), ("faster", 1), ("slower", 1), ("equivalent", 0), ("undecided", 1)],
 )
 def test_only_keeps_what_it_says(only: str | None, kept: int) -> None:
-    """`--only` keeps one decision, or all that are decisions."""
+    """`--only` keeps one decision, or all except `undecided`."""
     assert len(differentials.select_rows(ANSWER, sort="target", only=only)) == kept
 
 
 def test_a_shift_without_an_interval_is_not_said() -> None:
-    """A number whose uncertainty is unknown is a dash for people; machines get what the wire has."""
+    """A number without an interval is a dash for people; programs get the value of the wire."""
     row = replace(DIFFERENTIALS[0], shift_low=None)
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert shown(page)[0]["shift (ms)"] == UNKNOWN
@@ -104,7 +104,7 @@ def test_a_shift_without_an_interval_is_not_said() -> None:
 
 
 def test_the_reason_stands_below() -> None:
-    """An undecided differential points to its reason, and equal reasons are said once."""
+    """An undecided differential has a footnote with its reason, and equal reasons share one."""
     rows = (UNDECIDED, DIFFERENTIALS[1], replace(UNDECIDED, reason="coverage 40 %"), UNDECIDED)
     page = differentials.page(ANSWER, rows, metric=Metric.TTFT, now_at=NOW_AT)
     assert [row["decision"] for row in shown(page)] == ["undecided [1]", "faster", "undecided [2]", "undecided [1]"]
@@ -134,21 +134,21 @@ HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02
         ),
     ],
 )
-def test_only_trouble_is_remarked(row: Differential, remark: str) -> None:
-    """Coverage, failures, age, pairing and change points are said where they matter, and only there."""
+def test_only_problems_are_noted(row: Differential, remark: str) -> None:
+    """Coverage, failures, age, pairing and change points are noted only if they matter."""
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert page.notes[:-1] == ((f"[1] {remark}",) if remark else ())
 
 
 def test_only_latencies_have_a_network_and_a_server() -> None:
-    """Where a difference comes from is shown for durations that have both, and for nothing else."""
+    """The split into network and server is shown for durations that have both, and for nothing else."""
     for metric, split in ((Metric.TTFT, True), (Metric.RTT, False), (Metric.TOKENS_PER_SECOND, False)):
         page = differentials.page(ANSWER, (UNDECIDED,), metric=metric, now_at=NOW_AT)
         assert ({"network", "server"} <= {column.heading for column in page.columns}) == split
 
 
 def test_a_rate_is_not_a_duration() -> None:
-    """Tokens per second are not divided by a thousand, and every heading says the unit."""
+    """Tokens per second are not divided by a thousand, and every heading has the unit."""
     row = replace(
         pair("a", 12.5, metric=Metric.TOKENS_PER_SECOND), baseline_median=60.2, shift_low=11.0, shift_high=14.0
     )
@@ -159,7 +159,7 @@ def test_a_rate_is_not_a_duration() -> None:
 
 
 def test_an_empty_remark_has_no_mark() -> None:
-    """Footnotes are numbered from 1 in the order of their first use, and nothing is nothing."""
+    """Footnotes are numbered from 1 in the order of their first use, and an empty remark has no mark."""
     footnotes = Footnotes(["", "late", "", "early", "late"])
     assert footnotes.marked("x", "") == "x"
     assert footnotes.marked("x", "early") == "x [2]"
@@ -176,7 +176,7 @@ def test_an_empty_remark_has_no_mark() -> None:
     ],
 )
 def test_a_percentile_needs_its_interval(quantile: Quantile | None, text: str) -> None:
-    """Where n is too small for an interval the percentile is a dash, and a note says why."""
+    """If n is too small for an interval, the percentile is a dash and a note has the reason."""
     page = leaderboard.page(Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], ttft_p95_us=quantile),)))
     assert shown(page)[0]["ttft p95 (ms)"] == text
     assert bool(page.notes) == (text == UNKNOWN)
@@ -236,7 +236,7 @@ def test_samples_read_like_a_log() -> None:
 def test_every_sample_is_accounted_for(  # noqa: PLR0917  # a case of the table
     finished: int, ledgered: int, waiting: int, quarantined: int, dropped: dict[str, int], account: str
 ) -> None:
-    """What is neither stored nor spooled nor dropped is lost; the ledger may be ahead by what was in flight."""
+    """Samples neither stored, spooled nor dropped are lost; the ledger may be ahead by those in flight."""
     row = replace(
         VANTAGES.vantages[0],
         finished=finished,
@@ -267,7 +267,7 @@ def test_every_sample_is_accounted_for(  # noqa: PLR0917  # a case of the table
     ],
 )
 def test_a_vantage_in_numbers(changes: dict[str, object], column: str, text: str) -> None:
-    """Versions say when they should be others, promises when they are broken, clocks how sure they are."""
+    """Outdated plans, overdue heartbeats and the uncertainty of clocks are shown."""
     row = replace(VANTAGES.vantages[0], **changes)  # type: ignore[arg-type]  # a case of the table
     page = regions.page(replace(VANTAGES, vantages=(row,)))
     assert shown(page)[0][column] == text
@@ -285,7 +285,7 @@ def test_a_vantage_in_numbers(changes: dict[str, object], column: str, text: str
     ],
 )
 def test_the_tightest_limit_is_the_budget(budget: Budget | None, told: tuple[str, str]) -> None:
-    """Of dollars, tokens and requests, the share shown is that of the limit that is reached first."""
+    """The share shown is that of the limit, of dollars, tokens and requests, that is reached first."""
     page = spend.page(SpendList(spend=(replace(SPEND[0], budget=budget),)))
     [row] = shown(page)
     assert (row["spent (% of it)"], row["forecast (% of it)"]) == told
@@ -298,7 +298,7 @@ TWO_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED, UNDECIDED))
 EMPTY_LEADERBOARD = Leaderboard(window=WINDOW)
 NO_MEDIAN = Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], n=4, ttft_p50_us=Quantile(value=1.0)),))
 NOBODY = VantageList(plan_version=0, answered_at=NOW_AT)
-NOBODY_ONLINE = replace(VANTAGES, vantages=VANTAGES.vantages[1:])
+NONE_ONLINE = replace(VANTAGES, vantages=VANTAGES.vantages[1:])
 NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
 
 
@@ -334,12 +334,12 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
         (lambda: regions.require_online(NOBODY), "no vantage is known yet", "vantage add"),
-        (lambda: regions.require_online(NOBODY_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
+        (lambda: regions.require_online(NONE_ONLINE), "none of 2 vantages is online", "isochrone-agent doctor"),
         (lambda: spend.require_spend(SpendList()), "there is no spend", "isochrone regions"),
     ],
 )  # fmt: skip
-def test_too_little_is_explained(require: Callable[[], object], sentence: str, hint: str) -> None:
-    """An answer that settles nothing says why, what would help, and ends with exit code 4."""
+def test_too_little_data_is_an_error(require: Callable[[], object], sentence: str, hint: str) -> None:
+    """An answer without a result is an error with the reason, a hint and exit code 4."""
     with pytest.raises(InsufficientError) as caught:
         require()
     assert sentence in str(caught.value)
@@ -361,17 +361,17 @@ def test_too_little_is_explained(require: Callable[[], object], sentence: str, h
     ],
 )
 def test_enough_is_enough(require: Callable[[], None]) -> None:
-    """An answer with something settled in it passes, even when other parts of it are not."""
+    """An answer with some result passes, even if other parts have none."""
     require()
 
 
 def test_the_plan_names_the_baseline() -> None:
-    """Without --baseline, the plan's region is the reference."""
+    """Without --baseline, the baseline is the plan's region."""
     assert targets.require_baseline(TARGETS) == "us-east-2"
 
 
-def test_what_is_not_finite_is_not_said() -> None:
-    """A broken number from afar is a dash, not a crash."""
+def test_numbers_that_are_not_finite_are_dashes() -> None:
+    """A NaN or infinite number in an answer is a dash, not a crash."""
     row = replace(DIFFERENTIALS[0], baseline_median=math.nan, shift_high=math.inf)
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert shown(page)[0]["baseline → (region, ms)"].startswith(UNKNOWN)

@@ -1,4 +1,4 @@
-"""Pages of answers that weigh targets and regions: leaderboards of every order, budgets, tiers, region costs."""
+"""The ranking pages: leaderboards of every order, latency targets, price tiers and region costs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,14 +16,14 @@ from isochrone_wire.insights import Eligible, LatencyBudgetList, RegionCostList,
 from testdata.insights import LATENCY_BUDGETS, REGION_COSTS, TIERS
 
 BOARD = Leaderboard(window=WINDOW, standings=STANDINGS)
-BUDGETS = LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)
+VERDICTS = LatencyBudgetList(window=WINDOW, budgets=LATENCY_BUDGETS)
 COSTS = RegionCostList(window=WINDOW, costs=REGION_COSTS)
 LINES = TierList(window=WINDOW, tiers=TIERS)
-UNSAID = Quantile(value=1.0)
+WITHOUT_INTERVAL = Quantile(value=1.0)
 
 
 def shown(page: Page[Row]) -> list[dict[str, str]]:
-    """What people read, row by row, under the column's title."""
+    """The cells of each row by the title of the column."""
     return [{column.title: column.text(row) for column in page.columns} for row in page.rows]
 
 
@@ -41,7 +41,7 @@ def shown(page: Page[Row]) -> list[dict[str, str]]:
     ],
 )
 def test_each_order_shows_what_it_ranks_by_first(order: Order, column: str, text: str) -> None:
-    """After rank and names comes the quantity of the order, and every table fits 100 columns."""
+    """The quantity of the order follows rank and names, and every table fits 100 columns."""
     page = leaderboard.page(replace(BOARD, order=order))
     assert page.columns[3].title == column
     assert shown(page)[0][column] == text
@@ -63,23 +63,23 @@ def test_outcomes_stand_beside_success() -> None:
 
 
 def test_free_is_not_unknown() -> None:
-    """What costs nothing gives its speed for nothing; what has no price is a dash."""
+    """The speed per price of a free target is `free`; without a price it is a dash."""
     rows = (replace(STANDINGS[0], usd_per_m_output=0.0, tokens_per_second_per_usd=None), STANDINGS[1])
     page = leaderboard.page(Leaderboard(window=WINDOW, standings=rows, order=Order.TOKENS_PER_USD))
     assert [row["speed (per $/M)"] for row in shown(page)] == ["free", UNKNOWN]
 
 
 def test_summaries_are_told() -> None:
-    """A leaderboard from summaries says how far off its percentiles may be."""
+    """A leaderboard from summaries has a note with the error of its percentiles."""
     told = leaderboard.page(replace(BOARD, source=Source.SUMMARIES))
     assert any("summaries" in note for note in told.notes)
     assert not any("summaries" in note for note in leaderboard.page(BOARD).notes)
     assert (told.facts["source"], leaderboard.page(BOARD).facts["source"]) == ("summaries", "samples")
 
 
-def test_budgets_are_a_matrix() -> None:
+def test_latency_targets_are_a_matrix() -> None:
     """Each target of a region has one row with a word per use; programs get a record per use."""
-    page = latency_targets.page(BUDGETS)
+    page = latency_targets.page(VERDICTS)
     assert [(row.region, row.target) for row in page.rows] == [
         ("ap-southeast-1", "deepseek/deepseek-v4-flash"),
         ("ap-southeast-1", "openai/gpt-5-mini"),
@@ -95,34 +95,34 @@ def test_budgets_are_a_matrix() -> None:
 
 
 def test_a_reason_of_one_use_stands_beside_it() -> None:
-    """A reason that holds for every use marks the target, one that holds for some marks these."""
+    """A reason that all uses share is a footnote of the target, otherwise of the uses."""
     row = replace(LATENCY_BUDGETS[3], use="step")
     other = replace(row, use="code", reason="40 of 59 samples")
-    cells = shown(latency_targets.page(replace(BUDGETS, budgets=(row, other))))[0]
+    cells = shown(latency_targets.page(replace(VERDICTS, budgets=(row, other))))[0]
     assert (cells["target"], cells["step (300 ms)"], cells["code (300 ms)"]) == (row.target, "? [1]", "? [2]")
 
 
 def test_one_use_shows_its_percentile() -> None:
     """With one use there is room for the percentile, its interval and n."""
-    page = latency_targets.page(replace(BUDGETS, budgets=LATENCY_BUDGETS[:4]))
+    page = latency_targets.page(replace(VERDICTS, budgets=LATENCY_BUDGETS[:4]))
     maybe, unknown, _, _ = shown(page)
     assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n"]) == ("298", "290 … 306", "1431")
     assert (unknown["ttft p95 (ms)"], unknown["n"]) == (UNKNOWN, "3")
 
 
 def test_all_nine_uses_fit_the_screen() -> None:
-    """The matrix of every built-in use is no wider than 100 columns, even where all of it is unknown."""
+    """The matrix of all built-in uses has at most 100 columns, even if all of it is unknown."""
     names = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
     row = replace(LATENCY_BUDGETS[3], limit_us=300_000)
     rows = tuple(replace(row, use=name) for name in names)
-    table = renderer("table").whole(latency_targets.page(replace(BUDGETS, budgets=rows)), RenderOptions())
+    table = renderer("table").whole(latency_targets.page(replace(VERDICTS, budgets=rows)), RenderOptions())
     assert all(name in table.replace("\n", " ") for name in names)
     assert "…" not in table
     assert all(len(line) <= 100 for line in table.splitlines())
 
 
 def test_tiers_stay_together_within_a_region() -> None:
-    """A region's table goes from the cheapest tier to the dearest, whatever the order of regions in the answer."""
+    """A region's table goes from the cheapest tier to the most expensive one, in any order of regions."""
     elsewhere = tuple(replace(row, region="ap-southeast-1") for row in TIERS)
     page = tiers.page(replace(LINES, tiers=(TIERS[0], elsewhere[0], TIERS[1], elsewhere[1])))
     assert [(row.region, row.tier) for row in page.rows] == [
@@ -134,7 +134,7 @@ def test_tiers_stay_together_within_a_region() -> None:
 
 
 def test_the_best_region_adds_nothing() -> None:
-    """The best region is called so, the others show what they add, and what is not known is a dash with its reason."""
+    """The best region is marked, the others show what they add, and unknown values are a dash with a reason."""
     rows = shown(region_costs.page(COSTS, metric=Metric.TTFT))
     assert [(row["added (ms)"], row["decision"]) for row in rows] == [
         ("0", "best"),
@@ -154,7 +154,7 @@ def test_a_rate_is_added_in_its_own_unit() -> None:
 
 
 UNDECIDED = tuple(replace(row, decision=Decision.UNDECIDED) for row in REGION_COSTS)
-NOBODY_KNOWS = tuple(replace(row, eligible=Eligible.UNKNOWN, n=3, reason="3 of 59 samples") for row in LATENCY_BUDGETS)
+ALL_UNKNOWN = tuple(replace(row, eligible=Eligible.UNKNOWN, n=3, reason="3 of 59 samples") for row in LATENCY_BUDGETS)
 UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
 
 
@@ -168,18 +168,18 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
         ),
         (
             lambda: leaderboard.require_ranking(
-                replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=UNSAID),))
+                replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=WITHOUT_INTERVAL),))
             ),
             "2 of 6 needed",
             "isochrone samples",
         ),
         (
-            lambda: latency_targets.require_verdict(replace(BUDGETS, budgets=())),
+            lambda: latency_targets.require_verdict(replace(VERDICTS, budgets=())),
             "no samples between",
             "isochrone coverage",
         ),
         (
-            lambda: latency_targets.require_verdict(replace(BUDGETS, budgets=NOBODY_KNOWS)),
+            lambda: latency_targets.require_verdict(replace(VERDICTS, budgets=ALL_UNKNOWN)),
             "3 of 59 samples",
             "--window",
         ),
@@ -190,7 +190,7 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
             "plan",
         ),
         (
-            lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=UNSAID),))),
+            lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL),))),
             "3 of 6 needed",
             "isochrone samples",
         ),
@@ -203,8 +203,8 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
         ),
     ],
 )
-def test_too_little_is_said(require: Callable[[], None], sentence: str, hint: str) -> None:
-    """An answer that says nothing is told why, and what would help."""
+def test_too_little_data_is_an_error(require: Callable[[], None], sentence: str, hint: str) -> None:
+    """An answer without a result is an error with the reason and a hint."""
     with pytest.raises(InsufficientError) as raised:
         require()
     assert sentence in str(raised.value)
@@ -215,11 +215,11 @@ def test_too_little_is_said(require: Callable[[], None], sentence: str, hint: st
     "require",
     [
         *(lambda order=order: leaderboard.require_ranking(replace(BOARD, order=order)) for order in Order),
-        lambda: latency_targets.require_verdict(BUDGETS),
+        lambda: latency_targets.require_verdict(VERDICTS),
         lambda: tiers.require_tiers(LINES),
         lambda: region_costs.require_best(COSTS),
     ],
 )
 def test_something_is_enough(require: Callable[[], None]) -> None:
-    """Where one line says something, the answer passes."""
+    """One row with a result is enough."""
     require()

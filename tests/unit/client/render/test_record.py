@@ -25,7 +25,7 @@ PAGES: list[Page[Any]] = [
 
 
 def paths(record: dict[str, Any], *, above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """Where every leaf of a record stands; counts and empty parts are leaves."""
+    """The path of every leaf of a record; counts and empty objects are leaves."""
     found: set[tuple[str, ...]] = set()
     for name, part in record.items():
         if isinstance(part, dict) and part and name != "outcomes":
@@ -37,7 +37,7 @@ def paths(record: dict[str, Any], *, above: tuple[str, ...] = ()) -> set[tuple[s
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.schema)
 def test_csv_says_all_that_json_says(page: Page[Any]) -> None:
-    """Every leaf of every record has a column; a part that is unknown as a whole has the columns of its parts."""
+    """Every leaf of every record has a column; an unknown object has the columns of its fields."""
     columns = {field.path for field in page.fields}
     for row in page.rows:
         for path in paths(page.record(row)):
@@ -70,14 +70,14 @@ def test_a_sample_stands_beside_its_names() -> None:
 
 
 def test_what_json_cannot_write_is_null() -> None:
-    """A number that is none, or infinite, is unknown to a reader."""
+    """NaN and infinite numbers are unknown."""
     row = replace(DIFFERENTIALS[0], shift=math.nan, shift_high=math.inf)
     record = row_record(row)
     assert (record["shift"], record["shift_low"], record["shift_high"]) == (None, 180_100.0, None)
 
 
 def test_a_header_says_the_unit_its_name_does_not() -> None:
-    """Units given from outside end the header; JSON keeps the wire's name."""
+    """Given units are appended to the header; JSON keeps the name of the wire."""
     headers = [field.header for field in wire_fields(Differential, units={"shift": "us"})]
     assert "shift_us" in headers
     assert "shift" not in headers
@@ -85,7 +85,7 @@ def test_a_header_says_the_unit_its_name_does_not() -> None:
 
 
 def test_parts_have_columns_of_their_own() -> None:
-    """A quantile is spread over three columns, all of them empty where it is unknown."""
+    """A quantile has three columns, all of them empty if it is unknown."""
     fields = {field.header: field for field in wire_fields(Standing)}
     known, unknown = row_record(STANDINGS[0]), row_record(replace(STANDINGS[0], ttft_p95_us=None))
     assert fields["ttft_p95_us.low"].value(known) == 251_000

@@ -51,13 +51,13 @@ DRAWN_FROM: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def values(cls: type) -> st.SearchStrategy[Any]:
-    """Values of a class of the wire, every field drawn from its type: any name, any count, any number."""
+    """A strategy for values of a wire class, with every field drawn from its type."""
     hints = typing.get_type_hints(cls)
     return st.builds(cls, **{part.name: drawn(hints[part.name], name=part.name) for part in fields(cls)})
 
 
 def drawn(hint: Any, *, name: str = "") -> st.SearchStrategy[Any]:
-    """What a field of this type may hold; instants stay within the calendar."""
+    """A strategy for fields of this type; instants are within the calendar."""
     inner = [part for part in typing.get_args(hint) if part is not types.NoneType]
     origin = typing.get_origin(hint)
     if origin is types.UnionType:
@@ -97,7 +97,7 @@ thoroughly = settings(max_examples=60, deadline=None, suppress_health_check=[Hea
 @thoroughly
 @given(PAGES, st.sampled_from([100, 80, 60, 250]))
 def test_no_line_is_longer_than_a_hundred_columns(page: Page[Any], width: int) -> None:
-    """Whatever the names, a table fits its screen, and 100 columns on a wider one, begun and gone on with too."""
+    """With any names, a table fits its screen, and 100 columns on a wider one, also when it continues."""
     table = renderer("table")
     look = RenderOptions(width=width)
     for text in (table.whole(page, look), table.opening(page, look), table.more(page, look)):
@@ -107,7 +107,7 @@ def test_no_line_is_longer_than_a_hundred_columns(page: Page[Any], width: int) -
 @thoroughly
 @given(PAGES)
 def test_a_piped_table_is_plain_text(page: Page[Any]) -> None:
-    """Without colours there is not one control character, whoever wrote the names."""
+    """Without colours there is no control character, whatever the names contain."""
     text = renderer("table").whole(page, PLAIN)
     assert all(mark.isprintable() or mark == "\n" for mark in text)
 
@@ -129,7 +129,7 @@ def test_json_is_a_document_with_a_schema(page: Page[Any]) -> None:
 @thoroughly
 @given(PAGES)
 def test_csv_is_rectangular(page: Page[Any]) -> None:
-    """A CSV reader finds one line per row, each as long as the line of headers."""
+    """A CSV reader finds one line per row, each with as many cells as the header line."""
     lines = list(csv.reader(io.StringIO(renderer("csv").whole(page, PLAIN), newline="")))
     assert len(lines) == 1 + len(page.rows)
     assert {len(line) for line in lines} == {len(page.fields)}
@@ -138,7 +138,7 @@ def test_csv_is_rectangular(page: Page[Any]) -> None:
 @thoroughly
 @given(PAGES)
 def test_markdown_tables_are_rectangular(page: Page[Any]) -> None:
-    """Every line of a Markdown table has as many cells as there are columns, whatever the names contain."""
+    """Every line of a Markdown table has one cell per column, whatever the names contain."""
     for line in renderer("markdown").whole(page, PLAIN).splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", re.sub(r"\\\\", "", line))) == len(page.columns) + 1
@@ -146,7 +146,7 @@ def test_markdown_tables_are_rectangular(page: Page[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A row of a page that has nothing to do with the wire."""
+    """A row of a page that is independent of the wire."""
 
     name: str
     height_us: int | None
@@ -227,7 +227,7 @@ fir,,False
 
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_one_description_gives_every_format(output: str) -> None:
-    """The same page, written once, reads as expected in each of the formats."""
+    """The same page has the expected text in each format."""
     assert renderer(output).whole(TREES, PLAIN) == PICTURES[output]
 
 
@@ -245,14 +245,14 @@ def test_one_description_gives_every_format(output: str) -> None:
     ],
 )
 def test_an_answer_can_go_on(output: str, opening: str, more: str) -> None:
-    """An opening has the headings, what follows has rows only."""
+    """The opening has the headings; later parts have rows only."""
     assert renderer(output).opening(TREES, PLAIN).startswith(opening)
     assert more in renderer(output).more(TREES, PLAIN)
     assert "height (ms)" not in renderer(output).more(TREES, PLAIN)
 
 
 def test_later_rows_stand_under_the_first_headings() -> None:
-    """Followed samples line up with the headings written before them, however short their names are."""
+    """Later samples are aligned with the headings, however short their names are."""
     table = renderer("table")
     first = table.opening(samples.page(SAMPLES, window=WINDOW, now_at=NOW_AT), PLAIN).splitlines()
     later = table.more(samples.page(SAMPLES[:1], window=WINDOW, now_at=NOW_AT), PLAIN).splitlines()
@@ -263,19 +263,19 @@ def test_later_rows_stand_under_the_first_headings() -> None:
 
 @pytest.mark.parametrize("output", ["table", "markdown"])
 def test_nothing_looks_like_nothing(output: str) -> None:
-    """An answer without rows leaves no empty table behind."""
+    """An answer without rows prints no table."""
     assert renderer(output).whole(differential_page(()), PLAIN) == ""
 
 
 def test_nothing_is_still_a_document() -> None:
-    """Programs get their document and their headers also when there are no rows."""
+    """Programs get the document and the headers even without rows."""
     page = differential_page(())
     assert json.loads(renderer("json").whole(page, PLAIN))["rows"] == []
     assert renderer("csv").whole(page, PLAIN).count("\n") == 1
 
 
 def test_colours_are_for_terminals() -> None:
-    """A decision is coloured on a terminal; the words say the same without."""
+    """A decision is coloured on a terminal; the words carry the meaning without colours."""
     page = differential_page(DIFFERENTIALS)
     coloured = renderer("table").whole(page, RenderOptions(colour=True))
     assert "\x1b[32mfaster" in coloured
@@ -283,7 +283,7 @@ def test_colours_are_for_terminals() -> None:
 
 
 def test_long_names_fold_and_numbers_do_not() -> None:
-    """When the line is too long, the name takes a second line and every number stays whole."""
+    """If the line is too long, the name is folded and every number stays whole."""
     page = leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS))
     text = renderer("table").whole(page, RenderOptions(width=80))
     assert "178 … 182" in text

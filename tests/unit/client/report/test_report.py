@@ -1,4 +1,4 @@
-"""Reports: nothing gets out of its place, drawings stand where the numbers say, and sections tell what is missing."""
+"""Reports: text is escaped, charts are drawn to scale, and missing sections have a reason."""
 
 # ruff: noqa: D102  # HTMLParser names the methods, and says what they hear
 
@@ -23,7 +23,7 @@ ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 
 
 class Reading(HTMLParser):
-    """What a browser would make of a text: its elements with their attributes, its text, and how deep it ended."""
+    """An HTML text as a browser parses it: elements with attributes, text, and the nesting depth at the end."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Reading(HTMLParser):
 
 
 def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "") -> Report:
-    """A report of these differentials, with a hostile text in all places that take one."""
+    """A report of these differentials, with a hostile text in every place for text."""
     answer = DifferentialList(window=WINDOW, differentials=rows)
     return Report(
         window=WINDOW,
@@ -72,12 +72,12 @@ def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "")
 
 
 def shape(reading: Reading) -> list[tuple[str, set[str]]]:
-    """The elements with the names of their attributes, without the places where a name may break."""
+    """The elements with the names of their attributes, without `wbr`."""
     return [(name, set(attributes)) for name, attributes in reading.elements if name != "wbr"]
 
 
 def test_regions_stay_together() -> None:
-    """Answers come target by target; what the phases add is told region by region."""
+    """Answers are ordered by target; the contribution of the phases is shown by region."""
     rows = tuple(replace(DIFFERENTIALS[0], target=target, region=region) for target in "xy" for region in ("a", "b"))
     page = difference_phases.page(DifferentialList(window=WINDOW, differentials=rows))
     assert [heading for heading, _ in page.groups()] == ["a against us-east-2", "b against us-east-2"]
@@ -85,7 +85,7 @@ def test_regions_stay_together() -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_no_text_becomes_an_element(text: str, attribute: str) -> None:
-    """Whatever a text or an attribute holds, a browser reads it back as that text and finds one element only."""
+    """A browser reads any text or attribute back unchanged and finds one element only."""
     reading = Reading(element("td", text, title=attribute))
     ((name, attributes),) = reading.elements
     assert name == "td"
@@ -94,13 +94,13 @@ def test_no_text_becomes_an_element(text: str, attribute: str) -> None:
 
 
 def test_markup_is_escaped_once() -> None:
-    """What is HTML already stays as it is, however often it is put into something."""
+    """Markup is not escaped again, however often it is nested."""
     assert joined(element("p", "a & b"), "<") == "<p>a &amp; b</p>&lt;"
     assert element("i", Markup("<b></b>"), class_=None) == "<i><b></b></i>"
 
 
 def test_hostile_names_stay_text() -> None:
-    """A target, region, reason or error that is HTML makes no element and no attribute that was not there before."""
+    """A target, region, reason or error with HTML adds no element and no attribute."""
     rows = tuple(
         replace(row, target=HOSTILE, region=HOSTILE, reason=HOSTILE, decision=Decision.UNDECIDED)
         for row in DIFFERENTIALS
@@ -116,7 +116,7 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_the_page_needs_nothing_else() -> None:
-    """No element could fetch anything, and the policy forbids it besides; the sheet is the one it names."""
+    """No element can fetch anything, the policy forbids it too, and the policy has the hash of the style sheet."""
     reading = Reading(render_html(report()))
     links = [
         value for _, attributes in reading.elements for name, value in attributes.items() if name in ("href", "src")
@@ -131,7 +131,7 @@ def test_the_page_needs_nothing_else() -> None:
 
 
 def test_a_section_without_an_answer_says_why() -> None:
-    """What could not be asked is a sentence in both formats; nothing is left out silently."""
+    """A failed section is a sentence in both formats; nothing is left out silently."""
     for text in (render_html(report()), render_markdown(report())):
         assert "Left out: it failed" in text
         assert "Price tiers" in text
@@ -139,7 +139,7 @@ def test_a_section_without_an_answer_says_why() -> None:
 
 
 def test_markdown_has_the_same_tables() -> None:
-    """The Markdown says the same in tables, under the same headings."""
+    """The Markdown has the same tables, under the same headings."""
     text = render_markdown(report())
     assert text.startswith("# LLM latency by region, 2026-11-20 08:00 to 2026-11-21 08:00 UTC\n")
     assert "## Differentials" in text
@@ -148,13 +148,13 @@ def test_markdown_has_the_same_tables() -> None:
 
 
 def places(markup: str, name: str) -> list[float]:
-    """Where elements of that class stand, in per cent of the width."""
+    """The positions of the elements of a class, in per cent of the width."""
     found = [attributes for _, attributes in Reading(markup).elements if name in str(attributes.get("class")).split()]
     return [float(str(part.get("cx") or part.get("x1") or part.get("x")).rstrip("%")) for part in found]
 
 
 def test_the_interval_is_drawn_where_it_is() -> None:
-    """Zero, dot and both ends of the whisker stand in the order and the proportions of their values."""
+    """Zero, dot and both ends of the whisker have the order and the proportions of their values."""
     row = replace(DIFFERENTIALS[0], shift=100.0, shift_low=50.0, shift_high=200.0, margin=20.0)
     column = charts.intervals([row])
     assert column is not None
@@ -166,7 +166,7 @@ def test_the_interval_is_drawn_where_it_is() -> None:
 
 
 def test_bars_add_up() -> None:
-    """Phases that add are stacked right of zero and those that save left of it, each as wide as its shift."""
+    """Increases are stacked right of zero and decreases left of it, each as wide as its shift."""
     parts = [replace(DIFFERENTIALS[0].parts[place], shift=shift) for place, shift in ((0, 10.0), (1, -30.0), (4, 20.0))]
     row = replace(DIFFERENTIALS[0], parts=tuple(parts))
     column = charts.bars([row])
@@ -183,8 +183,8 @@ def test_bars_add_up() -> None:
     st.lists(st.tuples(*[st.floats(min_value=-1e9, max_value=1e9)] * 3), min_size=1, max_size=5),
     st.one_of(st.none(), st.floats(min_value=0, max_value=1e9)),
 )
-def test_every_drawing_stays_on_its_paper(values: list[tuple[float, ...]], margin: float | None) -> None:
-    """Whatever the numbers are, every place lies between 0 and 100 per cent, and zero is on the scale."""
+def test_every_position_is_on_the_chart(values: list[tuple[float, ...]], margin: float | None) -> None:
+    """For any numbers, every position is between 0 and 100 per cent, and zero is on the scale."""
     rows = [
         replace(DIFFERENTIALS[0], shift=shift, shift_low=low, shift_high=high, margin=margin, parts=())
         for low, shift, high in map(sorted, values)
@@ -200,14 +200,14 @@ def test_every_drawing_stays_on_its_paper(values: list[tuple[float, ...]], margi
 
 @pytest.mark.parametrize("chart", [charts.intervals, charts.bars])
 def test_nothing_known_is_not_drawn(chart: object) -> None:
-    """Without intervals there is no plot, and without phases no bars."""
+    """Without intervals there is no chart of intervals, and without phases there are no bars."""
     assert callable(chart)
     assert chart([DIFFERENTIALS[2]]) is None
     assert chart([]) is None
 
 
-def test_the_head_says_what_it_is_of() -> None:
-    """Baseline, metric, plan and how much of what was planned was recorded stand at the head."""
+def test_the_head_of_a_report() -> None:
+    """The head has baseline, metric, plan and the share of the planned rounds that was recorded."""
     told = dict(
         facts(
             baseline="us-east-2",
@@ -222,7 +222,7 @@ def test_the_head_says_what_it_is_of() -> None:
 
 
 def test_the_summary_counts_and_names_the_furthest() -> None:
-    """One sentence per region: how many are decided which way, and which differ most, with their intervals."""
+    """One sentence per region: the number of targets per decision, and the largest shifts with their intervals."""
     (sentence,) = summary(ANSWER)
     assert sentence.startswith("From ap-southeast-1 against us-east-2, of 3 targets: 1 faster, 1 slower, 1 undecided.")
     assert sentence.endswith("openai/gpt-5-mini +191 ms (+180 … +204); deepseek/deepseek-v4-flash -30 ms (-35 … -25).")
