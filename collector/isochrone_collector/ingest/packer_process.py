@@ -1,50 +1,174 @@
-"""The process that packs batches for a collector, which starts it and talks to it over the socket it is handed.
+"""The packer process: large pushes are packed in a child, so that Python's global lock does not delay answers.
 
-usage: python -m isochrone_collector.ingest.packer_process SOCKET      ends when the other end of the socket does
+The child is spawned with one end of a pipe. It ends when the pipe does, and so with the collector, however that ends.
+Its first message is its version; then it answers every request, in order, with a packed batch or `NotPacked`.
+
+`run` is executed in the child; `PackerProcess` is the collector's handle of it. A stopped child blocks the reading and
+the writing of the pipe, so each has a thread of its own.
 """
 
-import pickle
+import asyncio
+import multiprocessing
 import signal
-import socket
-import sys
-from typing import BinaryIO
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from threading import Thread
+from typing import Any, Self
+
+import structlog
 
 from isochrone_collector import process_tuning
-from isochrone_collector.ingest.packer import LENGTH_BYTES
-from isochrone_collector.ingest.packing import pack
+from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import decode_push
+from isochrone_collector.ingest.validation import PushBatch
+from isochrone_collector.store.batches import PackedBatch
 from isochrone_wire import __version__
 
+MAX_IN_FLIGHT = 2
+"""Number of batches that the process should have at once: the one it packs, and the next."""
 
-def main(number: int) -> None:
-    """Seal what comes until nothing more can."""
-    # Ctrl-C is for the collector, which ends this process by ending itself.
+_log = structlog.get_logger()
+
+_STARTED_WITHIN_S = 30.0
+_ANSWERED_WITHIN_S = 10.0
+
+
+class NotPacked(Exception):  # noqa: N818  # names the state
+    """The process could not pack a batch. Act: the packer, by packing it in a thread."""
+
+
+class ProcessLost(NotPacked):
+    """The process has ended or does not answer."""
+
+
+class PackerProcess:
+    """Handle of the process, with its unanswered requests in order. Use it in the event loop that creates it."""
+
+    def __init__(self, process: SpawnProcess, pipe: "Connection[Any, Any]") -> None:
+        self._process = process
+        self._pipe = pipe
+        self._is_lost = False
+        self._pending: deque[asyncio.Future[Any]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="packer-requests")
+        self._reader = Thread(target=self._read, name="packer-answers", daemon=True)
+
+    @classmethod
+    async def start(cls) -> Self:
+        """Start the process, and wait until it is ready. Raises `ProcessLost` and `OSError`."""
+        handle = cls(*await asyncio.to_thread(_spawn))
+        ready = handle._expect()
+        handle._reader.start()
+        try:
+            async with asyncio.timeout(_STARTED_WITHIN_S):
+                version = await ready
+        except (TimeoutError, ProcessLost):
+            version = "unknown"
+        if version != __version__:
+            # Perhaps another version was installed while this collector ran.
+            await handle.close()
+            raise ProcessLost(f"the packer process has version {version}, not {__version__}")
+        return handle
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def is_full(self) -> bool:
+        """True when the process has enough to do; the batches of cancelled callers count too."""
+        return len(self._pending) >= MAX_IN_FLIGHT
+
+    async def pack(self, batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
+        """Call `packing.pack` in the process. Raises `NotPacked`; after `ProcessLost` every call fails."""
+        if self._is_lost:
+            raise ProcessLost("the packer process has ended")
+        answer: asyncio.Future[PackedBatch | None] = self._expect()
+        self._sender.submit(self._send, (batch.content, batch.received_at, criteria))
+        try:
+            async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                return await answer
+        except TimeoutError:
+            # Stopped, or so slow that it delays batches that a thread could pack.
+            self._process.kill()
+            raise ProcessLost("the packer process does not answer") from None
+
+    async def close(self) -> None:
+        """End the process, and wait until it has ended."""
+        await asyncio.to_thread(self._end)
+
+    def _expect(self) -> "asyncio.Future[Any]":
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._pending.append(answer)
+        return answer
+
+    def _send(self, request: tuple[bytes, int, Criteria]) -> None:
+        # The reader reports a process that has ended.
+        with suppress(OSError):
+            self._pipe.send(request)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._loop.call_soon_threadsafe(self._handle_answer, self._pipe.recv())
+        except Exception as error:  # noqa: BLE001  # the end of the pipe, or an answer that cannot be unpickled
+            self._loop.call_soon_threadsafe(self._handle_loss, str(error))
+
+    def _handle_answer(self, answer: object) -> None:
+        waiting = self._pending.popleft()
+        # The caller may have been cancelled.
+        if waiting.done():
+            return
+        if isinstance(answer, NotPacked):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
+
+    def _handle_loss(self, reason: str) -> None:
+        self._is_lost = True
+        _log.debug("packer.ended", pid=self.pid, reason=reason)
+        while self._pending:
+            waiting = self._pending.popleft()
+            if not waiting.done():
+                waiting.set_exception(ProcessLost("the packer process has ended"))
+
+    def _end(self) -> None:
+        # SIGKILL, because it has no state to lose and must end even while it is stopped.
+        self._process.kill()
+        self._process.join()
+        self._reader.join()
+        self._sender.shutdown()
+        self._pipe.close()
+
+
+def run(pipe: "Connection[Any, Any]") -> None:
+    """Pack batches until the pipe ends."""
+    # Ctrl-C is for the collector, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process_tuning.tune_process()
-    with socket.socket(fileno=number) as ours, ours.makefile("rb") as requests, ours.makefile("wb") as answers:
-        _write_frame(answers, __version__.encode())
-        while len(head := requests.read(LENGTH_BYTES)) == LENGTH_BYTES:
-            _write_frame(answers, _pack_request(requests.read(int.from_bytes(head, "big"))))
+    with suppress(EOFError, OSError):
+        pipe.send(__version__)
+        while True:
+            pipe.send(_answer(*pipe.recv()))
 
 
-def _pack_request(requests: bytes) -> bytes:
-    """The answer; empty when there is none, for then the collector does it itself and meets the error."""
+def _answer(content: bytes, received_at: int, criteria: Criteria) -> PackedBatch | NotPacked | None:
     try:
-        content, received_at, criteria = pickle.loads(requests)  # noqa: S301  # from our own parent
-        batch = decode_push(content, received_at)
-        return pickle.dumps(pack(batch, criteria))
-    except Exception:  # noqa: BLE001  # see above
-        return b""
+        return pack(decode_push(content, received_at), criteria)
+    except Exception as error:  # noqa: BLE001  # the collector packs the batch again, and meets the error itself
+        return NotPacked(str(error))
 
 
-def _write_frame(answers: BinaryIO, content: bytes) -> None:
-    answers.write(len(content).to_bytes(LENGTH_BYTES, "big"))
-    answers.write(content)
-    answers.flush()
-
-
-if __name__ == "__main__":
-    try:
-        main(int(sys.argv[1]))
-    except (BrokenPipeError, ConnectionResetError):
-        sys.exit(0)
+def _spawn() -> "tuple[SpawnProcess, Connection[Any, Any]]":
+    """Start a child, and return it with the collector's end of its pipe."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with theirs:
+        process = context.Process(target=run, args=(theirs,), name="packer", daemon=True)
+        process.start()
+    return process, ours

@@ -9,7 +9,8 @@ import structlog
 from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, PartitionMissing
 from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
 from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
-from isochrone_collector.ingest.packer import MAX_IN_FLIGHT, Packer
+from isochrone_collector.ingest.packer import Packer
+from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
 from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.validation import PushBatch, check_batch
 from isochrone_collector.ingest.vitals import trimmed

@@ -1,4 +1,4 @@
-"""Large batches are packed in a process of its own: with the same result, whatever becomes of that process."""
+"""The packer process: large batches get the same result in it, whatever happens to the process."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_collector.ingest import packer as packer_module
+from isochrone_collector.ingest import packer_process
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import decode_push
@@ -29,7 +29,7 @@ STARTED_WITHIN_S = 30.0
 
 A_COLLECTOR = """
 import asyncio
-from isochrone_collector.ingest.packer import PackerProcess
+from isochrone_collector.ingest.packer_process import PackerProcess
 
 async def main():
     worker = await PackerProcess.start()
@@ -41,7 +41,7 @@ asyncio.run(main())
 
 
 def a_batch(seq: int = 1, *, target_id: int = 7, rounds: int = 200) -> PushBatch:
-    """Samples, one of them late and one of them out of bounds."""
+    """A batch with one late sample and one out of bounds."""
     samples = [
         Sample(target_id=target_id, round_at=NOW_AT - n, dispatched_at=NOW_AT, outcome=Outcome.OK, edge=f"e{n}")
         for n in range(rounds)
@@ -56,7 +56,7 @@ def a_batch(seq: int = 1, *, target_id: int = 7, rounds: int = 200) -> PushBatch
 
 @pytest.fixture
 async def packer() -> AsyncIterator[Packer]:
-    """A packer whose process is up."""
+    """A packer whose process is ready."""
     packer = Packer(processes=True)
     await until_up(packer)
     yield packer
@@ -64,7 +64,7 @@ async def packer() -> AsyncIterator[Packer]:
 
 
 async def until_up(packer: Packer) -> None:
-    """Ask until there is a process."""
+    """Pack until there is a process."""
     async with asyncio.timeout(STARTED_WITHIN_S):
         while packer.pid is None:
             await packer.pack(a_batch(), CRITERIA)
@@ -72,7 +72,7 @@ async def until_up(packer: Packer) -> None:
 
 
 def is_running(pid: int | None) -> bool:
-    """Whether there is such a process; one that has ended and waits for its parent is none."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -88,9 +88,7 @@ async def until_gone(pid: int) -> None:
 
 @pytest.mark.parametrize("final", [True, False])
 async def test_the_process_packs_as_the_thread_does(packer: Packer, *, final: bool) -> None:
-    """Where a batch is packed makes no difference to what is stored: not for late and rejected samples, and not where
-    targets are unknown.
-    """
+    """A batch gets the same rows in the process as in a thread, with late and rejected samples and unknown targets."""
     criteria = replace(CRITERIA, final=final)
     for batch in (a_batch(), a_batch(target_id=9)):
         assert await packer.pack(batch, criteria) == pack(batch, criteria)
@@ -99,8 +97,8 @@ async def test_the_process_packs_as_the_thread_does(packer: Packer, *, final: bo
     assert (packed.rows.rows, packed.late_rows.rows, len(packed.rejections)) == (200, 1, 1)
 
 
-async def test_answers_come_to_whom_they_are_for(packer: Packer) -> None:
-    """Many batches at once, some of whose askers go away: everyone else gets the packed form of their own batch."""
+async def test_answers_go_to_their_own_callers(packer: Packer) -> None:
+    """With many batches at once and some callers cancelled, every other caller gets its own batch."""
     asked = [asyncio.create_task(packer.pack(a_batch(seq), CRITERIA)) for seq in range(1, 30)]
     await asyncio.sleep(0)
     for task in asked[::3]:
@@ -111,22 +109,22 @@ async def test_answers_come_to_whom_they_are_for(packer: Packer) -> None:
     assert seqs == [seq for seq in range(1, 30) if seq % 3 != 1]
 
 
-async def test_a_killed_process_costs_nothing_but_time(packer: Packer) -> None:
-    """Killed with batches under way, which are packed all the same; a thread goes on."""
+async def test_a_killed_process_loses_no_batch(packer: Packer) -> None:
+    """A thread packs the batches that a killed process had, and the next ones."""
     pid = packer.pid
     assert pid is not None
-    under_way = [asyncio.create_task(packer.pack(a_batch(seq), CRITERIA)) for seq in range(1, 20)]
+    in_progress = [asyncio.create_task(packer.pack(a_batch(seq), CRITERIA)) for seq in range(1, 20)]
     await asyncio.sleep(0)
     os.kill(pid, signal.SIGKILL)
-    assert await asyncio.gather(*under_way) == [pack(a_batch(seq), CRITERIA) for seq in range(1, 20)]
+    assert await asyncio.gather(*in_progress) == [pack(a_batch(seq), CRITERIA) for seq in range(1, 20)]
     assert not is_running(pid)
     assert packer.pid != pid
     assert await packer.pack(a_batch(), CRITERIA) == pack(a_batch(), CRITERIA)
 
 
-async def test_a_process_that_says_nothing_is_given_up(packer: Packer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped, it holds nobody up for longer than some seconds: a thread packs what it had, and it is gone."""
-    monkeypatch.setattr(packer_module, "_ANSWERED_WITHIN_S", 0.5)
+async def test_a_process_that_does_not_answer_is_given_up(packer: Packer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped process delays a batch for some seconds at most: a thread packs it, and the process is killed."""
+    monkeypatch.setattr(packer_process, "_ANSWERED_WITHIN_S", 0.5)
     pid = packer.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -136,7 +134,7 @@ async def test_a_process_that_says_nothing_is_given_up(packer: Packer, monkeypat
 
 
 async def stopped_and_left(packer: Packer, *, batches: int) -> int:
-    """The pid of its process, stopped, after so many askers came and went."""
+    """Stop the process, let callers come and go, and return its pid."""
     pid = packer.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -148,14 +146,14 @@ async def stopped_and_left(packer: Packer, *, batches: int) -> int:
 
 
 async def test_batches_whose_callers_left_do_not_pile_up(packer: Packer) -> None:
-    """What a stopped process still has is not added to: whoever comes next is served by the thread."""
+    """A stopped process with enough batches gets no more: a thread packs the next one."""
     pid = await stopped_and_left(packer, batches=3)
     assert await packer.pack(a_batch(9), CRITERIA) == pack(a_batch(9), CRITERIA)
     os.kill(pid, signal.SIGCONT)
 
 
-async def test_a_process_that_nobody_waits_for_is_missed_too(packer: Packer) -> None:
-    """Killed while all it had was of askers who left: whoever comes next finds that out, so that another is started."""
+async def test_the_loss_of_an_unattended_process_is_noticed(packer: Packer) -> None:
+    """When a process is killed without waiting callers, the next caller notices, so that another one is started."""
     pid = await stopped_and_left(packer, batches=2)
     os.kill(pid, signal.SIGKILL)
     await until_gone(pid)
@@ -164,14 +162,14 @@ async def test_a_process_that_nobody_waits_for_is_missed_too(packer: Packer) -> 
     assert packer.pid != pid
 
 
-async def test_what_the_process_cannot_do_the_thread_does(packer: Packer) -> None:
-    """Bytes that the process cannot read are no reason to lose a batch."""
+async def test_a_thread_packs_what_the_process_cannot(packer: Packer) -> None:
+    """A batch that fails in the process is packed in a thread."""
     broken = replace(a_batch(), content=b"\xff\xff")
     assert await packer.pack(broken, CRITERIA) == pack(a_batch(), CRITERIA)
 
 
 async def test_an_error_is_raised_to_its_own_caller(packer: Packer) -> None:
-    """What goes wrong with one batch is raised to whoever brought it, and to nobody else."""
+    """The error of one batch is raised to its caller, and to no other."""
 
     def broken() -> bytes:
         raise ValueError("broken")
@@ -183,7 +181,7 @@ async def test_an_error_is_raised_to_its_own_caller(packer: Packer) -> None:
 
 
 async def test_ctrl_c_is_for_the_collector(packer: Packer) -> None:
-    """A terminal sends the signal to every process; what is under way is packed still."""
+    """A terminal sends SIGINT to every process; the packer process ignores it."""
     assert packer.pid is not None
     os.kill(packer.pid, signal.SIGINT)
     await asyncio.sleep(0.1)
@@ -191,8 +189,8 @@ async def test_ctrl_c_is_for_the_collector(packer: Packer) -> None:
     assert packer.pid is not None
 
 
-async def test_closed_it_leaves_nothing_behind() -> None:
-    """A collector that stops ends its process, also one that is just starting."""
+async def test_closing_ends_the_process() -> None:
+    """A collector that stops ends its packer process, also one that is just starting."""
     packer = Packer(processes=True)
     await until_up(packer)
     pid = packer.pid
@@ -205,8 +203,8 @@ async def test_closed_it_leaves_nothing_behind() -> None:
     assert starting.pid is None
 
 
-async def test_a_killed_collector_leaves_nothing_behind() -> None:
-    """SIGKILL gives a collector no chance to end its process, which ends all the same."""
+async def test_a_killed_collector_leaves_no_process() -> None:
+    """The packer process also ends when the collector is killed with SIGKILL."""
     collector = await asyncio.create_subprocess_exec(sys.executable, "-c", A_COLLECTOR, stdout=PIPE)
     assert collector.stdout is not None
     pid = int(await collector.stdout.readline())
