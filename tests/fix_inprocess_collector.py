@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isochrone_collector.ingest.raw_push import decode_push
+from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.rollup import Rollup
 from isochrone_collector.plans.service import Plans
@@ -67,7 +67,7 @@ class InProcessCollector:
         self._seq += 1
         told: dict[str, Any] = {"epoch": 1, "seq": self._seq, "samples": tuple(samples)} | more
         batch = Batch(vantage=vantage, **told)
-        receipt = await self.ingest.push(decode_push(codec.encode(batch).SerializeToString(), self.clock.at))
+        receipt = await self.ingest.push(RawPush(codec.encode(batch).SerializeToString()), self.clock.at)
         assert receipt.rejections == ()
         return receipt
 

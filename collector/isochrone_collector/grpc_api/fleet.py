@@ -52,7 +52,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:
         # Decoding errors are the caller's fault: raised here, `answer` maps them to INVALID_ARGUMENT.
         await self._authenticator.require_vantage(metadata, codec.decode(Vantage, raw_push.envelope.vantage))
-        return await self._ingest.push(raw_push.batch(received_at))
+        return await self._ingest.push(raw_push, received_at)
 
 
 def add_to_server(fleet: FleetService, server: grpc.aio.Server) -> None:

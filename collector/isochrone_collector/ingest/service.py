@@ -1,4 +1,15 @@
-"""A push, from the batch to the receipt. The receipt leaves after the commit and never before."""
+"""Ingest of pushes: from the bytes of a request to its receipt.
+
+The hops of a push, in order:
+
+1. Decode (`raw_push`): everything but the samples.
+2. Validate (`validation`): the batch as a whole, and that the vantage keeps its region.
+3. Pack (`packing`): decode the samples into columns, validate each, and encode the rows for COPY. Large batches are
+   packed in the packer process (`packer`), and take turns with small ones (`fair_queue`).
+4. Commit (`group_commit`): rows, ledger entries and vitals of all pushes that wait, in one transaction.
+
+The receipt is sent after the commit, never before.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +23,7 @@ from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
 from isochrone_collector.ingest.packing import Criteria, pack
+from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.validation import PushBatch, check_batch
 from isochrone_collector.ingest.vitals import trimmed
 from isochrone_collector.plans.service import Plans
@@ -27,27 +39,31 @@ _log = structlog.get_logger()
 
 # A hundred megabytes of packed rows, and seconds of work for the database.
 _MAX_WAITING_ROWS = 200_000
-# Enough for what a commit costs to be little beside what its rows cost.
+# With this many rows the fixed cost of a commit is small beside the cost of its rows.
 _WORTH_ROWS = 2_000
 _ATTEMPTS = 3
-# Pushes of an agent that keeps up. They go past the backlogs of others: not in line with them for a commit, not worth a
-# way to another thread, and given way to.
+# The pushes of an agent without a backlog are small. They have a group commit of their own and are packed in the event
+# loop, and large pushes yield to them.
 _SMALL_SAMPLES = 100
 _YIELD_US = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Push:
-    """What one push leaves in the database: a sign of life, and unless it is a heartbeat a packed batch."""
+class _Work:
+    """The database work of one push: its vitals, and its packed batch unless it is a heartbeat."""
 
-    sign: VitalsReport
+    vitals: VitalsReport
     packed: PackedBatch | None
 
 
-class Ingest:
-    """Takes pushes into the database: rounds of the `window` with the others, until `refresh_window` finds another one.
+_Commits = GroupCommit[_Work, LedgerRow | None]
 
-    Samples are kept for `keep_us` microseconds, or for good.
+
+class Ingest:
+    """Stores pushes in the database.
+
+    Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
+    without limit if `None`.
     """
 
     def __init__(
@@ -61,35 +77,34 @@ class Ingest:
         packer: Packer | None = None,
     ) -> None:
         self.window = window
-        self.stored: Callable[[], None] = lambda: None
+        self.on_stored: Callable[[], None] = lambda: None
         """Called after each commit of new samples; must be quick."""
         self._keep_us = keep_us
         self._database = database
         self._plans = plans
         self._clock = clock
         self._regions: dict[str, str] = {}
-        self._large: GroupCommit[_Push, LedgerRow | None] = GroupCommit(
+        self._large = _Commits(
             self._commit,
             group_rows=MAX_ROWS,
             waiting_rows=_MAX_WAITING_ROWS,
             worth_rows=_WORTH_ROWS,
             batch_threshold=BATCH_THRESHOLD,
         )
-        self._small: GroupCommit[_Push, LedgerRow | None] = GroupCommit(
-            self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS
-        )
+        self._small = _Commits(self._commit, group_rows=MAX_ROWS, waiting_rows=_MAX_WAITING_ROWS)
         self._fair_queue = FairQueue()
         self._packer_slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._packer = packer or Packer()
 
-    async def push(self, batch: PushBatch) -> Receipt:
-        """Store a batch once, however often it comes.
+    async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
+        """Store a push that arrived at `received_at` of the collector's clock, once, however often it arrives.
 
-        Raises `BadRequest`, `Conflict`, `TooMany` and `DatabaseUnavailable`.
+        Raises `CodecError`, `BadRequest`, `Conflict`, `TooMany` and `DatabaseUnavailable`.
         """
+        batch = raw_push.batch(received_at)
         check_batch(batch)
-        await self._register(batch.vantage, batch.received_at)
-        receipt = await (self._heartbeat if batch.is_heartbeat else self._store_batch)(batch)
+        await self._check_region(batch.vantage, received_at)
+        receipt = await (self._heartbeat if batch.is_heartbeat else self._ingest)(batch)
         _log.info(
             "batch.ingested",
             vantage=batch.vantage.name,
@@ -98,59 +113,58 @@ class Ingest:
             duplicate=receipt.duplicate,
             rejected=receipt.rejected,
             reasons=sorted({rejection.reason.partition(":")[0] for rejection in receipt.rejections}),
-            took_us=receipt.server_at - batch.received_at,
+            took_us=receipt.server_at - received_at,
         )
         return receipt
 
     async def refresh_window(self) -> None:
-        """Take the rounds that have a partition now. Raises `DatabaseUnavailable`."""
+        """Set the window to the rounds that have a partition now. Raises `DatabaseUnavailable`."""
         window = await partitions.covered(self._database, now_at=self._clock(), keep_us=self._keep_us)
         if window.from_at == window.until_at != self.window.until_at:
-            _log.error(
-                "partition.missing", hint="new samples are set aside in sample_late until there is one for today"
-            )
+            _log.error("partition.missing", hint="new samples are set aside in sample_late until today has a partition")
         self.window = window
 
-    async def _register(self, vantage: Vantage, seen_at: int) -> None:
+    async def _check_region(self, vantage: Vantage, seen_at: int) -> None:
+        """Register a new vantage, and require that a known one is in its region."""
         if vantage.name not in self._regions:
             async with self._database.connection() as connection:
                 self._regions[vantage.name] = (await vantages.register(connection, vantage, seen_at=seen_at)).region
         known = self._regions[vantage.name]
         if known != vantage.region:
             raise Conflict(
-                f"vantage {vantage.name!r} is in region {known!r} and now says {vantage.region!r}; "
+                f"vantage {vantage.name!r} is in region {known!r}, and this push is from {vantage.region!r}; "
                 "a vantage keeps its region, so give the agent another name"
             )
 
     async def _heartbeat(self, batch: PushBatch) -> Receipt:
         if self._small.is_full:
-            # It may be late with the next one; how the agent is matters less than samples that wait.
+            # Dropped, and the next one delayed: samples that wait matter more than vitals.
             return self._receipt(batch, delay_us=BUSY_DELAY_US)
-        await self._small.submit(_Push(sign=_sign(batch), packed=None), rows=0)
+        await self._small.submit(_Work(vitals=_vitals_of(batch), packed=None), rows=0)
         return self._receipt(batch)
 
-    async def _store_batch(self, batch: PushBatch) -> Receipt:
+    async def _ingest(self, batch: PushBatch) -> Receipt:
         if batch.sample_count <= _SMALL_SAMPLES:
             self._fair_queue.note_small()
-            return await self._store(batch, self._small)
+            return await self._pack_and_commit(batch, self._small)
         async with self._fair_queue.large():
-            return await self._store(batch, self._large)
+            return await self._pack_and_commit(batch, self._large)
 
-    async def _store(self, batch: PushBatch, groups: GroupCommit[_Push, LedgerRow | None]) -> Receipt:
-        with groups.announce(batch.sample_count):
+    async def _pack_and_commit(self, batch: PushBatch, commits: _Commits) -> Receipt:
+        with commits.announce(batch.sample_count):
             packed = await self._pack(batch, final=False)
             if packed is None:
-                # Another collector may have applied the plan that names them.
+                # Another collector may have applied the plan that has these targets.
                 await self._plans.refresh_since_asked()
                 packed = await self._pack(batch, final=True)
         assert packed is not None
-        earlier = await groups.submit(_Push(sign=_sign(batch), packed=packed), rows=packed.stored)
+        earlier = await commits.submit(_Work(vitals=_vitals_of(batch), packed=packed), rows=packed.stored)
         if earlier is not None:
-            return self._repeated(batch, earlier)
+            return self._receipt_of_duplicate(batch, earlier)
         return self._receipt(batch, stored=packed.stored, rejections=_rejections(packed.rejections))
 
     async def _pack(self, batch: PushBatch, *, final: bool) -> PackedBatch | None:
-        """The packed batch, or `None` when it names targets that nobody here has heard of, unless that is `final`."""
+        """Return the packed batch; `None` when it has unknown targets and this is not `final`."""
         criteria = Criteria(targets=self._plans.known_targets, window=self.window, final=final)
         if batch.sample_count <= _SMALL_SAMPLES:
             return pack(batch, criteria)
@@ -158,37 +172,40 @@ class Ingest:
             await self._small.wait_idle(timeout_us=_YIELD_US)
             return await self._packer.pack(batch, criteria)
 
-    async def _commit(self, pushes: Sequence[_Push]) -> list[LedgerRow | None]:
-        """Store a group of pushes in one transaction; again when it failed for a reason that may be gone already."""
+    async def _commit(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
+        """Commit a group in one transaction, and retry failures that may be over already.
+
+        Returns, per push, the ledger row of an earlier push of the same batch, or `None`.
+        """
         for _ in range(_ATTEMPTS - 1):
             try:
-                return await self._commit_once(pushes)
+                return await self._commit_once(group)
             except PartitionMissing as error:
-                # The agents bring these batches again, and what has no place then is set aside.
+                # Agents push these batches again; rounds that still lack a partition are set aside then.
                 _log.warning("partition.missing", reason=str(error))
                 await self.refresh_window()
                 raise
             except DatabaseUnavailable as error:
                 if not error.at_once:
                     raise
-                _log.warning("group.again", pushes=len(pushes), reason=str(error))
-        return await self._commit_once(pushes)
+                _log.warning("commit.retried", pushes=len(group), reason=str(error))
+        return await self._commit_once(group)
 
-    async def _commit_once(self, pushes: Sequence[_Push]) -> list[LedgerRow | None]:
+    async def _commit_once(self, group: Sequence[_Work]) -> list[LedgerRow | None]:
         async with self._database.transaction() as connection:
-            earlier = iter(await batches.store(connection, [push.packed for push in pushes if push.packed]))
-            found = [next(earlier) if push.packed else None for push in pushes]
-            await vantages.record_vitals(connection, map(_as_seen, pushes, found))
-        if any(push.packed for push in pushes):
-            self.stored()
+            earlier = iter(await batches.store(connection, [work.packed for work in group if work.packed]))
+            found = [next(earlier) if work.packed else None for work in group]
+            await vantages.record_vitals(connection, map(_vitals_report, group, found))
+        if any(work.packed for work in group):
+            self.on_stored()
         return found
 
-    def _repeated(self, batch: PushBatch, earlier: LedgerRow) -> Receipt:
-        """What the ledger says of this packed, whatever we would say of it today."""
+    def _receipt_of_duplicate(self, batch: PushBatch, earlier: LedgerRow) -> Receipt:
+        """Return what the ledger has of this batch, even if validation would differ today."""
         if earlier.samples != batch.sample_count:
             raise BadRequest(
-                f"packed {batch.seq} of this epoch was stored with {earlier.samples} samples and now has "
-                f"{batch.sample_count}; a sealed packed never changes"
+                f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples and now has "
+                f"{batch.sample_count}; a sealed batch never changes"
             )
         return self._receipt(batch, duplicate=earlier.stored, rejections=_rejections(earlier.rejections or ()))
 
@@ -213,7 +230,7 @@ class Ingest:
         )
 
 
-def _sign(batch: PushBatch) -> VitalsReport:
+def _vitals_of(batch: PushBatch) -> VitalsReport:
     return VitalsReport(
         vantage_id=batch.vantage.id,
         batch_epoch=batch.epoch,
@@ -222,8 +239,10 @@ def _sign(batch: PushBatch) -> VitalsReport:
     )
 
 
-def _as_seen(push: _Push, earlier: LedgerRow | None) -> VitalsReport:
-    return replace(push.sign, stored=push.packed.stored if push.packed is not None and earlier is None else 0)
+def _vitals_report(work: _Work, earlier: LedgerRow | None) -> VitalsReport:
+    """Return the vitals of a push with the number of samples that this commit stored."""
+    stored = work.packed.stored if work.packed is not None and earlier is None else 0
+    return replace(work.vitals, stored=stored)
 
 
 def _rejections(recorded: Iterable[tuple[int, str]]) -> tuple[Rejection, ...]:

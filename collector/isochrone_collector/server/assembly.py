@@ -95,7 +95,7 @@ async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Inge
     """Create the publishing of route tables, with the tables in force loaded; every commit of samples wakes it."""
     publishing = Publishing(database=database, plans=plans, is_leader=lambda: jobs.is_leader, clock=now_at)
     await publishing.publisher.refresh()
-    ingest.stored = publishing.stored
+    ingest.on_stored = publishing.stored
     return publishing
 
 

@@ -44,8 +44,9 @@ class OpenAuthenticator:
 class Ingest:
     """An ingest that accepts every push."""
 
-    async def push(self, _batch: Any) -> Receipt:
-        """Return an empty receipt."""
+    async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
+        """Decode the push, and return an empty receipt."""
+        raw_push.batch(received_at)
         return Receipt()
 
 
