@@ -1,4 +1,4 @@
-"""Signatures of webhooks, as Standard Webhooks has them."""
+"""Signatures of webhooks, as specified by Standard Webhooks."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ GOOD = webhook_signature.headers(SECRET, message="alert_1", sent_s=SENT_S, body=
 
 
 def test_the_example_of_the_reference_library() -> None:
-    """The known pair of the specification's own test suite comes out, to the letter."""
+    """The signature of the specification's own test suite comes out exactly."""
     secret = webhook_signature.parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     headers = webhook_signature.headers(
         secret, message="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_s=1_614_265_330, body=b'{"test": 2432232314}'
@@ -25,8 +25,8 @@ def test_the_example_of_the_reference_library() -> None:
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_what_is_signed_verifies() -> None:
-    """Whoever has the secret knows the message by its id, also beside signatures of other secrets and versions."""
+def test_a_signed_message_verifies() -> None:
+    """`verify` returns the id, also beside signatures of other secrets and versions."""
     assert webhook_signature.verify(SECRET, GOOD, BODY, now_s=SENT_S + 299) == "alert_1"
     many = GOOD | {"webhook-signature": f"v1a,abc v1,AAAA {GOOD['webhook-signature']}"}
     assert webhook_signature.verify(SECRET, many, BODY, now_s=SENT_S) == "alert_1"
@@ -47,14 +47,14 @@ Change = Callable[[dict[str, str]], dict[str, str]]
         lambda told: {name: value for name, value in told.items() if name != "webhook-id"},
     ],
 )
-def test_what_was_changed_does_not_verify(change: Change) -> None:
+def test_a_changed_message_does_not_verify(change: Change) -> None:
     """No header can be changed or left out."""
     with pytest.raises(Unverified):
         webhook_signature.verify(SECRET, change(GOOD), BODY, now_s=SENT_S)
 
 
 def test_body_secret_and_age_are_verified() -> None:
-    """Another body, another secret, and a message of long ago are refused."""
+    """Another body, another secret and an old message are refused."""
     for secret, body, now_s in (
         (SECRET, BODY + b" ", SENT_S),
         (SECRET[::-1], BODY, SENT_S),
@@ -64,8 +64,8 @@ def test_body_secret_and_age_are_verified() -> None:
             webhook_signature.verify(secret, GOOD, body, now_s=now_s)
 
 
-def test_a_secret_is_read_as_it_is_written() -> None:
-    """People keep it as `whsec_` and base64; the newline of a file does not matter."""
+def test_a_secret_survives_formatting_and_parsing() -> None:
+    """The text form is `whsec_` and base64; the newline of a file does not matter."""
     assert webhook_signature.parse_secret(webhook_signature.format_secret(SECRET) + "\n") == SECRET
 
 
@@ -73,7 +73,7 @@ def test_a_secret_is_read_as_it_is_written() -> None:
     "text", ["", "hunter2", "whsec_", "whsec_c2hvcnQ=", "whsec_not base64!", webhook_signature.format_secret(b"x" * 65)]
 )
 def test_a_bad_secret_is_refused_and_not_repeated(text: str) -> None:
-    """What is no secret is an error, whose sentence does not quote it."""
+    """A malformed secret is an error that does not quote it."""
     with pytest.raises(ValueError, match="secret") as refused:
         webhook_signature.parse_secret(text)
     quoted = text.removeprefix("whsec_")
@@ -81,7 +81,7 @@ def test_a_bad_secret_is_refused_and_not_repeated(text: str) -> None:
 
 
 def test_the_documented_lines_verify() -> None:
-    """Whoever copies them from docs/alerts.md knows a good message from a changed one."""
+    """The lines of docs/alerts.md accept a valid message and reject a changed one."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "alerts.md").read_text()
     lines: dict[str, Any] = {}
     exec(text.partition("```python\n")[2].partition("```")[0], lines)

@@ -1,4 +1,4 @@
-"""Who may come in: tokens, credentials, roles and certificates, over real sockets and a real database."""
+"""Enrolment and authentication: tokens, credentials, roles and certificates, over real sockets and a real database."""
 
 import os
 import stat
@@ -54,7 +54,7 @@ def guarded(shared_guarded_collector: Collector) -> Collector:
 
 @contextmanager
 def calling(collector: Collector, who: Identity | None) -> Iterator[Caller]:
-    """Somebody's connection to a collector."""
+    """A caller's connection to a collector."""
     caller = Caller(collector.address, who)
     try:
         yield caller
@@ -63,13 +63,13 @@ def calling(collector: Collector, who: Identity | None) -> Iterator[Caller]:
 
 
 def joined(collector: Collector, name: str, **more: object) -> Identity:
-    """Somebody invited by the operator, and come."""
+    """Invite a name as the operator, and join as it."""
     token = collector.call.invite(name, **more)
     return enrolment.join(parse_address(collector.address), token, version="test")
 
 
 def refused(asked: Callable[[], object]) -> grpc.StatusCode | None:
-    """The status of a refusal, `None` when it was none."""
+    """Return the status of a refusal, `None` for a successful call."""
     try:
         asked()
     except grpc.RpcError as error:
@@ -78,21 +78,21 @@ def refused(asked: Callable[[], object]) -> grpc.StatusCode | None:
 
 
 def told(asked: Callable[[], object]) -> str:
-    """What a refusal says."""
+    """Return the message of a refusal."""
     with pytest.raises(grpc.RpcError) as caught:
         asked()
     return str(caught.value.details())
 
 
 def stranger(collector: Collector, credential: str) -> Identity:
-    """Somebody who knows the collector and shows some credential."""
+    """An identity with any credential for this collector."""
     operator = identity_file.read(collector.data_dir / "operator.json")
     return replace(operator, credential=credential)
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_without_a_credential_nothing_is_answered(guarded: Collector, asked: str) -> None:
-    """Every call of ours is refused by name of the reason; health is open to all."""
+def test_calls_without_a_valid_credential_are_refused(guarded: Collector, asked: str) -> None:
+    """Every call of an Isochrone service is refused with the reason; health needs no credential."""
     nobody = replace(identity_file.read(guarded.data_dir / "operator.json"), credential="")
     for credential, words in (
         ("", "no usable|no credential|Bearer|must begin with"),
@@ -108,8 +108,8 @@ def test_without_a_credential_nothing_is_answered(guarded: Collector, asked: str
             assert status.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_a_secret_of_another_is_not_ones_own(guarded: Collector) -> None:
-    """The id of a credential that exists, with another secret, is as unknown as any."""
+def test_a_wrong_secret_is_refused(guarded: Collector) -> None:
+    """The id of an existing credential with another secret is refused like an unknown one."""
     known = parse_credential(identity_file.read(guarded.data_dir / "operator.json").credential)
     forged = str(Credential(id=known.id, secret=bytes(32)))
     with calling(guarded, stranger(guarded, forged)) as caller:
@@ -117,8 +117,8 @@ def test_a_secret_of_another_is_not_ones_own(guarded: Collector) -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_each_role_may_do_what_it_may(guarded: Collector, role: Role) -> None:
-    """A vantage delivers, a reader reads, an operator reads and operates; everything else is PERMISSION_DENIED."""
+def test_each_role_has_its_calls(guarded: Collector, role: Role) -> None:
+    """A vantage pushes, a reader queries, an operator queries and operates; everything else is PERMISSION_DENIED."""
     name = "us-1" if role is Role.VANTAGE else f"a-{role}"
     who = joined(guarded, name, role=role.value, region="us-east-2" if role is Role.VANTAGE else None)
     assert (who.role, who.name) == (role, name)
@@ -133,8 +133,8 @@ def test_each_role_may_do_what_it_may(guarded: Collector, role: Role) -> None:
 
 
 @pytest.mark.parametrize("other", [Vantage(name="de-1", region="us-east-2"), Vantage(name="us-7", region="mars")])
-def test_nobody_speaks_for_another_vantage(guarded: Collector, other: Vantage) -> None:
-    """Another's name, or another region, is refused for pushes and for plans, and nothing is recorded of it."""
+def test_a_credential_is_bound_to_its_vantage(guarded: Collector, other: Vantage) -> None:
+    """Another name or another region is refused for pushes and for plans, and nothing of it is recorded."""
     name = f"us-7-{other.region}" if other.name == "us-7" else "us-8"
     who = joined(guarded, name)
     claimed = Vantage(name=name, region=other.region) if other.name == "us-7" else other
@@ -161,10 +161,8 @@ def foreign(token: str) -> str:
 @pytest.mark.parametrize(
     ("spoilt", "words"), [(forged, "did not make the join token"), (foreign, "did not make the join token")]
 )
-def test_a_token_of_somebody_elses_making_is_refused(
-    guarded: Collector, spoilt: Callable[[str], str], words: str
-) -> None:
-    """Forged and foreign tokens are refused alike, and leave the real one good."""
+def test_forged_and_foreign_tokens_are_refused(guarded: Collector, spoilt: Callable[[str], str], words: str) -> None:
+    """Both are refused alike, and the real token stays valid."""
     token = guarded.call.invite(f"jp-{spoilt.__name__}")
     address = parse_address(guarded.address)
     with pytest.raises(EnrolmentError, match=words):
@@ -172,8 +170,8 @@ def test_a_token_of_somebody_elses_making_is_refused(
     assert enrolment.join(address, token, version="test").region == "us-east-2"
 
 
-def test_a_token_is_good_once(guarded: Collector) -> None:
-    """However many come with it at the same time, one gets a credential and the others a sentence."""
+def test_a_token_is_valid_once(guarded: Collector) -> None:
+    """Of many simultaneous joins with one token, one gets a credential and the others an error."""
     token, address = guarded.call.invite("br-1"), parse_address(guarded.address)
 
     def attempt(_: int) -> str:
@@ -190,7 +188,7 @@ def test_a_token_is_good_once(guarded: Collector) -> None:
 
 
 def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
-    """A token ends with its time and with its name."""
+    """A token ends at its expiry and with the revocation of its name."""
     address = parse_address(guarded.address)
     expired = guarded.call.invite("in-1", expires_us=1)
     with pytest.raises(EnrolmentError, match="has expired"):
@@ -202,8 +200,8 @@ def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "isochrone-join-", "geheim", "isochrone-key-AAAA"])
-def test_what_is_no_token_is_not_even_sent(guarded: Collector, text: str) -> None:
-    """A text that is no token is refused before any connection, and not repeated."""
+def test_a_malformed_token_is_not_sent(guarded: Collector, text: str) -> None:
+    """A malformed token is refused before any connection, and not quoted."""
     with pytest.raises(EnrolmentError, match="join token") as caught:
         enrolment.join(parse_address("127.0.0.1:1"), text, version="test")
     assert not caught.value.unreachable
@@ -226,8 +224,8 @@ def test_what_is_no_token_is_not_even_sent(guarded: Collector, text: str) -> Non
         ({"name": "cn-1", "rotation": True}, "NOT_FOUND"),
     ],
 )
-def test_impossible_invitations(guarded: Collector, told_: dict[str, object], status: str) -> None:
-    """What cannot be is refused with its reason, and nobody is invited."""
+def test_invalid_invitations_are_refused(guarded: Collector, told_: dict[str, object], status: str) -> None:
+    """An invalid invitation is refused with its reason, and creates nothing."""
     before = len(guarded.call.access())
     code = refused(lambda: guarded.call.invite(**told_))  # type: ignore[arg-type]  # a case's fields
     assert code is not None
@@ -235,8 +233,8 @@ def test_impossible_invitations(guarded: Collector, told_: dict[str, object], st
     assert len(guarded.call.access()) == before
 
 
-def test_a_name_is_somebodys(guarded: Collector) -> None:
-    """A name that is invited or has joined is not given away; after a revocation it may come again."""
+def test_a_name_in_use_is_refused(guarded: Collector) -> None:
+    """A name that is invited or has joined cannot be invited; after a revocation it can."""
     guarded.call.invite("kr-1")
     assert "invited already" in told(lambda: guarded.call.invite("kr-1"))
     guarded.call.revoke("kr-1")
@@ -249,10 +247,10 @@ def test_a_name_is_somebodys(guarded: Collector) -> None:
     assert "keeps its region" in told(lambda: guarded.call.invite("kr-1", region="mars"))
 
 
-def test_a_revocation_is_felt_everywhere_within_seconds(
+def test_a_revocation_is_effective_everywhere_within_seconds(
     start_collector: StartCollector,
 ) -> None:
-    """Who joined at one collector is known at another at once, and when it is revoked there both shut it out."""
+    """A vantage that joined at one collector can call another at once, and a revocation there is effective at both."""
     first = start_collector(more=["--tls"])
     second = start_collector(database_url=first.database_url, more=["--tls"])
     here = joined(first, "us-1")
@@ -267,8 +265,8 @@ def test_a_revocation_is_felt_everywhere_within_seconds(
         assert time.monotonic_ns() - revoked_ns < 3_000_000_000
 
 
-def test_a_rotation_is_felt_everywhere_within_seconds(start_collector: StartCollector) -> None:
-    """A credential that ends because a newer one was taken at another collector ends here too, though it is known."""
+def test_a_rotation_is_effective_everywhere_within_seconds(start_collector: StartCollector) -> None:
+    """A credential that is replaced at another collector ends here too, although it is in the copy."""
     one, other = start_collector(more=["--tls"]), start_collector(more=["--tls"])
     old = joined(one, "us-1")
     there = replace(old, trust=identity_file.read(other.data_dir / "operator.json").trust)
@@ -282,7 +280,7 @@ def test_a_rotation_is_felt_everywhere_within_seconds(start_collector: StartColl
 
 
 def test_credentials_overlap_while_they_are_rotated(guarded: Collector) -> None:
-    """The old credential goes on for the overlap after the new one was taken, and then says why it ended."""
+    """The old credential stays valid for the overlap after the new one is used, and is then refused with the reason."""
     old = joined(guarded, "us-5")
     vantage = Vantage(name="us-5", region="us-east-2")
 
@@ -302,10 +300,10 @@ def test_credentials_overlap_while_they_are_rotated(guarded: Collector) -> None:
             assert refused(lambda: push(renewed)) is None
 
 
-def test_another_certificate_than_the_tokens_is_told_and_nothing_sent(
+def test_another_certificate_than_the_tokens_is_an_error_before_anything_is_sent(
     guarded: Collector, start_collector: StartCollector
 ) -> None:
-    """Both fingerprints are in the error, and neither collector has heard anything."""
+    """Both fingerprints are in the error, and neither collector has received anything."""
     other = start_collector(more=["--tls"])
     token = guarded.call.invite("us-6")
     with pytest.raises(EnrolmentError, match="nothing has been sent") as caught:
@@ -317,8 +315,8 @@ def test_another_certificate_than_the_tokens_is_told_and_nothing_sent(
     assert [one.state for one in guarded.call.access() if one.name == "us-6"] == [AccessState.INVITED]
 
 
-def test_plain_text_where_tls_is_due_is_told(guarded: Collector, start_collector: StartCollector) -> None:
-    """A token of a TLS collector is not handed over in plain text, nor one of a plain collector to another machine."""
+def test_a_token_is_never_sent_in_plain_text(guarded: Collector, start_collector: StartCollector) -> None:
+    """A token of a TLS collector is not sent in plain text, nor one of a plain collector to another machine."""
     plain = start_collector()
     with pytest.raises(EnrolmentError, match="does not speak TLS"):
         enrolment.join(parse_address(plain.address), guarded.call.invite("us-9"), version="test")
@@ -332,8 +330,8 @@ def test_plain_text_where_tls_is_due_is_told(guarded: Collector, start_collector
     assert caught.value.unreachable
 
 
-def test_on_loopback_nobody_needs_anything(start_collector: StartCollector) -> None:
-    """Plain text on loopback: every process is an operator, joining works too, and no operator's file is written."""
+def test_plain_text_on_loopback_needs_no_credential(start_collector: StartCollector) -> None:
+    """Every process is an operator, joining works too, and no operator's file is written."""
     plain = start_collector()
     who = joined(plain, "us-1")
     assert not who.trust.tls
@@ -346,7 +344,7 @@ def test_on_loopback_nobody_needs_anything(start_collector: StartCollector) -> N
 
 
 def test_the_operators_file(start_collector: StartCollector) -> None:
-    """It is for its owner only, outlives a restart, and is made anew when its credential was revoked."""
+    """Only its owner can read it; it survives a restart, and is rewritten when its credential was revoked."""
     first = start_collector(more=["--tls"])
     file = first.data_dir / "operator.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -365,9 +363,9 @@ def test_the_operators_file(start_collector: StartCollector) -> None:
     assert third.call.access()
 
 
-def test_new_certificate_files_are_taken_up_while_serving(start_collector: StartCollector, tmp_path: Path) -> None:
-    """New connections see the new certificate, those that stand go on, half a pair changes nothing, and the operator's
-    file follows.
+def test_new_certificate_files_are_loaded_while_serving(start_collector: StartCollector, tmp_path: Path) -> None:
+    """New connections get the new certificate, existing ones continue, half a pair changes nothing, and the operator's
+    file is updated.
     """
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
@@ -398,10 +396,8 @@ def test_new_certificate_files_are_taken_up_while_serving(start_collector: Start
     assert "certificate.unusable" in collector.log()
 
 
-def test_by_its_authorities_a_collector_is_known_through_renewals(
-    start_collector: StartCollector, tmp_path: Path
-) -> None:
-    """Who joined with authorities of their own believes those from then on, and the name in the address."""
+def test_clients_with_authorities_accept_renewed_certificates(start_collector: StartCollector, tmp_path: Path) -> None:
+    """A client that joined with its own authorities trusts those from then on, and the name in the address."""
     chain = certificate_for(tmp_path, "IP:127.0.0.1")
     collector = start_collector(more=["--certificate", str(chain), "--key", str(tmp_path / "key.pem")])
     token = collector.call.invite("us-1")
@@ -412,8 +408,8 @@ def test_by_its_authorities_a_collector_is_known_through_renewals(
         assert refused(lambda: ASKED["fetch"](caller)) is None
 
 
-def test_with_client_authorities_a_certificate_is_needed_too(start_collector: StartCollector, tmp_path: Path) -> None:
-    """Under mTLS nobody is heard without a certificate of those authorities, not even with a good token."""
+def test_with_client_authorities_a_certificate_is_required_too(start_collector: StartCollector, tmp_path: Path) -> None:
+    """Under mTLS every call requires a certificate of those authorities, even with a valid token."""
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
     ours, theirs = (certificate_for(tmp_path / name, f"DNS:{name}") for name in ("ours", "theirs"))
@@ -431,8 +427,8 @@ def test_with_client_authorities_a_certificate_is_needed_too(start_collector: St
         assert refused(lambda: ASKED["push"](caller)) is None
 
 
-def test_files_that_are_no_pair_are_told(tmp_path: Path, database_url: str) -> None:
-    """A key of another certificate, or no PEM at all, ends the start with a sentence and no traceback."""
+def test_files_that_are_no_pair_are_an_error(tmp_path: Path, database_url: str) -> None:
+    """A key of another certificate, or a file without PEM, ends the start with an error and no traceback."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     chain = certificate_for(tmp_path / "a", "DNS:a")

@@ -1,4 +1,4 @@
-"""Refusals as an asker sees them: over a real socket, with the status and whatever else gRPC has a word for."""
+"""Refusals over a real socket: their status and metadata."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from isochrone_collector.grpc_api.responses import Context, answer
 
 
 async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
-    """What an asker gets when the work of their request ends with that error."""
+    """Return the error of a call whose work raises `error`."""
 
     async def work() -> bytes:
         raise error
@@ -32,15 +32,15 @@ async def refused(error: CollectorError) -> grpc.aio.AioRpcError:
     return caught.value
 
 
-async def test_who_is_too_many_is_told_when_to_come_again() -> None:
-    """RESOURCE_EXHAUSTED comes with gRPC's own word for how long to wait, in milliseconds."""
+async def test_too_many_carries_a_delay() -> None:
+    """RESOURCE_EXHAUSTED carries gRPC's metadata for the time to wait, in milliseconds."""
     error = await refused(TooMany("crowded", delay_us=5_000_000))
     assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "crowded")
     assert ("grpc-retry-pushback-ms", "5000") in list(error.trailing_metadata())
 
 
-async def test_other_refusals_name_no_time() -> None:
-    """Whoever asked for something impossible is not invited to ask again."""
+async def test_other_refusals_carry_no_delay() -> None:
+    """An invalid request gets no metadata that asks for a retry."""
     error = await refused(BadRequest("impossible"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert [key for key, _ in error.trailing_metadata() if "pushback" in key] == []

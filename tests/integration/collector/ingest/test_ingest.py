@@ -1,4 +1,4 @@
-"""Pushes over a real socket into a real PostgreSQL: exactly once, counted, and refused with reasons."""
+"""Pushes over a real socket into a real PostgreSQL: stored exactly once, counted, and refused with reasons."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +67,7 @@ def refusal(call: Any, *arguments: Any, **more: Any) -> tuple[grpc.StatusCode, s
 
 
 def test_every_field_is_stored(collector: Collector) -> None:
-    """What was pushed is what a reader gets back, to the microsecond and to the last field."""
+    """A reader gets back every field that was pushed, to the microsecond."""
     full = a_sample(
         collector,
         late_us=-3,
@@ -119,7 +119,7 @@ def test_every_field_is_stored(collector: Collector) -> None:
 
 
 def test_a_batch_is_stored_once(collector: Collector) -> None:
-    """The same batch again, even at the same time over another connection, is counted as duplicate and stored once."""
+    """A repeated batch, even at the same time over another connection, is counted as duplicate and stored once."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=tuple(a_sample(collector) for _ in range(3)))
     with ThreadPoolExecutor(4) as threads:
         receipts = list(threads.map(lambda _: collector.call.push(batch), range(4)))
@@ -129,8 +129,8 @@ def test_a_batch_is_stored_once(collector: Collector) -> None:
     assert other_life.stored == 3
 
 
-def test_a_bad_sample_does_not_take_the_others_with_it(collector: Collector) -> None:
-    """The good ones are stored, each bad one is named with its place, and the counts add up; also the second time."""
+def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
+    """Valid samples are stored, invalid ones are rejected by index, and the counts add up; also for a repeated push."""
     samples = (
         a_sample(collector),
         a_sample(collector, target_id=1),
@@ -157,7 +157,7 @@ def test_a_bad_sample_does_not_take_the_others_with_it(collector: Collector) -> 
 
 
 def test_the_ledger_remembers_what_was_rejected(collector: Collector) -> None:
-    """A sample refused for its target is not called a duplicate once that target is planned: it was never stored."""
+    """A sample rejected for its target is not called a duplicate once that target is planned: it was never stored."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.apply(PLAN.replace("model: a", "model: b"))
     later = batch.samples[0].target_id
@@ -168,7 +168,7 @@ def test_the_ledger_remembers_what_was_rejected(collector: Collector) -> None:
 
 
 def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> None:
-    """A newer agent may say what we do not understand; the rest of its batch is stored."""
+    """A newer agent may send an unknown outcome; the rest of its batch is stored."""
     message = codec.encode(Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector), a_sample(collector))))
     message.samples[0].outcome = 99
     response = collector.call.fleet.Push(message)
@@ -177,7 +177,7 @@ def test_an_outcome_of_the_future_is_rejected_alone(collector: Collector) -> Non
 
 
 def test_late_rounds_are_kept_apart(collector: Collector) -> None:
-    """A round without a partition is stored with the reason, counted as stored, and in nobody's statistics."""
+    """A round without a partition is stored apart with the reason, and counted as stored."""
     samples = (
         a_sample(collector, round_at=now_at() - 60 * DAY_US),
         a_sample(collector, round_at=now_at() + 10 * DAY_US),
@@ -191,7 +191,7 @@ def test_late_rounds_are_kept_apart(collector: Collector) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"seq": 0}, "heartbeat"),
         ({"seq": -4}, "seq is -4"),
@@ -201,19 +201,19 @@ def test_late_rounds_are_kept_apart(collector: Collector) -> None:
         ({"vantage": Vantage(name="us-1", region="x" * 10_000)}, "vantage.region"),
     ],
 )
-def test_a_broken_batch_is_refused(shared_collector: Collector, change: dict[str, Any], said: str) -> None:
-    """What is wrong with a whole batch is INVALID_ARGUMENT with the reason, and nothing of it is stored."""
+def test_an_invalid_batch_is_refused(shared_collector: Collector, change: dict[str, Any], expected: str) -> None:
+    """A batch that is invalid as a whole is INVALID_ARGUMENT with the reason, and nothing of it is stored."""
     collector = shared_collector
     collector.call.apply(PLAN)
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     code, details = refusal(collector.call.push, replace(batch, **change))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert said in details
+    assert expected in details
     assert rows(collector, "SELECT count(*) FROM ingest_batch") == [(0,)]
 
 
 def test_a_sealed_batch_never_changes(collector: Collector) -> None:
-    """Other samples under a number already used are refused, not silently called duplicates."""
+    """Other samples under a used number are refused, not counted as duplicates."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.push(batch)
     code, details = refusal(collector.call.push, replace(batch, samples=batch.samples * 2))
@@ -222,14 +222,14 @@ def test_a_sealed_batch_never_changes(collector: Collector) -> None:
 
 
 def test_a_message_too_large_is_refused(collector: Collector) -> None:
-    """More than the limit never reaches the database, and the collector lives on."""
+    """A message above the limit never reaches the database, and the collector continues."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector, error="x" * 9_000_000),))
     assert refusal(collector.call.push, batch)[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert collector.call.push(replace(batch, samples=(a_sample(collector),))).stored == 1
 
 
 def test_a_vantage_keeps_its_region(collector: Collector) -> None:
-    """The same name from another region would mix two series, so it is refused with both regions named."""
+    """The same name from another region would mix two series: it is refused with both regions."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.push(batch)
     moved = replace(batch, vantage=Vantage(name="us-1", region="eu-west-1"), seq=2)
@@ -240,7 +240,7 @@ def test_a_vantage_keeps_its_region(collector: Collector) -> None:
 
 
 def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
-    """A heartbeat says how the agent is: no sample, no ledger row, and the newest vitals are kept."""
+    """A heartbeat stores no sample and no ledger row, and updates the vitals."""
     vitals = Vitals(
         agent_version="0.1.0",
         plan_version=1,
@@ -259,7 +259,7 @@ def test_a_heartbeat_updates_the_vitals_only(collector: Collector) -> None:
 
 
 def test_every_vital_is_kept(collector: Collector) -> None:
-    """What an agent says of itself is there for whoever asks how the fleet is, and nonsense in it is cut."""
+    """All vitals of an agent are stored, and invalid values are cut."""
     spend = Spend(provider="sim", day_at=now_at() // DAY_US * DAY_US, usd=0.25, tokens=12, requests=3)
     vitals = Vitals(
         agent_version="0.2.0",
@@ -290,8 +290,8 @@ def test_every_vital_is_kept(collector: Collector) -> None:
     assert before.received_at <= before.server_at <= after.received_at <= after.server_at
 
 
-def test_pushes_of_many_come_in_together(collector: Collector) -> None:
-    """Fifty pushes at once, small and large, some twice: each sample is stored once and every receipt adds up."""
+def test_concurrent_pushes_are_all_stored(collector: Collector) -> None:
+    """Of fifty concurrent pushes, some large, some repeated, each sample is stored once, and every receipt adds up."""
     sample = a_sample(collector)
     batches = [
         Batch(vantage=Vantage(name=f"v-{n % 10}", region="us-east-2"), epoch=7, seq=n, samples=(sample,) * size)
@@ -310,11 +310,11 @@ def test_pushes_of_many_come_in_together(collector: Collector) -> None:
     assert rows(collector, "SELECT count(*) FROM vantage WHERE newest_sample_at IS NOT NULL") == [(10,)]
 
 
-def test_a_changed_batch_in_a_crowd_is_refused_alone(collector: Collector) -> None:
-    """Two different batches under one number, pushed at once with others: one is stored, the other refused by name."""
+def test_a_changed_batch_in_a_group_is_refused_alone(collector: Collector) -> None:
+    """Of two different batches under one number, pushed at once with others, one is stored and the other refused."""
     sample = a_sample(collector)
     one = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(sample,) * 2)
-    crowd = [one, replace(one, samples=(sample,) * 3), *(replace(one, seq=seq) for seq in range(2, 12))]
+    group = [one, replace(one, samples=(sample,) * 3), *(replace(one, seq=seq) for seq in range(2, 12))]
 
     def push(batch: Batch) -> int | grpc.StatusCode:
         try:
@@ -324,7 +324,7 @@ def test_a_changed_batch_in_a_crowd_is_refused_alone(collector: Collector) -> No
             return call.code()  # type: ignore[no-any-return]  # an error of a call is also the call
 
     with ThreadPoolExecutor(12) as threads:
-        found = list(threads.map(push, crowd))
+        found = list(threads.map(push, group))
     assert grpc.StatusCode.INVALID_ARGUMENT in found[:2]
     assert {*found[:2]} & {2, 3}
     assert found[2:] == [2] * 10
@@ -333,8 +333,8 @@ def test_a_changed_batch_in_a_crowd_is_refused_alone(collector: Collector) -> No
     ]
 
 
-def test_connections_cut_in_the_middle_lose_nothing(collector: Collector) -> None:
-    """While pushes run their connections are cut again and again; tried until they are taken, all are there once."""
+def test_cut_database_connections_lose_nothing(collector: Collector) -> None:
+    """Database connections are cut again and again during pushes; retried until accepted, each batch is stored once."""
     sample = a_sample(collector)
     batches = [Batch(vantage=VANTAGE, epoch=7, seq=seq, samples=(sample,) * 20) for seq in range(1, 301)]
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
@@ -360,7 +360,7 @@ def test_connections_cut_in_the_middle_lose_nothing(collector: Collector) -> Non
     assert rows(collector, "SELECT count(*), sum(stored) FROM ingest_batch") == [(300, 6000)]
 
 
-def test_two_collectors_share_one_truth(collector: Collector, start_collector: StartCollector) -> None:
+def test_two_collectors_share_a_database(collector: Collector, start_collector: StartCollector) -> None:
     """A batch pushed to one and repeated to the other is stored once, and a plan applied at one is known at both."""
     other = start_collector()
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
@@ -371,8 +371,8 @@ def test_two_collectors_share_one_truth(collector: Collector, start_collector: S
     assert other.call.push(fresh).stored == 1
 
 
-def test_a_database_that_goes_away_is_a_passing_matter(collector: Collector) -> None:
-    """Connections cut under the collector are replaced: the same push, tried again, is stored, once."""
+def test_cut_connections_are_replaced(collector: Collector) -> None:
+    """After its connections are cut, the collector opens new ones, and a repeated push is stored once."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     assert collector.call.push(batch).stored == 1
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'isochrone-collector'"
@@ -382,9 +382,9 @@ def test_a_database_that_goes_away_is_a_passing_matter(collector: Collector) -> 
 
 
 @pytest.mark.parametrize("samples", [0, 1, 300])
-def test_bytes_that_are_no_push_are_the_askers_fault(collector: Collector, samples: int) -> None:
-    """Whatever part of them protobuf cannot read, and whoever reads it: INVALID_ARGUMENT, which no agent repeats as it
-    is, and not INTERNAL, which one would repeat for ever.
+def test_bytes_that_cannot_be_decoded_are_an_invalid_argument(collector: Collector, samples: int) -> None:
+    """Any part that protobuf cannot decode is INVALID_ARGUMENT, which an agent does not retry, and not INTERNAL, which
+    it would retry for ever.
     """
     batch = Batch(vantage=VANTAGE, epoch=1, seq=1, samples=(a_sample(collector),) * samples)
     unreadable = b"\x22\x01\xff" if samples else b"\xff"

@@ -1,4 +1,4 @@
-"""Rows packed by the columns are the rows that psycopg's own COPY makes of the same samples, one by one."""
+"""Packed rows are the rows that psycopg's own COPY writes for the same samples, one by one."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -60,7 +60,7 @@ async def connection(shared_database_url: str) -> AsyncIterator[Connection]:
 
 
 async def kept(connection: Connection, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """What a table holds, and then does not hold any more."""
+    """Return the rows of a table, and empty it."""
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     cursor = await connection.execute(sql.SQL("SELECT {} FROM {} ORDER BY idx").format(names, sql.Identifier(table)))
     found = await cursor.fetchall()
@@ -81,7 +81,7 @@ async def copied_one_by_one(connection: Connection, samples: Sequence[Sample]) -
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(samples=SAMPLES)
 async def test_packed_rows_are_the_same_rows(connection: Connection, samples: list[Sample]) -> None:
-    """Every column of every admissible sample, at its bounds and between, NULL or not, in order or out of it."""
+    """Every column of every valid sample agrees, at its bounds and between, NULL or not, in any order."""
     request = fleet_pb2.PushRequest(samples=[codec.encode(sample) for sample in samples])
     columns = column_decoder.decode(request, request.SerializeToString())
     chosen = np.arange(len(samples))[::-1].copy()
@@ -91,7 +91,7 @@ async def test_packed_rows_are_the_same_rows(connection: Connection, samples: li
 
 
 async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
-    """A late row is the same row with its reason, and only the chosen ones are there."""
+    """A late row is the same row with its reason, and only the chosen rows are packed."""
     sample = Sample(target_id=1, round_at=NOW_AT, outcome=Outcome.OK, dispatched_at=NOW_AT, ttft_us=7, error="é")
     request = fleet_pb2.PushRequest(samples=[codec.encode(sample)] * 3)
     columns = column_decoder.decode(request, request.SerializeToString())
@@ -102,5 +102,5 @@ async def test_late_rows_keep_their_reasons(connection: Connection) -> None:
 
 
 def test_every_column_is_packed() -> None:
-    """What the table has and what a row has are the same columns, in any order."""
+    """A packed row has the columns of the table, in any order."""
     assert sorted(copy_format.ORDER) == sorted(COLUMNS)

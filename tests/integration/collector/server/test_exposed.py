@@ -1,4 +1,4 @@
-"""A collector that other machines can reach: TLS without being told to, and no room for whoever tries tokens."""
+"""A collector that other machines can reach: TLS by default, and a rate limit for joining."""
 
 from collections import Counter
 
@@ -21,13 +21,13 @@ MANY = 600
 
 @pytest.fixture
 def exposed(start_collector: StartCollector) -> Collector:
-    """A collector on every address of this machine, told nothing else."""
+    """A collector on every address of this machine, without further options."""
     return start_collector(more=["--listen", "0.0.0.0:0"])
 
 
-def test_on_an_address_that_others_reach_tls_is_spoken_untold(exposed: Collector) -> None:
-    """Without --tls there is a certificate of its own making; who joins over 127.0.0.1 compares it with the token's,
-    and delivers.
+def test_tls_is_the_default_on_a_reachable_address(exposed: Collector) -> None:
+    """Without --tls the collector creates a certificate; a vantage that joins over 127.0.0.1 compares it with the
+    token's, and pushes.
     """
     address = Address("127.0.0.1", exposed.port)
     shown = presented_certificate(address)
@@ -42,7 +42,7 @@ def test_on_an_address_that_others_reach_tls_is_spoken_untold(exposed: Collector
 
 
 def test_plain_text_gets_no_answer_there(exposed: Collector) -> None:
-    """Not over loopback either, and a client of ours does not even try it with another machine's address."""
+    """Plain text is refused on loopback too, and the client refuses plain text to another machine's address."""
     caller = Caller(f"127.0.0.1:{exposed.port}")
     with pytest.raises(grpc.RpcError) as caught:
         caller.targets()
@@ -52,8 +52,8 @@ def test_plain_text_gets_no_answer_there(exposed: Collector) -> None:
         open_channel(Address("192.0.2.1", exposed.port), PLAIN)
 
 
-def test_nobody_without_a_credential_is_an_operator_there(exposed: Collector) -> None:
-    """That the connection comes from this machine is worth nothing where others can connect too."""
+def test_a_local_connection_is_no_operator_there(exposed: Collector) -> None:
+    """A connection from this machine needs a credential where others can connect too."""
     shown = presented_certificate(Address("127.0.0.1", exposed.port))
     with open_channel(Address("127.0.0.1", exposed.port), shown.pinned) as channel:
         codes = _joins(channel, ["no token"])
@@ -67,9 +67,9 @@ def test_nobody_without_a_credential_is_an_operator_there(exposed: Collector) ->
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_whoever_tries_tokens_is_slowed_down(exposed: Collector) -> None:
-    """After a burst of bad tokens most are turned away unread, with a status that means later; a good token waits its
-    turn and is still good.
+def test_guessing_tokens_is_rate_limited(exposed: Collector) -> None:
+    """After a burst of bad tokens most are refused unread, with a status that means "later"; a valid token waits and
+    stays valid.
     """
     address = Address("127.0.0.1", exposed.port)
     token = exposed.call.invite("us-1")
@@ -91,7 +91,7 @@ def test_whoever_tries_tokens_is_slowed_down(exposed: Collector) -> None:
 
 
 def _joins(channel: grpc.Channel, tokens: list[str]) -> Counter[grpc.StatusCode]:
-    """What becomes of so many tokens sent at once."""
+    """Return the results of many tokens sent at once."""
     stub = fleet_pb2_grpc.FleetStub(channel)
     calls = [stub.Join.future(fleet_pb2.JoinRequest(token=token, version="test"), timeout=30) for token in tokens]
     return Counter(call.code() for call in calls)

@@ -1,4 +1,4 @@
-"""The process: it starts, says so, stops, and what it may not do it says in a sentence."""
+"""The collector process: start, stop, recovery, and errors at the start."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not reaped by whoever adopted it does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -51,8 +51,8 @@ def a_batch(target_id: int, seq: int) -> Batch:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_it_stops(start_collector: StartCollector, how: signal.Signals) -> None:
-    """SIGTERM and Ctrl-C end the collector in order: exit code 0, and the log says so."""
+def test_a_signal_stops_it(start_collector: StartCollector, how: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end the collector in order: exit code 0, and a log event."""
     collector = start_collector()
     assert collector.database == "external"
     assert collector.stop(how) == 0
@@ -64,7 +64,7 @@ def test_asked_to_stop_it_stops(start_collector: StartCollector, how: signal.Sig
 
 
 def test_it_is_healthy_and_describes_itself(start_collector: StartCollector) -> None:
-    """Health answers SERVING, and reflection lists our three services beside the standard ones."""
+    """Health answers SERVING, and reflection lists the Isochrone services beside the standard ones."""
     collector = start_collector()
     channel = collector.call.channel
     status = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
@@ -75,7 +75,7 @@ def test_it_is_healthy_and_describes_itself(start_collector: StartCollector) -> 
     assert {"isochrone.v1.Fleet", "isochrone.v1.Operations", "isochrone.v1.Observatory"} <= names
 
 
-def test_a_port_in_use_is_told(start_collector: StartCollector) -> None:
+def test_a_port_in_use_is_an_error(start_collector: StartCollector) -> None:
     """A second collector on the same port does not share it silently."""
     first = start_collector()
     done = run_command("serve", "--listen", first.address, "--database-url", first.database_url)
@@ -92,8 +92,8 @@ def test_a_port_in_use_is_told(start_collector: StartCollector) -> None:
         ("--listen", "127.0.0.1:0", "--key", "a.pem"),
     ],
 )
-def test_impossible_settings_are_told(told: tuple[str, ...]) -> None:
-    """Exit code 2 and a sentence, before anything is started."""
+def test_invalid_settings_are_an_error(told: tuple[str, ...]) -> None:
+    """Exit code 2 and an error, before anything is started."""
     done = run_command("serve", *told)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
@@ -101,8 +101,8 @@ def test_impossible_settings_are_told(told: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", [("serve", "--listen", "127.0.0.1:0"), ("migrate",)])
-def test_an_unreachable_database_is_told(command: tuple[str, ...]) -> None:
-    """Exit code 1, the address without the password, a hint, no traceback."""
+def test_an_unreachable_database_is_an_error(command: tuple[str, ...]) -> None:
+    """Exit code 1, the address without the password, a hint and no traceback."""
     done = run_command(*command, "--database-url", "postgresql://ida:geheim@127.0.0.1:1/isochrone")
     assert done.returncode == 1
     assert "postgresql://ida@127.0.0.1:1/isochrone" in done.stderr
@@ -111,15 +111,15 @@ def test_an_unreachable_database_is_told(command: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_database_url_that_is_none_is_told() -> None:
-    """What cannot be read is not quoted, for a password may be in it."""
+def test_a_malformed_database_url_is_an_error() -> None:
+    """A malformed URL is not quoted, because it may contain a password."""
     done = run_command("migrate", "--database-url", "geheim")
     assert done.returncode == 2
     assert "geheim" not in done.stderr + done.stdout
 
 
 def test_a_database_of_a_newer_collector_is_left_alone(database_url: str) -> None:
-    """A revision we do not know is named, and nothing is changed."""
+    """An unknown revision is named, and nothing is changed."""
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     done = run_command("serve", "--listen", "127.0.0.1:0", "--database-url", database_url)
@@ -128,8 +128,8 @@ def test_a_database_of_a_newer_collector_is_left_alone(database_url: str) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_the_environment_is_heard(empty_database_url: str) -> None:
-    """ISOCHRONE_DATABASE_URL is as good as the flag, and `migrate` says from where to where."""
+def test_the_environment_is_read(empty_database_url: str) -> None:
+    """ISOCHRONE_DATABASE_URL works like the flag, and `migrate` prints both revisions."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate"]
     environment = {**os.environ, "ISOCHRONE_DATABASE_URL": empty_database_url}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -157,7 +157,7 @@ def test_its_own_postgres_ends_with_it(start_collector: StartCollector, tmp_path
 
 
 def test_a_killed_collector_loses_nothing(start_collector: StartCollector, tmp_path: Path) -> None:
-    """After kill -9 of the collector the next start on the folder stops what was left, serves, and has every sample."""
+    """After kill -9 of the collector, the next start on its folder stops what is left over, and has every sample."""
     data_dir = tmp_path / "data"
     first = start_collector(data_dir=data_dir)
     first.call.apply(PLAN)
@@ -199,7 +199,7 @@ def test_a_killed_postgres_is_started_again(start_collector: StartCollector, tmp
 
 
 def test_two_collectors_do_not_share_a_folder(start_collector: StartCollector, tmp_path: Path) -> None:
-    """The second is told who uses it; the first is not disturbed."""
+    """The second ends with an error that names the first, which is not disturbed."""
     data_dir = tmp_path / "data"
     first = start_collector(data_dir=data_dir)
     done = run_command("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir))

@@ -1,4 +1,4 @@
-"""Asked to stop, a collector says that it serves no more, and then answers what it has begun."""
+"""Graceful stop: a collector reports NOT_SERVING, and then answers the calls in progress."""
 
 import signal
 import time
@@ -26,13 +26,13 @@ def a_batch(collector: Collector) -> Batch:
 
 
 def somebody_waits(connection: psycopg.Connection) -> bool:
-    """Whether a statement of this database waits for a lock."""
+    """Return whether a statement of this database waits for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     row = connection.execute(query).fetchone()
     return bool(row and row[0])
 
 
-def test_what_was_begun_is_answered(start_collector: StartCollector) -> None:
+def test_calls_in_progress_are_answered(start_collector: StartCollector) -> None:
     """A push in flight at SIGTERM gets its receipt, while health says NOT_SERVING; then the process ends with 0."""
     collector = start_collector()
     collector.call.apply(PLAN)
@@ -53,8 +53,8 @@ def test_what_was_begun_is_answered(start_collector: StartCollector) -> None:
         assert connection.execute("SELECT count(*) FROM sample").fetchone() == (1,)
 
 
-def test_what_comes_later_is_sent_away(start_collector: StartCollector) -> None:
-    """A push that comes after the stop has begun is UNAVAILABLE, which an agent tries again elsewhere or later."""
+def test_later_calls_are_refused(start_collector: StartCollector) -> None:
+    """A push after the stop has begun is UNAVAILABLE, which an agent retries."""
     collector = start_collector()
     collector.call.apply(PLAN)
     batch = codec.encode(a_batch(collector))

@@ -1,4 +1,4 @@
-"""Large pushes give way to small ones, one at a time, unless they are many."""
+"""Fair queueing: large pushes go one at a time while small ones arrive, unless there are many."""
 
 import asyncio
 
@@ -8,45 +8,45 @@ from isochrone_collector.ingest.fair_queue import FairQueue
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test moves, in seconds."""
 
     def __init__(self) -> None:
         self.now = 100.0
 
     def __call__(self) -> float:
-        """What it shows."""
+        """Return the time."""
         return self.now
 
 
 class Traffic:
-    """Large pushes through one queue, and how many of them were under way at most."""
+    """Large pushes through one queue, and the maximum number of them in progress."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.queue = FairQueue(clock=self.clock)
-        self.under_way = self.most = self.done = 0
+        self.in_progress = self.most = self.done = 0
 
     async def large(self) -> None:
-        """One that takes some steps of the loop."""
+        """Run a push that takes some steps of the loop."""
         async with self.queue.large():
-            self.under_way += 1
-            self.most = max(self.most, self.under_way)
+            self.in_progress += 1
+            self.most = max(self.most, self.in_progress)
             try:
                 for _ in range(5):
                     await asyncio.sleep(0)
                 self.done += 1
             finally:
-                self.under_way -= 1
+                self.in_progress -= 1
 
 
 @pytest.mark.parametrize(
     ("small_before_s", "pushes", "most"),
     [(None, 4, 4), (0.0, 4, 1), (0.9, 4, 1), (1.0, 4, 4), (0.0, 20, 20)],
 )
-async def test_large_ones_go_one_at_a_time_while_small_ones_come(
+async def test_large_pushes_go_one_at_a_time_while_small_ones_arrive(
     small_before_s: float | None, pushes: int, most: int
 ) -> None:
-    """For a second after a small push, and as long as they are no crowd; of a crowd all go together."""
+    """One at a time for a second after a small push, and up to the threshold; above it all go together."""
     traffic = Traffic()
     if small_before_s is not None:
         traffic.queue.note_small()
@@ -56,8 +56,8 @@ async def test_large_ones_go_one_at_a_time_while_small_ones_come(
     assert (traffic.most, traffic.done) == (most, pushes)
 
 
-async def test_one_that_fails_or_goes_away_lets_the_next_one_through() -> None:
-    """Neither an error nor an asker that stops waiting keeps the turn."""
+async def test_a_failed_or_cancelled_push_releases_its_turn() -> None:
+    """Neither an error nor a cancelled caller keeps the turn."""
     traffic = Traffic()
     traffic.queue.note_small()
     with pytest.raises(ValueError, match="broken"):
@@ -73,8 +73,8 @@ async def test_one_that_fails_or_goes_away_lets_the_next_one_through() -> None:
     assert (traffic.most, traffic.done) == (1, 2)
 
 
-async def test_those_that_wait_go_when_nothing_small_came_for_a_second() -> None:
-    """The next one that is done lets all others through together."""
+async def test_waiting_pushes_go_together_a_second_after_the_last_small_one() -> None:
+    """The next push that ends lets all others through together."""
     traffic = Traffic()
     traffic.queue.note_small()
     waiting = [asyncio.create_task(traffic.large()) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Group commit: what waits goes together, nothing waits for company, and one bad member fails alone."""
+"""Group commit: waiting work is committed together, nothing waits for company, and one bad member fails alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from isochrone_collector.ingest.group_commit import GroupCommit
 
 
 class Committing:
-    """A database that commits when it is let, remembers the groups, and cannot take `bad`."""
+    """A database that commits once `let` is set, records the groups, and refuses `bad`."""
 
     def __init__(self, *bad: str, away: bool = False) -> None:
         self.groups: list[list[str]] = []
@@ -35,8 +35,8 @@ async def submitted(groups: GroupCommit[str, str], *works: str, rows: int = 1) -
     return tasks
 
 
-async def test_what_waits_goes_together() -> None:
-    """The first goes at once and alone; those that came meanwhile are one group, and each gets its own result."""
+async def test_waiting_work_is_committed_together() -> None:
+    """The first piece is committed at once and alone; later ones form one group, and each gets its own result."""
     committing = Committing()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
     tasks = await submitted(groups, "a")
@@ -48,7 +48,7 @@ async def test_what_waits_goes_together() -> None:
 
 
 async def test_groups_are_bounded() -> None:
-    """A group never has more rows than a COPY may have, unless one piece alone has."""
+    """A group never has more rows than `group_rows`, unless a single piece has."""
     committing = Committing()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=10, waiting_rows=1000)
@@ -59,7 +59,7 @@ async def test_groups_are_bounded() -> None:
 
 
 async def test_one_bad_member_fails_alone() -> None:
-    """When a group is refused its members are tried one by one, and only whose fault it is learns of it."""
+    """The members of a refused group are committed one by one, and only the bad member gets the error."""
     committing = Committing("b")
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
@@ -68,8 +68,8 @@ async def test_one_bad_member_fails_alone() -> None:
     assert committing.groups == [["a", "b", "c"], ["a"], ["b"], ["c"]]
 
 
-async def test_a_database_that_is_away_is_not_asked_for_each() -> None:
-    """Being away is nobody's fault in particular: all learn of it at once."""
+async def test_members_are_not_retried_while_the_database_is_away() -> None:
+    """An unavailable database fails the whole group at once, without a commit per member."""
     committing = Committing(away=True)
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
@@ -78,8 +78,8 @@ async def test_a_database_that_is_away_is_not_asked_for_each() -> None:
     assert committing.groups == [["a", "b"]]
 
 
-async def test_whoever_stops_waiting_stops_nobody() -> None:
-    """A caller that hangs up leaves its work and its neighbours as they are."""
+async def test_a_cancelled_caller_affects_no_other() -> None:
+    """The work of a cancelled caller is committed, with that of its neighbours."""
     committing = Committing()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
     first, second = await submitted(groups, "a", "b")
@@ -92,7 +92,7 @@ async def test_whoever_stops_waiting_stops_nobody() -> None:
 
 
 async def test_too_much_is_refused() -> None:
-    """What waits is bounded: more is refused at once, and taken again once there is room."""
+    """The queue is bounded: more work is refused at once, and accepted again when there is room."""
     committing = Committing()
     groups = GroupCommit(committing, group_rows=10, waiting_rows=20)
     tasks = await submitted(groups, "running", rows=10)
@@ -107,14 +107,14 @@ async def test_too_much_is_refused() -> None:
 
 
 async def made(groups: GroupCommit[str, str], work: str, ready: asyncio.Event) -> str:
-    """Announce, make ready, submit."""
+    """Announce work, prepare it, submit it."""
     with groups.announce(10):
         await ready.wait()
     return await groups.submit(work, rows=10)
 
 
-async def test_what_is_coming_is_waited_for() -> None:
-    """Announced work is worth a moment's patience while there is little, but not once there is enough."""
+async def test_a_commit_waits_for_announced_work() -> None:
+    """A commit waits a moment for announced work while few rows wait, but not once there are enough."""
     committing, ready, never = Committing(), asyncio.Event(), asyncio.Event()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, worth_rows=20)
@@ -130,8 +130,8 @@ async def test_what_is_coming_is_waited_for() -> None:
     late.cancel()
 
 
-async def test_announced_work_that_fails_holds_nobody_up() -> None:
-    """Whoever announces work and then has none sets the others free, and its rows count no more."""
+async def test_announced_work_that_fails_delays_no_other() -> None:
+    """When announced work fails, the commit proceeds, and its rows no longer count."""
     committing, never = Committing(), asyncio.Event()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, worth_rows=20)
@@ -142,8 +142,8 @@ async def test_announced_work_that_fails_holds_nobody_up() -> None:
     assert groups.rows == 0
 
 
-async def test_others_may_wait_until_it_is_idle() -> None:
-    """Idle is when nothing is being committed; whoever waits for that waits no longer than they said."""
+async def test_callers_can_wait_until_no_commit_runs() -> None:
+    """Waiting for idle ends when no commit runs, or at the timeout."""
     committing = Committing()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000)
     await groups.wait_idle(timeout_us=10_000_000)
@@ -156,8 +156,8 @@ async def test_others_may_wait_until_it_is_idle() -> None:
     assert await task == "A"
 
 
-async def test_nobody_waits_for_company_that_never_comes() -> None:
-    """What is announced over and over and never submitted holds up nobody for longer than the patience."""
+async def test_the_wait_for_announced_work_is_bounded() -> None:
+    """Work that is announced over and over and never submitted delays a commit no longer than the maximum wait."""
     committing = Committing()
     committing.let.set()
     groups = GroupCommit(committing, group_rows=100, waiting_rows=1000, worth_rows=50)

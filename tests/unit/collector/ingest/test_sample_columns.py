@@ -1,4 +1,4 @@
-"""The fast way and the slow way to a verdict agree, on honest samples, on wrong ones and on hostile bytes."""
+"""Vectorised and one-by-one validation agree, on valid samples, on invalid ones and on hostile bytes."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ TEXT = st.text(max_size=12) | st.sampled_from(["", "a\0b", "x" * 101, "ü" * 200
 RATE = st.floats() | st.sampled_from([0.0, -0.0, 1e6, 1e6 + 1, float("nan"), float("inf")])
 
 
-def a_sample(**told: Any) -> Sample:
-    return Sample(**{"outcome": Outcome.OK, **told})
+def a_sample(**values: Any) -> Sample:
+    return Sample(**{"outcome": Outcome.OK, **values})
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -52,16 +52,16 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     **{name: maybe(TEXT) for name in TEXTS},
     **{name: maybe(RATE) for name in RATES},
 }
-# One wrong field hides behind another where all are wild, so most samples have a few fields only.
+# A wrong field hides other wrong fields of the same sample, so most samples have a few fields only.
 WILD = st.builds(Sample, **{name: SPECIAL.get(name, maybe(NUMBER)) for name in Sample.__slots__})
 TAME = st.fixed_dictionaries(
     {"target_id": st.just(7), "round_at": st.just(NOW_AT), "dispatched_at": st.just(NOW_AT)},
     optional={name: SPECIAL.get(name, maybe(NUMBER)) for name in Sample.__slots__ if not name.endswith(("_id", "_at"))},
-).map(lambda told: a_sample(**told))
+).map(lambda values: a_sample(**values))
 
 
 def field_bytes(number: int, wire_type: int, value: int, content: bytes) -> bytes:
-    """Anything that can stand on the wire, whatever the schema says of that field."""
+    """Encode a field of any wire type, whatever the schema declares."""
     body = {
         0: varint(value),
         1: (value % 2**64).to_bytes(8, "little"),
@@ -90,13 +90,13 @@ HOSTILE = st.lists(FIELD, max_size=12).map(b"".join)
 
 
 def push_of(samples: list[bytes]) -> bytes:
-    """A request that holds such samples."""
+    """Encode a request with these samples."""
     vantage = codec.encode(Vantage(name="v", region="v")).SerializeToString()
     return b"".join([field_bytes(1, 2, 0, vantage), *(field_bytes(4, 2, 0, sample) for sample in samples)])
 
 
-def assert_says_the_same(request: fleet_pb2.PushRequest, columns: SampleColumns) -> None:
-    """Each quantity on the columns is what the message says when it is asked for it."""
+def assert_decoded_the_same(request: fleet_pb2.PushRequest, columns: SampleColumns) -> None:
+    """Each value in the columns is the value of the field in the message."""
     assert len(columns) == len(request.samples)
     for row, sample in enumerate(request.samples):
         for name in (name for name in NUMBERS if name not in ENUMS):
@@ -106,19 +106,19 @@ def assert_says_the_same(request: fleet_pb2.PushRequest, columns: SampleColumns)
             assert bool(columns.present[row, COLUMN[name]]) == (not field.has_presence or message.HasField(field.name))
         any_sample: Any = sample
         for column, name in enumerate(TEXTS):
-            said = getattr(sample, name) if any_sample.HasField(name) else None
-            assert columns.texts[column][row] == said
+            text = getattr(sample, name) if any_sample.HasField(name) else None
+            assert columns.texts[column][row] == text
         assert columns.rated[row].tolist() == [any_sample.HasField(name) for name in RATES]
         assert repr(columns.rates[row].tolist()) == repr([getattr(sample, name) for name in RATES])
 
 
 def columns_of(request: fleet_pb2.PushRequest) -> SampleColumns:
-    """Its samples in columns."""
+    """Decode the samples of a request into columns."""
     return column_decoder.decode(request, request.SerializeToString())
 
 
-def slow_verdict(sample: sample_pb2.Sample) -> str | None:
-    """What admission says of one sample without any columns."""
+def verdict_of(sample: sample_pb2.Sample) -> str | None:
+    """Validate one sample without columns."""
     try:
         value = codec.decode(Sample, sample)
     except CodecError as error:
@@ -126,12 +126,12 @@ def slow_verdict(sample: sample_pb2.Sample) -> str | None:
     return rejection_reason(value, now_at=NOW_AT, known_targets=KNOWN)
 
 
-def assert_judged_the_same(content: bytes) -> None:
+def assert_validated_the_same(content: bytes) -> None:
     request = fleet_pb2.PushRequest.FromString(content)
     batch = decode_push(content, NOW_AT)
     columns = batch.decode_columns()
-    assert_says_the_same(request, columns)
-    verdicts = [slow_verdict(sample) for sample in request.samples]
+    assert_decoded_the_same(request, columns)
+    verdicts = [verdict_of(sample) for sample in request.samples]
     suspects = prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist()
     assert [v for v, suspect in zip(verdicts, suspects, strict=True) if v and not suspect] == []
     validated = validate(batch, columns, known_targets=KNOWN, window=WINDOW)
@@ -147,21 +147,21 @@ def assert_judged_the_same(content: bytes) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(TAME | WILD, max_size=6))
-def test_samples_are_judged_as_one_by_one(samples: list[Sample]) -> None:
-    """Whatever values agents send, screening clears none that admission would refuse, and the verdicts are the same."""
+def test_samples_are_validated_as_one_by_one(samples: list[Sample]) -> None:
+    """For any values, the prefilter clears no sample that validation would reject, and the reasons are the same."""
     batch = Batch(vantage=Vantage(name="v", region="r"), epoch=1, seq=1, samples=tuple(samples))
-    assert_judged_the_same(codec.encode(batch).SerializeToString())
+    assert_validated_the_same(codec.encode(batch).SerializeToString())
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(HOSTILE, max_size=5))
-def test_bytes_are_judged_as_one_by_one(samples: list[bytes]) -> None:
-    """Repeated, misplaced, mistyped and unknown fields are read as protobuf reads them, and judged as ever; what it
-    refuses is the asker's fault.
+def test_bytes_are_validated_as_one_by_one(samples: list[bytes]) -> None:
+    """Repeated, misplaced, mistyped and unknown fields are decoded as by protobuf; bytes that it refuses are a
+    `BadRequest`.
     """
     content = push_of(samples)
     try:
-        assert_judged_the_same(content)
+        assert_validated_the_same(content)
     except DecodeError:
         with pytest.raises(BadRequest, match="cannot decode the push"):
             decode_push(content, NOW_AT).decode_columns()
@@ -169,21 +169,21 @@ def test_bytes_are_judged_as_one_by_one(samples: list[bytes]) -> None:
 
 @pytest.mark.parametrize("number", [0, 14, 99, -1, 2**31 - 1, -(2**31)])
 def test_an_outcome_of_the_future_is_a_suspect(number: int) -> None:
-    """A number that stands for no outcome here is never taken for one that does."""
+    """A number without a known outcome is never taken for a known one."""
     sample = sample_pb2.Sample(target_id=7, round_at=NOW_AT, dispatched_at=NOW_AT)
     sample.outcome = number  # type: ignore[assignment]  # the point of the test
     columns = columns_of(fleet_pb2.PushRequest(samples=[sample]))
     assert prefilter.suspects(columns, now_at=NOW_AT, known_targets=KNOWN).tolist() == [True]
 
 
-def test_no_samples_make_an_empty_sheet() -> None:
-    """A push without samples has a columns too, with nothing on it."""
+def test_no_samples_make_empty_columns() -> None:
+    """A push without samples decodes to columns without rows."""
     columns = columns_of(fleet_pb2.PushRequest())
     assert (len(columns), columns.targets(), columns.numbers.shape) == (0, set(), (0, len(NUMBERS)))
 
 
-def test_most_samples_are_beyond_suspicion() -> None:
-    """An honest sample with every quantity is cleared at once: the slow way is for the others."""
+def test_a_valid_sample_is_no_suspect() -> None:
+    """The prefilter clears a valid sample with every quantity, so that it is not checked again."""
     honest = {name: 200 for name in NUMBERS if name not in ENUMS and not name.startswith(LIMIT)}
     honest |= {"target_id": 7, "round_at": NOW_AT, "dispatched_at": NOW_AT, "quality": Quality(200)}
     texts = dict.fromkeys(TEXTS, "text")

@@ -1,4 +1,4 @@
-"""Admission: the counts add up, every refusal has a name, and nothing gets in that the columns cannot hold."""
+"""Validation: the counts add up, every rejection has a name, and every accepted sample fits its columns."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,12 +37,12 @@ def validated_of(batch: PushBatch) -> Validated:
     return validate(batch, batch.decode_columns(), known_targets={7}, window=WINDOW)
 
 
-def judge(sample: Sample) -> str | None:
+def reason_of(sample: Sample) -> str | None:
     return rejection_reason(sample, now_at=NOW_AT, known_targets={7})
 
 
-def test_a_plain_sample_is_welcome() -> None:
-    """What an agent measures on a normal day is fresh."""
+def test_a_plain_sample_is_accepted() -> None:
+    """An ordinary sample is fresh."""
     validated = validated_of(batch())
     assert (validated.fresh.tolist(), validated.rejections, validated.late) == ([0], (), ())
 
@@ -71,8 +71,8 @@ def test_a_plain_sample_is_welcome() -> None:
     ],
 )
 def test_reasons_are_named(change: dict[str, object], reason: str) -> None:
-    """What cannot be taken is refused with a name that can be counted and the value that was wrong."""
-    found = judge(replace(SAMPLE, **change))  # type: ignore[arg-type]  # a table of mixed fields
+    """A rejection has a name that can be counted, and the wrong value."""
+    found = reason_of(replace(SAMPLE, **change))  # type: ignore[arg-type]  # a table of mixed fields
     assert found is not None
     assert found.startswith(reason)
 
@@ -88,9 +88,9 @@ def test_reasons_are_named(change: dict[str, object], reason: str) -> None:
         {"error": "ü" * 500},
     ],
 )
-def test_odd_but_honest_samples_are_welcome(change: dict[str, object]) -> None:
-    """A stepped clock, a skipped round and a generous provider are facts, not errors."""
-    assert judge(replace(SAMPLE, **change)) is None  # type: ignore[arg-type]  # as above
+def test_odd_but_valid_samples_are_accepted(change: dict[str, object]) -> None:
+    """A stepped clock, a skipped round and a high limit are valid."""
+    assert reason_of(replace(SAMPLE, **change)) is None  # type: ignore[arg-type]  # as above
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rounds_without_a_partition_are_late(round_at: int, reason: str | None) 
     ],
 )
 def test_partitions_that_could_not_be_made_are_named(window: Window, round_at: int, reason: str) -> None:
-    """A round of now that has no place is called neither old nor early."""
+    """A current round without a partition is neither too old nor in the future."""
     assert late_reason(round_at, window, now_at=NOW_AT) == reason
 
 
@@ -149,14 +149,14 @@ def test_the_counts_add_up() -> None:
         ({"vantage": Vantage(name="us-1", region="\0")}, r"vantage\.region"),
     ],
 )
-def test_a_broken_parcel_is_a_bad_request(change: dict[str, object], message: str) -> None:
-    """What is wrong with the whole is said of the whole."""
+def test_an_invalid_batch_is_a_bad_request(change: dict[str, object], message: str) -> None:
+    """A fault of the whole batch is raised for the whole batch."""
     with pytest.raises(BadRequest, match=message):
         check_batch(batch(**change))
 
 
 def test_a_heartbeat_needs_no_epoch() -> None:
-    """A vantage that has recorded nothing yet may say that it lives."""
+    """A vantage may send a heartbeat before it has recorded anything."""
     check_batch(batch(seq=0, samples=(), epoch=0))
 
 
@@ -188,7 +188,7 @@ def test_a_heartbeat_needs_no_epoch() -> None:
     )
 )
 def test_vitals_are_trimmed_not_refused(vitals: Vitals) -> None:
-    """Whatever an agent says of itself fits its columns afterwards."""
+    """Any vitals fit their columns afterwards."""
     fit = trimmed(vitals)
     assert fit == trimmed(fit)
     assert "\0" not in fit.agent_version + "".join(fit.dropped)

@@ -1,4 +1,4 @@
-"""Runs of varints: every number comes back, and what is inside a message is known to be."""
+"""Runs of varints: every number is decoded, and pairs inside nested messages are found."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +19,8 @@ def written(number: int) -> bytes:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2**14 - 1), INT64), max_size=30))
-def test_every_number_comes_back(told: list[tuple[int, int]]) -> None:
-    """Keys and values of any length, from one byte to ten, signed, in their order, with the place of each key."""
+def test_every_number_is_decoded(told: list[tuple[int, int]]) -> None:
+    """Keys and values of one to ten bytes, signed, are decoded in order, with the offset of each key."""
     run = b"".join(written(key) + written(value) for key, value in told)
     pairs = varints.read(run)
     assert list(zip(pairs.keys.tolist(), pairs.values.tolist(), strict=True)) == told
@@ -31,8 +31,8 @@ def test_every_number_comes_back(told: list[tuple[int, int]]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(1, 7), INT64), max_size=5), max_size=6))
-def test_what_is_inside_is_known(messages: list[list[tuple[int, int]]]) -> None:
-    """A pair is inside exactly when it lies in the bytes that its holder announces, also in a message without any."""
+def test_pairs_inside_a_message_are_found(messages: list[list[tuple[int, int]]]) -> None:
+    """A pair is inside exactly when it lies in the bytes of its holder, also with an empty message."""
     holder = varints.key(47, varints.WIRE_BYTES)
     run, expected = b"", []
     for message in messages:
@@ -44,8 +44,8 @@ def test_what_is_inside_is_known(messages: list[list[tuple[int, int]]]) -> None:
     assert varints.read(run).inside(holder).tolist() == expected
 
 
-def test_it_reads_what_protobuf_writes() -> None:
-    """The format is protobuf's own, not ours."""
+def test_the_output_of_protobuf_is_decoded() -> None:
+    """The format is that of protobuf."""
     message = sample_pb2.RateLimit(limit_requests=-1, remaining_requests=0, retry_after_us=300)
     pairs = varints.read(message.SerializeToString())
     assert (pairs.keys.tolist(), pairs.values.tolist()) == ([8, 16, 56], [-1, 0, 300])
