@@ -1,1 +1,1 @@
-"""The instrument: bytes and instants become Samples."""
+"""The agent: probes LLM APIs from one vantage, and delivers the samples to the collector."""

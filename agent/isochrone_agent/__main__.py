@@ -1,4 +1,4 @@
-"""`python -m isochrone_agent` is `isochrone-agent`."""
+"""`python -m isochrone_agent` runs `isochrone-agent`."""
 
 from isochrone_agent.cli.main import main
 

@@ -8,19 +8,19 @@ STEP_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClockPair:
-    """The same instant on both clocks, in nanoseconds: since the Unix epoch, and of CLOCK_MONOTONIC."""
+    """One instant on both clocks, in nanoseconds: since the Unix epoch, and of CLOCK_MONOTONIC."""
 
     wall_ns: int
     monotonic_ns: int
 
     @property
     def wall_at(self) -> int:
-        """The wall instant in microseconds since the epoch."""
+        """The wall time in microseconds since the epoch."""
         return self.wall_ns // 1000
 
     @property
     def lead_us(self) -> int:
-        """The wall clock minus the monotonic one in microseconds: the same until the wall clock is stepped."""
+        """The wall clock minus the monotonic clock in microseconds; constant until the wall clock is stepped."""
         return (self.wall_ns - self.monotonic_ns) // 1000
 
     def stepped_since(self, earlier: "ClockPair") -> bool:
@@ -35,5 +35,5 @@ def read_clocks() -> ClockPair:
 
 
 def now_at() -> int:
-    """The wall clock in microseconds since the epoch."""
+    """Return the wall clock in microseconds since the epoch."""
     return time.time_ns() // 1000

@@ -4,7 +4,7 @@ AgentError
 ├── SettingsError      correct the flag, environment variable or settings file
 ├── CredentialError    provide the key, or correct the plan that sends it to a host it is not meant for
 ├── SpoolError         check the disk and the folder
-│   └── SpoolDamaged   no action: readable samples are salvaged, and lost ones are counted
+│   └── SpoolDamaged   no action: readable samples are recovered, and lost ones are counted
 ├── PlanRefused        correct the plan; the agent keeps running the last valid one
 └── CollectorRefused   act on the collector's reason; until then the agent measures but does not push
 """

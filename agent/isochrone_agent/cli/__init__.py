@@ -1,1 +1,1 @@
-"""The commands of `isochrone-agent`, one module each, and the checks and output that they use."""
+"""The commands of `isochrone-agent`, one module each, with their health checks and table output."""

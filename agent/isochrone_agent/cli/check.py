@@ -41,7 +41,7 @@ _LIMITS = ("usd", "tokens", "requests")
 @table_or_json
 def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five
-    rounds, and today's spend beside the budgets.
+    rounds, and today's spend with the budgets.
 
     Takes the options of `run`, sends no request to a provider and changes nothing.
 

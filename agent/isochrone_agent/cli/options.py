@@ -1,4 +1,4 @@
-"""What several subcommands can be told in the same words."""
+"""Options that several commands share."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -12,7 +12,7 @@ from isochrone_agent.settings import parse_connect_to
 
 
 def _option(flag: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401  # as click.option
-    """An option that can also be said as the variable `ISOCHRONE_…` of its name."""
+    """An option with an environment variable `ISOCHRONE_…` of the same name."""
     variable = f"ISOCHRONE_{flag.removeprefix('--').replace('-', '_').upper()}"
     return click.option(flag, envvar=variable, **more)
 
@@ -21,7 +21,7 @@ connect_to = _option(
     "--connect-to",
     multiple=True,
     metavar="HOST:PORT:ADDRESS:PORT",
-    help="Send connections meant for HOST:PORT to ADDRESS:PORT; URL, Host header and TLS name stay. Repeatable.",
+    help="Redirect connections for HOST:PORT to ADDRESS:PORT, with the same URL, Host header and TLS name. Repeatable.",
 )
 family = _option(
     "--family",
@@ -34,12 +34,12 @@ ca_file = _option(
     "--ca-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Trust these certificate authorities (PEM) beside the system's, for a server of your own.",
+    help="Trust these certificate authorities (PEM) in addition to the system's, for your own servers.",
 )
 data_dir = _option(
     "--data-dir",
     metavar="FOLDER",
-    help="For identity and spool.  [default: ~/.local/share/isochrone/agent/ and the --vantage said, else default]",
+    help="Folder of identity and spool.  [default: ~/.local/share/isochrone/agent/ and --vantage, else `default`]",
 )
 _settings = click.option(
     "--settings",
@@ -47,38 +47,42 @@ _settings = click.option(
     envvar="ISOCHRONE_SETTINGS",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="TOML file with these options as keys (data_dir for --data-dir); flags and variables win over it.",
+    help="TOML file with these options as keys (data_dir for --data-dir); flags and variables override it.",
 )
 _RUNNING = (
     _settings,
-    _option("--vantage", metavar="NAME", help="Name of this vantage, like sg-1.  [default: as joined]"),
-    _option("--region", metavar="NAME", help="Region it stands in, like ap-southeast-1.  [default: as joined]"),
+    _option("--vantage", metavar="NAME", help="Name of this vantage, such as sg-1.  [default: as joined]"),
+    _option("--region", metavar="NAME", help="Region of this vantage, such as ap-southeast-1.  [default: as joined]"),
     _option("--collector", metavar="HOST:PORT", help="The collector.  [default: as joined, else 127.0.0.1:4600]"),
     data_dir,
-    _option("--credentials", metavar="FILE", help="TOML file: where keys are, and which hosts may have them."),
-    _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Most probes in flight.  [default: 8]"),
+    _option("--credentials", metavar="FILE", help="TOML file with the sources of keys and the hosts allowed for each."),
+    _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Maximum probes in flight.  [default: 8]"),
     connect_to,
     family,
     ca_file,
-    _option("--spool-limit", metavar="SIZE", help="Most the spool may take on disk; the oldest go.  [default: 100MB]"),
+    _option(
+        "--spool-limit",
+        metavar="SIZE",
+        help="Maximum size of the spool; beyond it the oldest samples are dropped.  [default: 100MB]",
+    ),
     _option(
         "--drain",
         type=click.Choice(["newest", "oldest"]),
-        help="What leaves first after an outage; with newest the backlog follows beside it.  [default: newest]",
+        help="Order of delivery after an outage; with newest, the backlog is interleaved.  [default: newest]",
     ),
     _option(
         "--metrics-listen",
         metavar="HOST:PORT",
-        help="Where Prometheus scrapes /metrics, on this machine only, like 127.0.0.1:4691.  [default: off]",
+        help="Address of /metrics for Prometheus, on this machine only, such as 127.0.0.1:4691.  [default: off]",
     ),
 )
 
 
 def running(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `run`: `settings_file` and everything `load_settings` takes."""
+    """Add the options of `run`: `settings_file` and those that `load_settings` takes."""
     return reduce(lambda wrapped, option: option(wrapped), reversed(_RUNNING), function)
 
 
 def dial_options(connect_to: Iterable[str], family: str) -> DialOptions:
-    """The two options together. Raises `SettingsError`."""
+    """Combine the two options. Raises `SettingsError`."""
     return DialOptions(family=0 if family == "any" else int(family), connect_to=parse_connect_to(connect_to))

@@ -1,4 +1,4 @@
-"""`isochrone-agent run`: the probe agent of a region."""
+"""`isochrone-agent run`: runs the agent of a region."""
 
 import asyncio
 import signal
@@ -23,15 +23,15 @@ _EXAMPLE = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collect
 @click.command("run", epilog=example(_EXAMPLE))
 @options.running
 @log_format_option
-def command(*, settings_file: Path | None, log_format: logs.Format, **told: Any) -> None:  # noqa: ANN401  # options of many kinds
+def command(*, settings_file: Path | None, log_format: logs.Format, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
     """Probe the collector's plan from this region until stopped, and deliver every sample.
 
     Samples are on disk before they are sent and stay there until the collector has committed them, so neither a lost
-    link nor a crash loses any. SIGTERM and Ctrl-C stop the agent cleanly. Each option also has an environment variable,
-    such as ISOCHRONE_VANTAGE for --vantage.
+    connection nor a crash loses any. SIGTERM and Ctrl-C stop the agent cleanly. Each option also has an environment
+    variable, such as ISOCHRONE_VANTAGE for --vantage.
     """
     logs.set_up(log_format)
-    asyncio.run(_until_signalled(load_settings(settings_file, told)))
+    asyncio.run(_until_signalled(load_settings(settings_file, values)))
 
 
 async def _until_signalled(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""`isochrone-agent spool`: what lies in the spool of an agent, and whether all of it can be read."""
+"""`isochrone-agent spool`: inspects and verifies the spool of an agent, and manages its quarantine."""
 
 import json
 from collections.abc import Callable
@@ -19,18 +19,18 @@ SCHEMA = "isochrone.spool/1"
 
 @click.group("spool")
 def command() -> None:
-    """Look into the spool of an agent; `inspect` and `verify` also while it runs.
+    """Inspect the spool of an agent; `inspect` and `verify` also work while it runs.
 
     \b
     Examples:
       isochrone-agent spool inspect --vantage sg-1
       isochrone-agent spool verify --data-dir /var/lib/isochrone/agent --output json
-      isochrone-agent spool quarantine export --vantage sg-1 > kept.jsonl
+      isochrone-agent spool quarantine export --vantage sg-1 > quarantine.jsonl
     """
 
 
 def _of_spool(function: Callable[..., Any]) -> Callable[..., Any]:
-    vantage = click.option("--vantage", envvar="ISOCHRONE_VANTAGE", metavar="NAME", help="As the agent was started.")
+    vantage = click.option("--vantage", envvar="ISOCHRONE_VANTAGE", metavar="NAME", help="As in `run --vantage`.")
     return options.data_dir(vantage(function))
 
 
@@ -38,9 +38,9 @@ def _of_spool(function: Callable[..., Any]) -> Callable[..., Any]:
 @_of_spool
 @table_or_json
 def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
-    """Tell what waits, and what has become of the rest.
+    """Show the waiting samples, and the fate of all others.
 
-    That is depth, epochs, sealed batches, drops by reason, quarantine, and whether the account holds.
+    The output has depth, epochs, sealed batches, drops by reason, quarantine, and whether the account holds.
     """
     found = inspect_spool(_path(data_dir, vantage))
     if output == "json":
@@ -54,9 +54,9 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
 @_of_spool
 @table_or_json
 def verify_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
-    """Read everything; exit 1 when something is wrong.
+    """Verify the whole spool; the exit code is 1 if anything is wrong.
 
-    That is SQLite's own check, checksums, samples and the account.
+    Runs SQLite's own check, and verifies checksums, samples and the account.
     """
     path = _path(data_dir, vantage)
     problems = verify_spool(path)
@@ -66,20 +66,20 @@ def verify_command(*, data_dir: str | None, vantage: str | None, output: str) ->
     elif problems:
         click.echo("\n".join(problems))
     else:
-        click.echo(f"{path}: everything can be read, and the account holds")
+        click.echo(f"{path}: everything is readable, and the account holds")
     if problems:
         raise SystemExit(1)
 
 
 @command.group("quarantine")
 def quarantine_group() -> None:
-    """Samples the collector would not take."""
+    """Manage samples that the collector rejected."""
 
 
 @quarantine_group.command("export")
 @_of_spool
 def export_command(*, data_dir: str | None, vantage: str | None) -> None:
-    """Every sample in quarantine as a line of JSON with the reason."""
+    """Write every sample in quarantine as a line of JSON, with the reason."""
     for one in quarantined_samples(_path(data_dir, vantage)):
         line = {"id": one.id, "recorded_at": rfc3339(one.recorded_at), "reason": one.reason}
         click.echo(json.dumps(line | {"sample": to_json_value(one.sample)}, ensure_ascii=False))
@@ -88,9 +88,9 @@ def export_command(*, data_dir: str | None, vantage: str | None) -> None:
 @quarantine_group.command("retry")
 @_of_spool
 def retry_command(*, data_dir: str | None, vantage: str | None) -> None:
-    """Put everything in quarantine back.
+    """Move all samples in quarantine back to the queue.
 
-    It is delivered when the agent runs again, which must be stopped now.
+    Stop the agent first; the samples are delivered when it runs again.
     """
     path = _path(data_dir, vantage)
     inspect_spool(path)

@@ -1,1 +1,1 @@
-"""The plan in force and its rounds: fetch, limits, schedule, budgets and provider credentials."""
+"""The current plan and its rounds: plan watcher, limits, schedule, budgets and provider credentials."""

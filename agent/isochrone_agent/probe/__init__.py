@@ -1,1 +1,1 @@
-"""Probes: one request, its stream, its timestamps, and the sample they give."""
+"""Probes: one request, its response stream with timestamps, and the resulting sample."""
