@@ -40,9 +40,9 @@ def test_unknown_keys_name_line_and_nearest(tmp_path: Path) -> None:
 
 def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     """A collector on another machine requires joining first, and the hint shows the command."""
-    told = {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600", "data_dir": str(tmp_path)}
+    options = {"vantage": "a", "region": "b", "collector": "10.0.0.1:4600", "data_dir": str(tmp_path)}
     with pytest.raises(SettingsError, match="only spoken on loopback") as caught:
-        load_settings(None, OPTIONS | told)
+        load_settings(None, OPTIONS | options)
     assert "isochrone-agent join 10.0.0.1:4600" in caught.value.hint
 
 
@@ -56,7 +56,7 @@ IDENTITY = Identity(
 )
 
 
-def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
+def test_a_joined_agent_needs_no_options(tmp_path: Path) -> None:
     """Name, region and collector come from identity.json; a flag can set another address, such as a tunnel's."""
     identity_file.write(tmp_path / "identity.json", IDENTITY)
     settings = load_settings(None, OPTIONS | {"data_dir": str(tmp_path)})
@@ -77,7 +77,7 @@ def test_who_has_joined_need_not_say_who_they_are(tmp_path: Path) -> None:
         (identity_file.to_text(IDENTITY).replace('"vantage"', '"king"'), "king"),
     ],
 )
-def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_identity_file(tmp_path: Path, text: str, words: str) -> None:
     """An invalid identity file is an error with its path, which does not repeat the secret."""
     (tmp_path / "identity.json").write_text(text)
     with pytest.raises(SettingsError, match=r"identity\.json") as caught:
@@ -86,12 +86,12 @@ def test_an_identity_that_is_none_is_told(tmp_path: Path, text: str, words: str)
     assert "geheim" not in str(caught.value)
 
 
-@pytest.mark.parametrize("told", [{"vantage": "sg-2"}, {"region": "eu"}])
-def test_nobody_is_another_than_who_joined(tmp_path: Path, told: dict[str, str]) -> None:
+@pytest.mark.parametrize("options", [{"vantage": "sg-2"}, {"region": "eu"}])
+def test_options_must_match_the_identity(tmp_path: Path, options: dict[str, str]) -> None:
     """A name or region that contradicts the identity is an error, not a second vantage on one spool."""
     identity_file.write(tmp_path / "identity.json", IDENTITY)
     with pytest.raises(SettingsError, match="belongs to vantage sg-1 in ap, not"):
-        load_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | told)
+        load_settings(None, OPTIONS | {"data_dir": str(tmp_path)} | options)
 
 
 def test_the_data_folder_is_named_after_the_vantage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
