@@ -1,15 +1,63 @@
-"""Samples as they are stored, without end: no sample is lost or repeated when the collector restarts."""
+"""Streams of samples that survive broken connections: new samples as they are stored, and exports.
+
+A collector that resumes a stream at an instant sends every sample of that instant or later, because it does not know
+which of them arrived. The client therefore keeps a hash of each sample it received since and drops the repeats, so that
+no sample is lost or repeated.
+"""
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.deduplication import Deduplication
 from isochrone_client.errors import SlowError, UnreachableError
 from isochrone_wire.answers import SampleList, Selection, StoredSample
 
 _RETRY_SECONDS = 1.0
+_EXPORT_ATTEMPTS = 30
 _RETRIABLE = (UnreachableError, SlowError)
+
+
+class Deduplication:
+    """The samples received, back to the instant at which the stream would resume; `instant` returns the instant of a
+    sample in microseconds since the epoch.
+    """
+
+    def __init__(self, instant: Callable[[StoredSample], int]) -> None:
+        self._instant = instant
+        self._received: list[tuple[int, int]] = []
+        self._expected: Counter[int] = Counter()
+
+    def record(self, samples: Iterable[StoredSample]) -> None:
+        """Record received samples."""
+        self._received += [(self._instant(row), _identity(row)) for row in samples]
+
+    def expect_repeats(self) -> None:
+        """Expect each recorded sample once more: the stream is about to be resumed."""
+        self._expected = Counter(identity for _, identity in self._received)
+
+    def drop_repeats(self, samples: Iterable[StoredSample]) -> tuple[StoredSample, ...]:
+        """Return and record the samples that are not expected repeats."""
+        new = tuple(row for row in samples if not self._is_repeat(row))
+        self.record(new)
+        return new
+
+    def forget_before(self, at: int) -> None:
+        """Forget samples from before the instant `at`: they will not be sent again."""
+        self._received = [received for received in self._received if received[0] >= at]
+
+    def _is_repeat(self, row: StoredSample) -> bool:
+        identity = _identity(row)
+        if not self._expected[identity]:
+            return False
+        self._expected[identity] -= 1
+        return True
+
+
+def _identity(row: StoredSample) -> int:
+    # Without the target's name: a new plan can give that name to another target.
+    return hash((row.vantage, row.received_at, row.sample))
 
 
 class SampleStream:
@@ -64,3 +112,37 @@ class SampleStream:
         if self._failures > 1:
             self._report("the collector is back")
         self._failures = 0
+
+
+def export_samples(
+    client: ObservatoryClient, selection: Selection, *, report: Callable[[str], None]
+) -> Iterator[tuple[StoredSample, ...]]:
+    """Yield each sample of the selection once. After a broken connection, resume at the newest round received.
+
+    `report` receives a sentence about each break. Raises `ClientError` if the collector cannot be reached at the start
+    or does not come back.
+    """
+    seen, newest_at, failures = Deduplication(lambda row: row.sample.round_at), 0, 0
+    while True:
+        try:
+            for samples in client.export_samples(_since(selection, newest_at)):
+                new = seen.drop_repeats(samples)
+                if new:
+                    newest_at, failures = new[-1].sample.round_at, 0
+                    seen.forget_before(newest_at)
+                    yield new
+        except _RETRIABLE as error:
+            failures += 1
+            if not newest_at or failures > _EXPORT_ATTEMPTS:
+                raise
+            if failures == 1:
+                report(f"{error}; continuing when it is back")
+            time.sleep(_RETRY_SECONDS)
+            seen.expect_repeats()
+        else:
+            return
+
+
+def _since(selection: Selection, newest_at: int) -> Selection:
+    window = selection.window
+    return replace(selection, window=replace(window, from_at=max(window.from_at, newest_at)))

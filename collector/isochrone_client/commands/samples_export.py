@@ -12,10 +12,10 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.export.output_file import STDOUT, open_output
-from isochrone_client.export.pager import fetch_pages
 from isochrone_client.export.writers import FORMATS
 from isochrone_client.formats import minute
 from isochrone_client.pages import samples as sample_pages
+from isochrone_client.sample_stream import export_samples
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection, StoredSample, Window
 from isochrone_wire.model import SECOND_US
@@ -66,7 +66,7 @@ def export(
         raise click.UsageError("parquet does not go to standard output; name a file with --out")
     selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        portions = fetch_pages(client, selection, report=terminal.remark)
+        portions = export_samples(client, selection, report=terminal.remark)
         first = next(portions, ())
         sample_pages.require_samples(first, window=selection.window)
         rows = _write(chain([first], portions), selection.window, kind=chosen, out=out, force=force)

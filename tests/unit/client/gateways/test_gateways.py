@@ -11,8 +11,8 @@ import yaml
 
 from isochrone_client.errors import ClientError
 from isochrone_client.gateways import FORMATS, renderer
-from isochrone_client.gateways import yaml as yamltext
 from isochrone_client.gateways.envoy import CLUSTERS
+from isochrone_client.gateways.litellm import dump_yaml
 from isochrone_client.gateways.members import key_variable
 from isochrone_client.gateways.portkey import MAX_BYTES
 from isochrone_wire.routes import RegionTables, RouteTable
@@ -216,4 +216,4 @@ def test_variables_of_keys(name: str, variable: str) -> None:
 )
 def test_yaml_round_trip(value: dict[str, Any]) -> None:
     """Plain data survives a round trip, below any comment."""
-    assert yaml.safe_load(yamltext.dump(value, comment=["a: b", "---"])) == value
+    assert yaml.safe_load(dump_yaml(value, comment=["a: b", "---"])) == value

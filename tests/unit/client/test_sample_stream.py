@@ -1,10 +1,10 @@
-"""Deduplication: a sample that the collector sends twice is returned once."""
+"""Deduplication in streams of samples: a sample that the collector sends twice is returned once."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fix_observatory import NOW_AT, stored
-from isochrone_client.deduplication import Deduplication
+from isochrone_client.sample_stream import Deduplication
 from isochrone_wire.answers import StoredSample
 
 # Other tests and processes share these cores.

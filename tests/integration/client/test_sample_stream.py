@@ -8,8 +8,7 @@ import pytest
 from fix_observatory import SAMPLES, WINDOW, FakeObservatory, stored
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import SlowError, UnreachableError
-from isochrone_client.export.pager import fetch_pages
-from isochrone_client.sample_stream import SampleStream
+from isochrone_client.sample_stream import SampleStream, export_samples
 from isochrone_wire.answers import Selection
 
 ALL = Selection(window=WINDOW)
@@ -38,7 +37,7 @@ def test_an_export_resumes_where_it_broke(observatory: FakeObservatory) -> None:
     observatory.breaking = True
     reports: list[str] = []
     with ObservatoryClient(observatory.address) as client:
-        rows = [row for page in fetch_pages(client, ALL, report=reports.append) for row in page]
+        rows = [row for batch in export_samples(client, ALL, report=reports.append) for row in batch]
     assert len(rows) == 6
     assert set(rows) == set(observatory.samples)
     assert len(reports) == 1
@@ -50,7 +49,7 @@ def test_an_export_resumes_where_it_broke(observatory: FakeObservatory) -> None:
 def test_an_export_that_never_started_fails(observatory: FakeObservatory) -> None:
     """An export that received nothing cannot be resumed."""
     with ObservatoryClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
-        next(fetch_pages(client, ALL, report=pytest.fail))
+        next(export_samples(client, ALL, report=pytest.fail))
     assert observatory.asked == []
 
 
