@@ -68,6 +68,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 await rounds.finish(GRACE_SECONDS)
                 await _deliver_rest(uplink)
             finally:
+                # Has nothing to do unless one of the parts failed.
                 await rounds.finish(GRACE_SECONDS)
                 await prober.aclose()
                 log.info("agent.stopped", spooled=(await spool.stats()).waiting)

@@ -27,7 +27,7 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 class Settings:
     """All settings of `run`. `concurrency` limits the probes in flight, because contention distorts latency.
 
-    Without an `identity` the collector must be on this machine and is reached in plain text.
+    The collector must be on this machine, and is reached in plain text, unless there is an `identity`.
     """
 
     vantage: Vantage
@@ -44,7 +44,7 @@ class Settings:
 
     @property
     def identity_path(self) -> Path:
-        """The identity file of this agent, which exists only if it has joined."""
+        """The path of the identity file, which exists only after joining."""
         return self.data_dir / identity_file.FILE_NAME
 
 
@@ -105,7 +105,7 @@ def parse_size(text: str) -> int:
 
 
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
-    """The collector's address, which must be on this machine if there is no identity. Raises `SettingsError`."""
+    """Return the collector's address; without an identity, only loopback is allowed. Raises `SettingsError`."""
     try:
         address, _ = identity_file.select_collector(parse_address(text) if text else None, named=identity, default=None)
     except ValueError as error:
