@@ -11,7 +11,8 @@ from typing import Protocol
 import click
 
 from isochrone_collector.errors import SettingsError
-from isochrone_collector.plans.diff import GONE_ROUTE, NEW_ROUTE, PER_DAY
+from isochrone_collector.plans.cost import PER_DAY
+from isochrone_collector.plans.diff import GONE_ROUTE, NEW_ROUTE
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory
 

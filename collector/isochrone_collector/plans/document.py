@@ -13,8 +13,7 @@ from pydantic_core import ErrorDetails
 
 from isochrone_collector import durations
 from isochrone_collector.names import unknown
-from isochrone_collector.plans import schema as planshapes
-from isochrone_collector.plans import yaml_source
+from isochrone_collector.plans import schema, yaml_source
 from isochrone_collector.plans.routes import ObjectiveShape, RouteShape, SloShape, contradictions, misfits
 from isochrone_collector.plans.schema import (
     BudgetShape,
@@ -31,7 +30,7 @@ from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
 from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
 from isochrone_wire.text import did_you_mean, nearest
 
-_NESTED: Mapping[str | int, type[Shape]] = {**planshapes.NESTED, "slo": SloShape, "objective": ObjectiveShape}
+_NESTED: Mapping[str | int, type[Shape]] = {**schema.NESTED, "slo": SloShape, "objective": ObjectiveShape}
 # Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.
 _SLIP = 0.74
 
@@ -239,7 +238,7 @@ class _Reader:
 def _target(
     shape: TargetShape, common: ProviderShape, document: DocumentShape, *, base_url: str, workload: Workload
 ) -> Target:
-    dialect = shape.dialect or common.dialect or planshapes.DEFAULT_DIALECT
+    dialect = shape.dialect or common.dialect or schema.DEFAULT_DIALECT
     identity = target_id(
         provider=shape.provider, model=shape.model, base_url=base_url, dialect=dialect, workload=workload
     )

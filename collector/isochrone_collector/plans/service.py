@@ -9,8 +9,8 @@ import structlog
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
-from isochrone_collector.plans import diff as planchange
-from isochrone_collector.plans import document as planfile
+from isochrone_collector.plans.diff import compare, same_meaning, unchanged
+from isochrone_collector.plans.document import load
 from isochrone_collector.store import plans as table
 from isochrone_collector.store import vantages
 from isochrone_collector.store.plans import PlanOrigin
@@ -127,17 +127,17 @@ class Plans:
         newest = await table.newest(connection)
         old = _plan_of(newest.version, newest.document) if newest else None
         version = old.version if old else 0
-        reading = planfile.load(document, version=version + 1)
+        reading = load(document, version=version + 1)
         if reading.plan is None:
             return PlanChange(version=version, problems=reading.problems)
-        if old is not None and planchange.same_meaning(old, reading.plan):
-            return planchange.unchanged(old)
+        if old is not None and same_meaning(old, reading.plan):
+            return unchanged(old)
         if not dry_run:
             # Two plans never share an instant, whatever the clocks of two collectors say.
             applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
             origin = PlanOrigin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
             await table.insert(connection, reading.plan, origin)
-        return planchange.compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
+        return compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
         """Which plan was in force when, over a window."""
@@ -190,7 +190,7 @@ def _span(row: PlanRow) -> PlanSpan:
 @lru_cache(maxsize=64)
 def _plan_of(version: int, document: str) -> Plan:
     """The plan a stored document stands for. It was valid to the collector that applied it."""
-    reading = planfile.load(document, version=version, stored=True)
+    reading = load(document, version=version, stored=True)
     if reading.plan is None:
         raise SchemaError(
             f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}", hint="upgrade this one"

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from isochrone_collector import errors
 from isochrone_collector.cli import main as program
 from isochrone_collector.cli import plan, plan_change
-from isochrone_collector.plans.diff import PER_DAY, compare
+from isochrone_collector.plans.cost import PER_DAY
+from isochrone_collector.plans.diff import compare
 from isochrone_wire.cli.command_line import CommandGroup
 from isochrone_wire.model import Plan, Route
 from isochrone_wire.operations import PlanChange, PlanHistory, PlanVersion

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.plans import document as planfile
+from isochrone_collector.plans.document import load
 from isochrone_wire.model import DEFAULT_PROMPT, Budget, Overlap, Plan, Price, Target, Timeouts, Workload, target_id
 
 FULL = """\
@@ -41,14 +41,14 @@ KEYS = {
 
 
 def plan_of(text: str) -> Plan:
-    reading = planfile.load(text, version=3)
+    reading = load(text, version=3)
     assert reading.problems == ()
     assert reading.plan is not None
     return reading.plan
 
 
 def problems_of(text: str) -> list[str]:
-    reading = planfile.load(text, version=1)
+    reading = load(text, version=1)
     assert reading.plan is None
     return list(reading.problems)
 
@@ -235,17 +235,17 @@ def test_whatever_comes_is_answered(text: str) -> None:
 
 def test_the_version_is_the_callers() -> None:
     """The text does not know its version; who applies it does."""
-    assert planfile.load(FULL, version=9).plan == replace(plan_of(FULL), version=9)
+    assert load(FULL, version=9).plan == replace(plan_of(FULL), version=9)
 
 
 def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
     """`connection` and `concurrency` reach the plan, make another target, and only their known words are taken."""
     text = "baseline: a\ntargets:\n  - {provider: p, model: m, base_url: 'http://x', workload: {%s}}\n"
-    plans = [planfile.load(text % more, version=1).plan for more in ("", "connection: warm", "concurrency: 8")]
+    plans = [load(text % more, version=1).plan for more in ("", "connection: warm", "concurrency: 8")]
     workloads = [plan.targets[0].workload for plan in plans if plan]
     assert [(w.connection.value, w.concurrency) for w in workloads] == [("cold", 1), ("warm", 1), ("cold", 8)]
     assert len({plan.targets[0].id for plan in plans if plan}) == 3
-    assert "write cold or warm" in planfile.load(text % "connection: tepid", version=1).problems[0]
+    assert "write cold or warm" in load(text % "connection: tepid", version=1).problems[0]
 
 
 NEAREST = """\
@@ -373,7 +373,7 @@ def test_an_effort_that_may_be_asked_for_is_taken(dialect: str, model: str, effo
 def test_a_stored_plan_is_not_judged_again() -> None:
     """What was applied before efforts were looked at is still read, or a collector could not start any more."""
     text = EFFORT.format(dialect="anthropic", model="claude-opus-4-5", effort="hgih")
-    assert planfile.load(text, version=1, stored=True).problems == ()
+    assert load(text, version=1, stored=True).problems == ()
 
 
 CONTROLLED = """\

@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_collector.analysis.ranking import latency_targets
-from isochrone_collector.plans import document as planfile
+from isochrone_collector.plans.document import load
 from isochrone_collector.plans.routes import CLASSES
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import Objective, Route, Slo
@@ -19,14 +19,14 @@ routes:
 
 
 def routes_of(lines: str) -> tuple[Route, ...]:
-    reading = planfile.load(PLAN + lines, version=1)
+    reading = load(PLAN + lines, version=1)
     assert reading.problems == ()
     assert reading.plan is not None
     return reading.plan.routes
 
 
 def problems_of(lines: str) -> list[str]:
-    reading = planfile.load(PLAN + lines, version=1)
+    reading = load(PLAN + lines, version=1)
     assert reading.plan is None
     return list(reading.problems)
 
@@ -145,5 +145,5 @@ def test_all_problems_of_all_routes_come_at_once() -> None:
 def test_a_wrong_target_is_not_told_twice() -> None:
     """While a target is wrong nobody can say that there is none of its name."""
     text = PLAN.replace('model: m, base_url: "http://a"', 'modl: m, base_url: "http://a"')
-    reading = planfile.load(text + "  - {name: r, members: [a/m]}", version=1)
+    reading = load(text + "  - {name: r, members: [a/m]}", version=1)
     assert all(problem.startswith("line 3:") for problem in reading.problems)
