@@ -1,8 +1,8 @@
-"""The one place where the collector reads the wall clock; everything else is handed the instant."""
+"""The wall clock of the collector, read only here; other modules get instants as arguments."""
 
 import time
 
 
 def now_at() -> int:
-    """The present instant, in microseconds since the Unix epoch, UTC."""
+    """Return the current instant, in microseconds since the Unix epoch, UTC."""
     return time.time_ns() // 1000

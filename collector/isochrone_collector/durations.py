@@ -1,4 +1,4 @@
-"""Durations as people write them: `500ms`, `30s`, `5m`, `1h`, `1d`; microseconds inside."""
+"""Durations in written form (`500ms`, `30s`, `5m`, `1h`, `1d`) and in microseconds."""
 
 import re
 from decimal import Decimal
@@ -8,17 +8,17 @@ _WRITTEN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(us|ms|s|m|h|d)", re.ASCII)
 
 
 def parse_us(text: object) -> int:
-    """Microseconds of a written duration. Raises `ValueError` with one sentence for a person."""
+    """Parse a written duration into microseconds. Raises `ValueError` with a message for the user."""
     if isinstance(text, int | float) and not isinstance(text, bool):
-        raise ValueError(f"{text} has no unit; write {text}s or {text}ms")  # noqa: TRY004  # pydantic takes it as a problem
+        raise ValueError(f"{text} has no unit: write {text}s or {text}ms")  # noqa: TRY004  # pydantic reports a ValueError as a problem
     written = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
     if written is None:
-        raise ValueError(f"{text!r} is no duration; write for instance 500ms, 30s, 5m or 1h")
+        raise ValueError(f"{text!r} is not a duration: write for example 500ms, 30s, 5m or 1h")
     return int(Decimal(written[1]) * _UNITS_US[written[2]])
 
 
 def write(duration_us: int) -> str:
-    """The shortest exact form: 90_000_000 gives `90s`, 60_000_000 gives `1m`."""
+    """Return the shortest exact form: 90_000_000 is `90s`, 60_000_000 is `1m`."""
     for unit, size_us in reversed(_UNITS_US.items()):
         if duration_us >= size_us and duration_us % size_us == 0:
             return f"{duration_us // size_us}{unit}"

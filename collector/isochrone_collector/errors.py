@@ -1,24 +1,24 @@
-"""What can go wrong in the collector, and who must act.
+"""Errors of the collector, and who must act on each.
 
     CollectorError
-    ├── SettingsError            the operator: a flag, a variable or a file says something impossible (exit 2)
+    ├── SettingsError            the operator: a flag, a variable or a file has an invalid value (exit 2)
     ├── StartError               the operator: the collector cannot start here (exit 1)
     │   ├── EmbeddedError        ... the embedded PostgreSQL is missing, in use, or does not start
     │   ├── DatabaseUnreachable  ... no PostgreSQL answers at the address given
     │   └── SchemaError          ... the database was migrated by a newer collector, or not at all
-    ├── RequestError             whoever asked
-    │   ├── BadRequest           ... must ask differently; the same request never succeeds
-    │   ├── UnknownName          ... named a target, region or metric that is not there
-    │   ├── Conflict             ... must first settle what it claims, e.g. a vantage that changed its region
-    │   ├── NotAdmitted          ... must say who it is, with a credential or a join token that is good
-    │   ├── Forbidden            ... may not do this as who it is
-    │   ├── TooMany              ... must wait a moment: more asked at once than is taken
-    │   └── TookTooLong          ... must ask for less: the database was not done in the time a question may take
-    ├── CollectorUnreachable     the operator: no collector answers where a command looked for it (exit 3)
-    └── DatabaseUnavailable      nobody: try again, the database is away or asked for a retry
-        └── PartitionMissing     ... a partition went or never came; try again, and the samples are set aside
+    ├── RequestError             the client
+    │   ├── BadRequest           ... must change the request; the same one never succeeds
+    │   ├── UnknownName          ... named a target, region or metric that does not exist
+    │   ├── Conflict             ... must first resolve a contradiction, e.g. a vantage that changed its region
+    │   ├── NotAdmitted          ... must authenticate with a valid credential or join token
+    │   ├── Forbidden            ... has no permission for this request
+    │   ├── TooMany              ... must wait a moment: there are too many such requests at once
+    │   └── TookTooLong          ... must reduce the query: it exceeded the time limit of the database
+    ├── CollectorUnreachable     the operator: no collector answers at the address of a command (exit 3)
+    └── DatabaseUnavailable      nobody: retry, the database is away or asked for a retry
+        └── PartitionMissing     ... a partition was dropped or is missing; retry, and the samples are set aside
 
-A plan document with problems is not an error but an answer: see `planfile`. A sample that cannot be taken is a
+A plan document with problems is not an error but a result: see `plans.document`. A sample that is not accepted is a
 `Rejection` in the receipt.
 """
 
@@ -35,7 +35,7 @@ class CollectorError(IsochroneError):
 
 
 class SettingsError(CollectorError):
-    """A setting is impossible. Act: the operator, in the flags, the environment or the file."""
+    """A setting is invalid. Act: the operator, in the flags, the environment or the file."""
 
     exit_code = 2
 
@@ -53,21 +53,21 @@ class DatabaseUnreachable(StartError):  # noqa: N818  # a state, and the name th
 
 
 class SchemaError(StartError):
-    """The database's revision is not one this collector knows. Act: the operator, by upgrading the collector."""
+    """The collector does not know the database's revision. Act: the operator, by upgrading the collector."""
 
 
 class RequestError(CollectorError):
-    """A request that is refused. Act: whoever sent it."""
+    """A request is refused. Act: the client."""
 
 
-class BadRequest(RequestError):  # noqa: N818  # named for the answer, as HTTP and gRPC do
-    """The request can never succeed as it is. Act: whoever asked, by asking differently."""
+class BadRequest(RequestError):  # noqa: N818  # named for the status, as HTTP and gRPC do
+    """The request can never succeed as it is. Act: the client, by changing it."""
 
 
 class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
-    """A target, region or route that is not there. Act: whoever asked; the message lists what is.
+    """A target, region or route does not exist. Act: the client; the message lists the existing ones.
 
-    `known` are all names there are, sorted, and `nearest` the one that was perhaps meant.
+    `known` are the existing names, sorted, and `nearest` is the most similar one.
     """
 
     def __init__(self, message: str, *, known: Collection[str] = (), nearest: str | None = None) -> None:
@@ -77,24 +77,24 @@ class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
 
     @classmethod
     def among(cls, kind: str, name: str, known: Collection[str]) -> Self:
-        """The error of a `name` of some kind that is none of those known."""
+        """Return the error for a `name` of some kind that is not among the known ones."""
         return cls(names.unknown(kind, name, known), known=known, nearest=nearest(name, known))
 
 
 class Conflict(RequestError):  # noqa: N818  # named for the state
-    """The request contradicts what is recorded. Act: the operator of the vantage that sent it."""
+    """The request contradicts recorded data. Act: the operator of the vantage that sent it."""
 
 
 class NotAdmitted(RequestError):  # noqa: N818  # named for what is wrong
-    """Nobody known: no credential or token, or one that is not good. Act: whoever asked, by joining."""
+    """The client is unknown: it has no credential or token, or an invalid one. Act: the client, by joining."""
 
 
-class Forbidden(RequestError):  # noqa: N818  # named for the answer, as HTTP and gRPC do
-    """Somebody known who may not do this. Act: whoever asked, or the operator who gave the credential."""
+class Forbidden(RequestError):  # noqa: N818  # named for the status, as HTTP and gRPC do
+    """The client has no permission for this. Act: the client, or the operator that issued the credential."""
 
 
 class TooMany(RequestError):  # noqa: N818  # named for what is wrong
-    """More of these at once than this collector looks at. Act: whoever asked, by waiting `delay_us` (microseconds)."""
+    """There are too many of these requests at once. Act: the client, by waiting `delay_us` (microseconds)."""
 
     def __init__(self, message: str, *, delay_us: int = 1_000_000) -> None:
         super().__init__(message)
@@ -102,13 +102,13 @@ class TooMany(RequestError):  # noqa: N818  # named for what is wrong
 
 
 class TookTooLong(RequestError):  # noqa: N818  # named for what is wrong
-    """A question that the database did not answer in time. Act: whoever asked, by asking for less, or the operator."""
+    """The database did not finish a query in time. Act: the client, by reducing it, or the operator."""
 
 
-class DatabaseUnavailable(CollectorError):  # noqa: N818  # a state that passes
-    """The database is away, restarting, or asked for a retry. Act: nobody; the same request again will do.
+class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
+    """The database is away, restarting, or asked for a retry. Act: nobody; the same request will succeed later.
 
-    `at_once` when there is no need to wait: a transaction gave way to another, or only the connection was lost.
+    `at_once` if there is no need to wait: a transaction gave way to another, or only the connection was lost.
     """
 
     def __init__(self, message: str, *, at_once: bool = False) -> None:
@@ -117,10 +117,10 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a state that passes
 
 
 class PartitionMissing(DatabaseUnavailable):
-    """Rounds were to be stored that have no partition any more, or none yet. Act: nobody; tried again they are late."""
+    """Samples have rounds without a partition. Act: nobody; on retry they are set aside as late."""
 
 
-class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the name the operator's message uses
+class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the name that the operator's message uses
     """No collector answers. Act: the operator, on the address or on the collector."""
 
     exit_code = 3

@@ -1,4 +1,4 @@
-"""Names: what a reader calls a thing, and what they may have meant when there is no such thing."""
+"""Names of targets, regions and so on: lookup, patterns, suggestions for unknown names, and display names."""
 
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -11,7 +11,7 @@ _SPECIAL = frozenset("*?[")
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """One sentence on a name that is not there: what is, and which of it was perhaps meant."""
+    """Return an error message for an unknown name, with the known names and the most similar one."""
     shown = sorted(known)[:_SHOWN]
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     listing = f"{', '.join(shown)}{more}" if shown else "none yet"
@@ -19,10 +19,10 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def matching(pattern: str, known: Iterable[str]) -> list[str]:
-    """The known names that a shell-style pattern matches, in their order.
+    """Return the known names that a shell-style pattern matches, in their order.
 
-    `*`, `?` and `[…]` are special, capitals are told apart, and a name always matches itself. A pattern with any of
-    these and without a slash is of what comes after the provider too: `kimi*` matches `moonshot/kimi-k2.5`.
+    `*`, `?` and `[…]` are special, matching is case-sensitive, and a name always matches itself. A pattern with special
+    characters and without a slash also matches the part after the provider: `kimi*` matches `moonshot/kimi-k2.5`.
     """
     of_models = "/" not in pattern and bool(_SPECIAL & set(pattern))
     return [
@@ -33,10 +33,10 @@ def matching(pattern: str, known: Iterable[str]) -> list[str]:
 
 
 def display_names(targets: Mapping[int, tuple[str, int]]) -> dict[int, str]:
-    """A distinct name for every target ever planned, from id → (name, last plan version that held it).
+    """Return a distinct name for every target ever planned, from id → (name, last plan version with it).
 
-    A target whose workload or endpoint changes is another series under the same name. The newest keeps the bare name;
-    the others are called `name~` and the last six hexadecimal digits of their id.
+    A target whose workload or endpoint changes is another series with the same name. The newest keeps the plain name;
+    the others are named `name~` and the last six hexadecimal digits of their id.
     """
     holder: dict[str, tuple[int, int]] = {}
     for target_id, (name, version) in targets.items():

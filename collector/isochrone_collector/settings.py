@@ -1,4 +1,4 @@
-"""What `serve` was told, checked once, before anything starts."""
+"""Settings of `serve`, validated once, before anything starts."""
 
 import os
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ METRICS_PORT = 4690
 HTTP_PORT = 4680
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HTTP_LISTEN = f"127.0.0.1:{HTTP_PORT}"
-_SECRET_HINT = "make one: isochrone-collector alerts secret > FILE, and say --alert-secret-file FILE"
+_SECRET_HINT = "create one with `isochrone-collector alerts secret > FILE`, and set --alert-secret-file FILE"
 FOREVER = ("forever", "0")
 MAX_LATENESS_US = 33 * DAY_US
-"""How old a sample can be, in microseconds, that still has its hour summarised anew."""
-# Longer than there has been anything to keep; an instant so long ago may not be one for PostgreSQL.
+"""Maximum age in microseconds at which a sample still has its hour summarised again."""
+# Longer than any data exists; an instant that long ago may be out of PostgreSQL's range.
 _LONGEST_US = 36_500 * DAY_US
-# A little less than readers wait for an answer unless they say otherwise, so that they learn why there is none.
+# A little less than a reader's default timeout, so that the reader gets the reason.
 DEFAULT_QUESTION_TIMEOUT_US = 25 * SECOND_US
-# Longer ones would outlive whoever asked.
+# A longer query would outlive its client.
 _MAX_QUESTION_TIMEOUT_US = 3600 * SECOND_US
 _MIN_QUESTION_TIMEOUT_US = SECOND_US // 1000
 
 
 def parse_address(text: str) -> Address:
-    """`host:port` or `[ipv6]:port`; without a port the usual one. Raises `SettingsError`."""
+    """Parse `host:port` or `[ipv6]:port`; the port has a default. Raises `SettingsError`."""
     try:
         return wire_address.parse_address(text)
     except ValueError as error:
@@ -40,8 +40,8 @@ def parse_address(text: str) -> Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """TLS, and with it credentials. Without files of the operator's a certificate is made in the data folder;
-    `client_ca` names the authorities (PEM) of which every client must show a certificate.
+    """TLS, which also requires credentials. Without the operator's files a certificate is made in the data folder;
+    `client_ca` is a file of authorities (PEM), one of which must have signed the certificate of every client.
     """
 
     certificate: Path | None = None
@@ -51,8 +51,8 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPeriods:
-    """How long things are kept, in microseconds; `None` is for good. Summaries of hours outlast the time in which
-    samples may come late, because days are made from them.
+    """Retention periods in microseconds; `None` is unlimited. Summaries of hours are kept for longer than samples may
+    be late, because days are made from them.
     """
 
     samples_us: int | None = 35 * DAY_US
@@ -62,22 +62,22 @@ class RetentionPeriods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """Where alerts go, and the secret they are signed with. The address may hold a token, so neither is shown."""
+    """The URL of the webhook and the secret that signs alerts. The URL may contain a token: neither is in the repr."""
 
     url: str = field(repr=False)
     secret: bytes = field(repr=False)
 
     @property
     def shown(self) -> str:
-        """The address without what may be secret in it."""
+        """Return the URL without its secret parts."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything `serve` needs. Without `database_url` an embedded PostgreSQL keeps its files in `data_dir`. Without
-    `tls` plain text is spoken, and every process of this machine may do everything.
+    """The settings of `serve`. Without `database_url` an embedded PostgreSQL keeps its files in `data_dir`. Without
+    `tls` connections are in plain text, and every process of this machine has all permissions.
     """
 
     listen: Address
@@ -87,9 +87,9 @@ class Settings:
     metrics: Address | None = None
     retention: RetentionPeriods = RetentionPeriods()
     webhook: WebhookSettings | None = None
-    # How long the database may take for one question of a reader.
+    # The database's time limit for one query of a reader.
     question_timeout_us: int = DEFAULT_QUESTION_TIMEOUT_US
-    # May hold a password, so it is in no repr and no log; see store.pool.describe.
+    # May contain a password, so it is never in a repr or a log; see `pool.describe`.
     database_url: str | None = field(default=None, repr=False)
 
 
@@ -112,14 +112,14 @@ def check(
     alert_url: str | None = None,
     alert_secret_file: Path | None = None,
 ) -> Settings:
-    """The settings of `serve`. Where other machines can reach an address, both speak TLS whether told to or not; files
-    speak of TLS too. Raises `SettingsError`.
+    """Validate the settings of `serve`. TLS is used if other machines can reach one of the addresses, even without
+    `tls`, and if there are certificate files. Raises `SettingsError`.
     """
     address, http = parse_address(listen), _http_address(http_listen)
     if (certificate is None) != (key is None):
         given, missing = ("--certificate", "--key") if certificate else ("--key", "--certificate")
         raise SettingsError(
-            f"{given} without {missing}", hint="say both, or neither: then a certificate is made in the data folder"
+            f"{given} without {missing}", hint="set both, or neither: then a certificate is made in the data folder"
         )
     is_exposed = not address.is_loopback or (http is not None and not http.is_loopback)
     wanted = tls or is_exposed or certificate is not None or client_ca is not None
@@ -153,20 +153,22 @@ def _metrics_address(text: str) -> Address | None:
 
 
 def alert_secret(file: Path | None, environment: Mapping[str, str]) -> bytes | None:
-    """The secret of alerts: of the file, else of ISOCHRONE_ALERT_SECRET, else `None`. Raises `SettingsError`."""
+    """Return the secret for alerts from the file, else from ISOCHRONE_ALERT_SECRET, else `None`. Raises
+    `SettingsError`.
+    """
     try:
         text = file.read_text(encoding="utf-8") if file else environment.get("ISOCHRONE_ALERT_SECRET", "")
         return webhook_signature.parse_secret(text) if text else None
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}", hint="see --alert-secret-file") from error
     except ValueError as error:
-        # Not even the decoder's complaint may show what was read.
+        # Even the decoder's error may quote the secret.
         reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise SettingsError(f"the secret of alerts cannot be used: {reason}", hint=_SECRET_HINT) from None
+        raise SettingsError(f"the secret for alerts is not valid: {reason}", hint=_SECRET_HINT) from None
 
 
 def _webhook(url: str | None, secret_file: Path | None, environment: Mapping[str, str]) -> WebhookSettings | None:
-    """Where alerts go. Raises `SettingsError`, whose message does not repeat the address."""
+    """Return the settings of the webhook. Raises `SettingsError`, whose message does not repeat the URL."""
     if not url:
         return None
     try:
@@ -175,26 +177,28 @@ def _webhook(url: str | None, secret_file: Path | None, environment: Mapping[str
     except ValueError:
         usable = False
     if not usable:
-        raise SettingsError("--alert-url cannot be used", hint="write http://HOST/PATH or https://HOST/PATH")
+        raise SettingsError(
+            "--alert-url is not an http or https URL", hint="write http://HOST/PATH or https://HOST/PATH"
+        )
     secret = alert_secret(secret_file, environment)
     if secret is None:
-        raise SettingsError("--alert-url without a secret to sign alerts with", hint=_SECRET_HINT)
+        raise SettingsError("--alert-url needs a secret that signs the alerts", hint=_SECRET_HINT)
     return WebhookSettings(url=url, secret=secret)
 
 
 def _retention(samples: str, hours: str, days: str) -> RetentionPeriods:
-    """What was told, the usual where nothing was. Raises `SettingsError` when one would go before what needs it."""
-    usual = RetentionPeriods()
+    """Return the retention periods, with defaults. Raises `SettingsError` if one is shorter than another one needs."""
+    default = RetentionPeriods()
     periods = RetentionPeriods(
-        samples_us=_period_us("--keep-samples", samples, usual.samples_us),
-        hours_us=_period_us("--keep-hours", hours, usual.hours_us),
-        days_us=_period_us("--keep-days", days, usual.days_us),
+        samples_us=_period_us("--keep-samples", samples, default.samples_us),
+        hours_us=_period_us("--keep-hours", hours, default.hours_us),
+        days_us=_period_us("--keep-days", days, default.days_us),
     )
     late_us = min(periods.samples_us or MAX_LATENESS_US, MAX_LATENESS_US)
     for option, kept_us, least_us, why in (
-        ("--keep-samples", periods.samples_us, 2 * DAY_US, "they go a day at a time, and today's must stay"),
-        ("--keep-hours", periods.hours_us, late_us, "samples may come so late, and days are made from hours"),
-        ("--keep-days", periods.days_us, periods.hours_us or _LONGEST_US, "a day should not go before its hours"),
+        ("--keep-samples", periods.samples_us, 2 * DAY_US, "samples are dropped by the day, and today's must stay"),
+        ("--keep-hours", periods.hours_us, late_us, "samples may be that late, and days are made from hours"),
+        ("--keep-days", periods.days_us, periods.hours_us or _LONGEST_US, "a day must not be deleted before its hours"),
     ):
         if kept_us is not None and kept_us < least_us:
             least = "forever" if least_us == _LONGEST_US else f"at least {durations.write(least_us)}"
@@ -202,33 +206,33 @@ def _retention(samples: str, hours: str, days: str) -> RetentionPeriods:
     return periods
 
 
-def _period_us(option: str, text: str, usual_us: int | None) -> int | None:
+def _period_us(option: str, text: str, default_us: int | None) -> int | None:
     if not text:
-        return usual_us
+        return default_us
     if text in FOREVER:
         return None
     try:
-        told_us = durations.parse_us(text)
+        duration_us = durations.parse_us(text)
     except ValueError as error:
         raise SettingsError(f"{option}: {error}", hint=f"{option} 35d, or forever") from error
-    return told_us if told_us < _LONGEST_US else None
+    return duration_us if duration_us < _LONGEST_US else None
 
 
 def _question_timeout_us(text: str) -> int:
     try:
-        told_us = durations.parse_us(text)
+        duration_us = durations.parse_us(text)
     except ValueError as error:
         raise SettingsError(f"--question-timeout: {error}") from error
-    if not _MIN_QUESTION_TIMEOUT_US <= told_us <= _MAX_QUESTION_TIMEOUT_US:
+    if not _MIN_QUESTION_TIMEOUT_US <= duration_us <= _MAX_QUESTION_TIMEOUT_US:
         limits = f"{durations.write(_MIN_QUESTION_TIMEOUT_US)} to {durations.write(_MAX_QUESTION_TIMEOUT_US)}"
         raise SettingsError(f"--question-timeout {text} is outside {limits}")
-    return told_us
+    return duration_us
 
 
 def data_dir_of(environment: Mapping[str, str]) -> Path:
-    """The data folder of whoever has this environment, unless a flag says otherwise."""
-    told = environment.get("ISOCHRONE_DATA_DIR")
-    return Path(told) if told else _default_data_dir(environment)
+    """Return the data folder that an environment sets, or the default."""
+    folder = environment.get("ISOCHRONE_DATA_DIR")
+    return Path(folder) if folder else _default_data_dir(environment)
 
 
 def _default_data_dir(environment: Mapping[str, str]) -> Path:

@@ -155,7 +155,7 @@ class Ingest:
             packed = await self._pack(batch, final=False)
             if packed is None:
                 # Another collector may have applied the plan that has these targets.
-                await self._plans.refresh_since_asked()
+                await self._plans.refresh_after_now()
                 packed = await self._pack(batch, final=True)
         assert packed is not None
         earlier = await commits.submit(_Work(vitals=_vitals_of(batch), packed=packed), rows=packed.stored)

@@ -1,7 +1,7 @@
-"""A plan document in YAML: text to `Plan`, or every problem in it at once, each with its line.
+"""Plan documents in YAML: parses one into a `Plan`, or reports all of its problems at once, each with its line.
 
-How it goes: the text becomes plain data with lines (`yamltext`); each part is checked against its shape
-(`planshapes`); what passed is put together into targets, where names are looked up and must be unique.
+The text becomes plain data with lines (`yaml_source`); each part is validated by its shape (`schema`); valid parts are
+combined into targets, whose names must exist and be unique.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
 from isochrone_wire.text import did_you_mean, nearest
 
 _NESTED: Mapping[str | int, type[Shape]] = {**schema.NESTED, "slo": SloShape, "objective": ObjectiveShape}
-# Alike enough to be a word mistyped: `hgih` is, `highest` is a word of its own.
-_SLIP = 0.74
+# The similarity from which on a word counts as misspelt: `hgih` does, `highest` does not.
+_MISSPELT = 0.74
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
 Value = TypeVar("Value", int, bool)
@@ -40,16 +40,16 @@ Value = TypeVar("Value", int, bool)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What became of a document: a plan, or the problems that keep it from being one."""
+    """The result of parsing a document: a plan, or its problems."""
 
     plan: Plan | None
     problems: tuple[str, ...] = ()
 
 
 def load(text: str, *, version: int, stored: bool = False) -> Reading:
-    """Read a plan document; the plan gets the version given. Never raises.
+    """Parse a plan document; the plan gets `version`. Never raises.
 
-    A `stored` document was judged when it was applied: what has been found fault with only since then may stay.
+    A `stored` document was valid when it was applied: checks that were added since then are skipped.
     """
     source = yaml_source.read(text)
     reader = _Reader(source=source, problems=list(source.problems), stored=stored)
@@ -73,13 +73,13 @@ class _Reader:
         self.read_defaults(document)
         targets = [self.target(item, ("targets", i), document) for i, item in enumerate(document.targets)]
         complete = {i: target for i, target in enumerate(targets) if target is not None}
-        self.refuse_twins(complete)
-        self.refuse_bulk(complete)
-        self.refuse_wide_spreads(complete)
+        self.report_duplicates(complete)
+        self.report_long_prompts(complete)
+        self.report_wide_spreads(complete)
         budgets = self.budgets(document.budgets)
         if len(complete) == len(targets):
-            self.refuse_idle_budgets(budgets, targets=tuple(complete.values()))
-            self.refuse_unknown_control(document.control, targets=tuple(complete.values()))
+            self.report_idle_budgets(budgets, targets=tuple(complete.values()))
+            self.report_unknown_control(document.control, targets=tuple(complete.values()))
         routes = self.routes(document.routes, tuple(complete.values()) if len(complete) == len(targets) else None)
         return Plan(
             version=version,
@@ -91,18 +91,18 @@ class _Reader:
         )
 
     def document(self) -> DocumentShape | None:
-        """The document; what is wrong at its top is reported and left out, so that the rest is still looked at."""
+        """Return the document; invalid top-level keys are reported and left out, so that the rest is checked too."""
         data = self.source.data
         document = self.shaped(DocumentShape, data, ())
         if document is None and isinstance(data, dict):
-            good = {key: item for key, item in data.items() if _stands_alone(key, item)}
+            good = {key: item for key, item in data.items() if _is_valid_key(key, item)}
             return DocumentShape.model_validate({"baseline": "unknown", "targets": [], **good})
         return document
 
     def read_defaults(self, document: DocumentShape) -> None:
         for name, item in document.workloads.items():
             shape = self.shaped(WorkloadShape, item, ("workloads", name))
-            # A workload that is wrong is still there: naming it is not a second problem.
+            # An invalid workload still exists: a reference to it is not a second problem.
             self.workloads[name] = shape.value() if shape else Workload()
         for name, item in document.providers.items():
             provider = self.shaped(ProviderShape, item, ("providers", name))
@@ -116,12 +116,12 @@ class _Reader:
         common = self.providers.get(shape.provider, ProviderShape())
         base_url = shape.base_url or common.base_url
         if base_url is None:
-            missing = f"no base_url: give one here, or to provider {shape.provider!r} under `providers`"
+            missing = f"no base_url: set one here, or for provider {shape.provider!r} under `providers`"
             self.report(path, missing + did_you_mean(shape.provider, self.providers))
         if base_url is None or workload is None:
             return None
         target = _target(shape, common, document, base_url=base_url, workload=workload)
-        self.refuse_unknown_effort(target, (*path, "workload"))
+        self.report_unknown_effort(target, (*path, "workload"))
         return target
 
     def workload(self, item: object, path: Path) -> Workload | None:
@@ -134,9 +134,10 @@ class _Reader:
         shape = self.shaped(WorkloadShape, item, path)
         return shape.value() if shape else None
 
-    def refuse_unknown_effort(self, target: Target, path: Path) -> None:
-        """A word of effort that the target's API has no way to ask for would fail in every round. Where each provider
-        has words of its own, one that is almost in common use is a slip.
+    def report_unknown_effort(self, target: Target, path: Path) -> None:
+        """Report a reasoning effort that the target's API does not support, because every round would fail.
+
+        If the supported values are unknown, report a value that looks like a misspelt common one.
         """
         effort = target.workload.reasoning_effort
         known = supported_efforts(target.dialect, target.model)
@@ -144,46 +145,47 @@ class _Reader:
             return
         if known is not None:
             self.report(path, unknown(f"effort of {target.model} in dialect {target.dialect}", effort, known))
-        elif slip := nearest(effort, COMMON_EFFORTS, cutoff=_SLIP):
+        elif slip := nearest(effort, COMMON_EFFORTS, cutoff=_MISSPELT):
             self.report(path, f"unknown reasoning_effort {effort!r}; did you mean {slip!r}?")
 
-    def refuse_twins(self, targets: Mapping[int, Target]) -> None:
-        """Two targets may share neither their name nor what they measure."""
+    def report_duplicates(self, targets: Mapping[int, Target]) -> None:
+        """Report targets with the same name, and targets that measure the same."""
         by_name: dict[str, int] = {}
         by_id: dict[int, int] = {}
         for index, target in targets.items():
             line = self.source.line_of(("targets", index))
             if target.name in by_name:
                 self.report(
-                    ("targets", index), f"name {target.name!r} is taken by the target of line {by_name[target.name]}"
+                    ("targets", index),
+                    f"name {target.name!r} is already used by the target in line {by_name[target.name]}",
                 )
             elif target.id in by_id:
-                self.report(("targets", index), f"measures the same as the target of line {by_id[target.id]}")
+                self.report(("targets", index), f"measures the same as the target in line {by_id[target.id]}")
             by_name.setdefault(target.name, line)
             by_id.setdefault(target.id, line)
 
-    def refuse_bulk(self, targets: Mapping[int, Target]) -> None:
-        """The plan must fit into one message, in which every target carries its own prompt."""
+    def report_long_prompts(self, targets: Mapping[int, Target]) -> None:
+        """Report prompts that are too long together: the plan is one message, and each target contains its prompt."""
         size = sum(len(target.workload.prompt.encode()) for target in targets.values())
         if size > MAX_PROMPTS_BYTES:
-            message = f"the prompts of all targets have {size} bytes together, at most {MAX_PROMPTS_BYTES}"
+            message = f"the prompts of all targets have {size} bytes together; the maximum is {MAX_PROMPTS_BYTES}"
             self.report(("targets",), message)
 
-    def refuse_wide_spreads(self, targets: Mapping[int, Target]) -> None:
-        """A vantage begins its round before the next one comes."""
+    def report_wide_spreads(self, targets: Mapping[int, Target]) -> None:
+        """Report spreads that are not shorter than the interval: a round must begin before the next one is due."""
         for index, target in targets.items():
             if target.spread_us >= target.every_us:
                 spread, every = durations.write(target.spread_us), durations.write(target.every_us)
                 self.report(("targets", index, "spread"), f"spread: {spread} is not shorter than the interval, {every}")
 
     def budgets(self, items: list[object] | dict[str, object]) -> dict[Path, Budget]:
-        """The budgets by where they stand; each provider and vantage has one."""
+        """Return the budgets by their paths; each provider and vantage may have one."""
         found = self.listed_budgets(items) if isinstance(items, list) else self.mapped_budgets(items)
         held: dict[tuple[str, str | None], int] = {}
         for path, budget in found.items():
             line, whose = self.source.line_of(path), (budget.provider, budget.vantage)
             if whose in held:
-                self.report(path, f"the budget of {budget.provider!r} is already given in line {held[whose]}")
+                self.report(path, f"the budget of {budget.provider!r} is already in line {held[whose]}")
             held.setdefault(whose, line)
         return found
 
@@ -195,8 +197,10 @@ class _Reader:
         shapes = {name: self.shaped(LimitsShape, item, ("budgets", name)) for name, item in items.items()}
         return {("budgets", name): shape.value(name) for name, shape in shapes.items() if shape}
 
-    def refuse_idle_budgets(self, budgets: Mapping[Path, Budget], *, targets: Sequence[Target]) -> None:
-        """A budget that could bind nothing is a mistake: of a provider without targets, without limits or prices."""
+    def report_idle_budgets(self, budgets: Mapping[Path, Budget], *, targets: Sequence[Target]) -> None:
+        """Report budgets without effect: of a provider without targets, without limits, or in US dollars without
+        prices.
+        """
         providers = {target.provider for target in targets}
         for path, budget in budgets.items():
             unpriced = [t.name for t in targets if t.provider == budget.provider and t.price is None]
@@ -205,16 +209,16 @@ class _Reader:
             elif (budget.usd_per_day, budget.tokens_per_day, budget.requests_per_day) == (None, None, None):
                 self.report(path, "a budget needs usd_per_day, tokens_per_day or requests_per_day")
             elif budget.usd_per_day is not None and unpriced:
-                self.report(path, f"usd_per_day cannot be kept: {unpriced[0]} has no price")
+                self.report(path, f"usd_per_day cannot be enforced: {unpriced[0]} has no price")
 
-    def refuse_unknown_control(self, name: str | None, *, targets: Sequence[Target]) -> None:
-        """The control target is one of the plan's."""
+    def report_unknown_control(self, name: str | None, *, targets: Sequence[Target]) -> None:
+        """Report a control target that is not in the plan."""
         names = {target.name for target in targets}
         if name is not None and name not in names:
             self.report(("control",), f"control: {unknown('target', name, names)}")
 
     def routes(self, items: list[object], targets: Sequence[Target] | None) -> tuple[Route, ...]:
-        """The routes; against targets they are held when these are all known."""
+        """Return the routes; they are checked against the targets if all of these are valid."""
         paths: list[Path] = [("routes", place) for place in range(len(items))]
         shapes = {path: self.shaped(RouteShape, item, path) for path, item in zip(paths, items, strict=True)}
         found = {path: shape for path, shape in shapes.items() if shape}
@@ -260,13 +264,13 @@ def _target(
     )
 
 
-def _first(*said: Value | None) -> Value:
-    """What is said nearest to the target; the document always says something."""
-    return next(value for value in said if value is not None)
+def _first(*settings: Value | None) -> Value:
+    """Return the most specific setting; the document always has one."""
+    return next(value for value in settings if value is not None)
 
 
-def _stands_alone(key: object, item: object) -> bool:
-    """Whether a top-level key of a document is good whatever the others say."""
+def _is_valid_key(key: object, item: object) -> bool:
+    """Return whether a top-level key of a document is valid independently of the others."""
     try:
         DocumentShape.model_validate({"baseline": "unknown", "targets": [], key: item})
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The routes of a plan: their shapes, and what makes no sense once their members are known."""
+"""Routes of a plan: their shapes, and the checks that need the other routes or the targets."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ CLASSES: Mapping[str, int | None] = {
     "batch": None,
     "custom": None,
 }
-"""What a class promises of the 95th percentile of TTFT, in milliseconds, the strictest first; `None`: nothing."""
+"""Class → its limit on the 95th percentile of TTFT in milliseconds, the strictest first; `None` is no limit."""
 
 LineOf = Callable[[Path], int]
 Finding = tuple[Path, str]
@@ -41,28 +41,28 @@ def _class(name: str) -> str:
 
 def _success(share: float) -> float:
     if not 0 <= share < 1:
-        raise ValueError(f"{share:g} is no share from 0 to below 1; 0.99 means 99 %")
+        raise ValueError(f"{share:g} is not a share of at least 0 and below 1; 0.99 means 99 %")
     return share
 
 
 def _limit(limit_ms: float) -> float:
     if not 0 < limit_ms <= _MAX_LIMIT_MS:
-        raise ValueError(f"{limit_ms:g} is outside 0 to {_MAX_LIMIT_MS}, 0 not included")
+        raise ValueError(f"{limit_ms:g} is not above 0 and at most {_MAX_LIMIT_MS}")
     return limit_ms
 
 
 def _names(names: list[str]) -> list[str]:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        raise ValueError(f"{twice[0]!r} is said twice")
+        raise ValueError(f"{twice[0]!r} is listed twice")
     if len(names) > MAX_MEMBERS:
-        raise ValueError(f"{len(names)} are more than {MAX_MEMBERS}")
+        raise ValueError(f"{len(names)} are too many: the maximum is {MAX_MEMBERS}")
     return names
 
 
 def _some(names: list[str]) -> list[str]:
     if not names:
-        raise ValueError("a route needs one member at least")
+        raise ValueError("a route needs at least one member")
     return names
 
 
@@ -71,7 +71,7 @@ Weight = Annotated[float, Field(ge=0, le=_MAX_WEIGHT, allow_inf_nan=False)]
 
 
 class SloShape(Shape):
-    """What a route promises: its class gives the limit that is not said."""
+    """The SLO of a route; its class sets the limit if `ttft_p95_ms` is missing."""
 
     class_: Annotated[str, AfterValidator(_class), Field(alias="class")] = "custom"
     ttft_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
@@ -79,18 +79,18 @@ class SloShape(Shape):
 
     @property
     def limit_ms(self) -> float | None:
-        """The most that 95 % of first tokens may take; `None` does not bind."""
+        """Return the limit on the 95th percentile of TTFT in milliseconds; `None` is no limit."""
         return CLASSES[self.class_] if self.ttft_p95_ms is None else self.ttft_p95_ms
 
     def value(self) -> Slo:
-        """The wire's value of it."""
+        """Return the wire's value."""
         limit_ms = self.limit_ms
         limit_us = None if limit_ms is None else round(limit_ms * _US_PER_MS)
         return Slo(name=self.class_, ttft_p95_us=limit_us, min_success=self.min_success)
 
 
 class ObjectiveShape(Shape):
-    """What members are ranked by."""
+    """The weights by which members are ranked."""
 
     ttft: Weight = 1.0
     tail: Weight = 0.5
@@ -98,12 +98,12 @@ class ObjectiveShape(Shape):
     failure: Weight = 1000.0
 
     def value(self) -> Objective:
-        """The wire's value of it."""
+        """Return the wire's value."""
         return Objective(ttft=self.ttft, tail=self.tail, usd=self.usd, failure=self.failure)
 
 
 class RouteShape(Shape):
-    """A logical model that services ask for."""
+    """A logical model that services request, with its members."""
 
     name: Name
     members: Annotated[Names, AfterValidator(_some)]
@@ -113,7 +113,7 @@ class RouteShape(Shape):
     residency: Names = Field(default=[])
 
     def value(self) -> Route:
-        """The wire's value of it."""
+        """Return the wire's value."""
         return Route(
             name=self.name,
             members=tuple(self.members),
@@ -125,11 +125,11 @@ class RouteShape(Shape):
 
 
 def contradictions(routes: Mapping[Path, RouteShape], line_of: LineOf) -> Iterator[Finding]:
-    """What routes by themselves cannot mean: two of one name, promises that exclude each other."""
+    """Yield the problems of routes themselves: duplicate names, unknown members, contradictory settings."""
     lines: dict[str, int] = {}
     for path, route in routes.items():
         if route.name in lines:
-            yield path, f"name {route.name!r} is taken by the route of line {lines[route.name]}"
+            yield path, f"name {route.name!r} is already used by the route in line {lines[route.name]}"
         lines.setdefault(route.name, line_of(path))
         for name in route.static_order:
             if name not in route.members:
@@ -143,24 +143,26 @@ def _slo_contradictions(slo: SloShape, path: Path) -> Iterator[Finding]:
     if limit_ms is None or slo.class_ == "custom":
         return
     if own_ms is None:
-        yield (*path, "ttft_p95_ms"), f"class {slo.class_} has no limit on first tokens; leave one of the two out"
+        yield (*path, "ttft_p95_ms"), f"class {slo.class_} has no limit on first tokens: remove one of the two"
         return
     looser = next(((name, ms) for name, ms in CLASSES.items() if ms is not None and ms > own_ms), None)
     if looser and limit_ms > looser[1]:
-        message = f"{limit_ms:g} ms is no {slo.class_}: class {looser[0]} promises {looser[1]} ms already"
+        message = (
+            f"{limit_ms:g} ms is too much for class {slo.class_}: class {looser[0]} already promises {looser[1]} ms"
+        )
         yield (*path, "ttft_p95_ms"), message
 
 
 def _objective_contradictions(route: RouteShape, path: Path) -> Iterator[Finding]:
     objective = route.objective
     if not any((objective.ttft, objective.tail, objective.usd, objective.failure)):
-        yield path, "an objective without any weight ranks nobody"
+        yield path, "an objective needs at least one weight above 0"
     if "tail" in objective.model_fields_set and objective.tail and route.slo.limit_ms is None:
-        yield (*path, "tail"), "tail weighs what p95 is beyond ttft_p95_ms of `slo`, and there is no such limit"
+        yield (*path, "tail"), "tail is the weight of p95 above ttft_p95_ms of `slo`, and there is no such limit"
 
 
 def misfits(routes: Mapping[Path, RouteShape], targets: Sequence[Target]) -> Iterator[Finding]:
-    """What routes cannot do with the targets there are."""
+    """Yield the problems of routes with the plan's targets."""
     by_name = {target.name: target for target in targets}
     for path, route in routes.items():
         for place, name in enumerate(route.members):
@@ -176,9 +178,9 @@ def _member_misfits(route: RouteShape, members: Sequence[Target], path: Path) ->
     for member in members:
         if member.dialect != first.dialect:
             both = f"{member.name} speaks {member.dialect} and {first.name} speaks {first.dialect}"
-            yield (*path, "members"), f"{both}; who stands in for another is called in the same way"
+            yield (*path, "members"), f"{both}; members of a route need the same dialect"
         if route.objective.usd and member.price is None:
-            yield (*path, "objective", "usd"), f"usd cannot be weighed: {member.name} has no price"
+            yield (*path, "objective", "usd"), f"usd cannot be ranked: {member.name} has no price"
     if route.residency and not any(is_in_residency(member, route.residency) for member in members):
         where = ", ".join(sorted({member.region or "unknown" for member in members}))
         yield (*path, "residency"), f"no member resides in {', '.join(route.residency)}; their regions: {where}"

@@ -1,7 +1,7 @@
-"""The shape of a plan document, part by part: which keys there are and what each may hold.
+"""Schema of a plan document: the keys of each part, and their types and bounds.
 
-A part is checked by itself, so that one wrong key hides no other problem. What spans several parts (names that must
-exist, or exist once) is the business of `planfile`.
+Each part is validated separately, so that one invalid key does not hide other problems. `document` checks what spans
+several parts, such as references and duplicate names.
 """
 
 from typing import Annotated, Any
@@ -58,14 +58,14 @@ def _within(low_us: int, high_us: int) -> AfterValidator:
 
 def _clean(text: str) -> str:
     if not text.isprintable() or text != text.strip():
-        raise ValueError(f"{text!r} has control characters, or spaces at its ends")
+        raise ValueError(f"{text!r} contains control characters, or begins or ends with a space")
     return text
 
 
 def _short_enough(prompt: str) -> str:
     if len(prompt.encode()) > MAX_PROMPT_BYTES or "\0" in prompt:
         raise ValueError(
-            f"a prompt holds no NUL and at most {MAX_PROMPT_BYTES} bytes; this one has {len(prompt.encode())}"
+            f"a prompt must not contain NUL or exceed {MAX_PROMPT_BYTES} bytes; this one has {len(prompt.encode())}"
         )
     return prompt
 
@@ -77,9 +77,9 @@ def _url(text: str) -> str:
     except ValueError:
         good = False
     if not good or " " in text:
-        raise ValueError(f"{text!r} is no http or https address")
+        raise ValueError(f"{text!r} is not an http or https URL")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("an address holds no user, password, query or fragment; keys stay with the agent")
+        raise ValueError("a URL must not contain a user, password, query or fragment; API keys stay with the agent")
     return text.rstrip("/")
 
 
@@ -91,7 +91,7 @@ def _dialect(name: str) -> str:
 
 def _overlap(text: object) -> Overlap:
     if text not in list(Overlap):
-        raise ValueError(f"{text!r} is no overlap policy; write {' or '.join(Overlap)}")
+        raise ValueError(f"{text!r} is not an overlap policy: use {' or '.join(Overlap)}")
     return Overlap(str(text))
 
 
@@ -107,7 +107,7 @@ OverlapName = Annotated[Overlap, BeforeValidator(_overlap)]
 
 
 class Shape(BaseModel):
-    """A mapping that may hold the keys named here and no other."""
+    """A mapping with these keys and no others."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -121,13 +121,13 @@ class TimeoutsShape(Shape):
     total: Limit = _DEFAULTS.total_us
 
     def value(self) -> Timeouts:
-        """The wire's value of it, in microseconds."""
+        """Return the wire's value, in microseconds."""
         return Timeouts(connect_us=self.connect, first_token_us=self.first_token, gap_us=self.gap, total_us=self.total)
 
 
 def _connection(text: object) -> ConnectionUse:
     if text not in list(ConnectionUse):
-        raise ValueError(f"{text!r} is no use of connections; write {' or '.join(ConnectionUse)}")
+        raise ValueError(f"{text!r} is not a connection mode: use {' or '.join(ConnectionUse)}")
     return ConnectionUse(str(text))
 
 
@@ -143,7 +143,7 @@ class WorkloadShape(Shape):
     connection: Annotated[ConnectionUse, BeforeValidator(_connection)] = ConnectionUse.COLD
 
     def value(self) -> Workload:
-        """The wire's value of it."""
+        """Return the wire's value."""
         return Workload(
             prompt=self.prompt,
             max_output_tokens=self.max_output_tokens,
@@ -163,7 +163,7 @@ class PriceShape(Shape):
 
 
 class ProviderShape(Shape):
-    """What the targets of one provider have in common."""
+    """Settings for all targets of a provider."""
 
     base_url: Url | None = None
     dialect: DialectName | None = None
@@ -173,7 +173,7 @@ class ProviderShape(Shape):
 
 
 class TargetShape(ProviderShape):
-    """One target; what is not said here comes from its provider, and then from the document."""
+    """One target; missing settings are taken from its provider, and then from the document."""
 
     model: Name
     provider: Name
@@ -186,7 +186,7 @@ class TargetShape(ProviderShape):
 
 
 class LimitsShape(Shape):
-    """What one vantage may spend with one provider in a day; without `vantage` this holds for each by itself."""
+    """The limits of one vantage at one provider in a day; without `vantage` they apply to each vantage."""
 
     vantage: Name | None = None
     usd_per_day: Dollars | None = None
@@ -194,7 +194,7 @@ class LimitsShape(Shape):
     requests_per_day: Amount | None = None
 
     def value(self, provider: str) -> Budget:
-        """The wire's value of it."""
+        """Return the wire's value."""
         return Budget(
             provider=provider,
             vantage=self.vantage,
@@ -205,21 +205,21 @@ class LimitsShape(Shape):
 
 
 class BudgetShape(LimitsShape):
-    """A budget in a list, which says whose it is."""
+    """A budget in a list, with its provider."""
 
     provider: Name
 
 
 def _list_or_mapping(item: object) -> object:
     if not isinstance(item, list | dict):
-        raise ValueError("expected a list of budgets, or a mapping of providers to their limits")  # noqa: TRY004  # pydantic takes it as a problem
+        raise ValueError("expected a list of budgets, or a mapping of providers to their limits")  # noqa: TRY004  # pydantic reports a ValueError as a problem
     if len(item) > MAX_BUDGETS:
-        raise ValueError(f"{len(item)} are more than {MAX_BUDGETS}")
+        raise ValueError(f"{len(item)} are too many: the maximum is {MAX_BUDGETS}")
     return item
 
 
 class DocumentShape(Shape):
-    """The document; the parts of its lists and mappings are checked one by one."""
+    """The document; the items of its lists and mappings are validated one by one."""
 
     baseline: Name
     every: Every = 60 * SECOND_US

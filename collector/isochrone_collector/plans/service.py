@@ -1,4 +1,4 @@
-"""The plan in force: applied by an operator, fetched by agents, remembered by every collector."""
+"""The plan in force: applied by an operator, fetched by agents, and cached by every collector."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,28 +24,28 @@ from isochrone_wire.plan_limits import MAX_NAME_CHARS
 _log = structlog.get_logger()
 
 MAX_HISTORY = 1_000
-_USUAL_HISTORY = 20
+_DEFAULT_HISTORY = 20
 
 
 class Plans:
-    """The newest plan as of the last `refresh`; another collector may have applied a newer one since."""
+    """The newest plan as of the last `refresh`; another collector may have applied a newer one since then."""
 
     def __init__(self, *, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
         self._clock = clock
         self.current: Plan | None = None
         self.known_targets: frozenset[int] = frozenset()
-        self._looked_at = 0
-        self._looking = asyncio.Lock()
+        self._refreshed_at = 0
+        self._refreshing = asyncio.Lock()
 
     @property
     def version(self) -> int:
-        """The version of the plan in force; 0 before the first."""
+        """Return the version of the plan in force; 0 before the first."""
         return self.current.version if self.current else 0
 
     async def refresh(self) -> None:
-        """Look at what is in force now. Raises `DatabaseUnavailable`."""
-        self._looked_at = self._clock()
+        """Read the plan in force from the database. Raises `DatabaseUnavailable`."""
+        self._refreshed_at = self._clock()
         async with self._database.connection() as connection:
             newest = await table.newest(connection)
             if newest is not None and newest.version != self.version:
@@ -53,27 +53,27 @@ class Plans:
                 self.current = _plan_of(newest.version, newest.document)
                 _log.info("plan.loaded", version=newest.version, targets=len(self.current.targets))
 
-    async def refresh_since_asked(self) -> None:
-        """Return when somebody has looked since this was called. Whoever asks together shares a look, and there is one
-        a second at most, so that pushes that name unknown targets cannot keep the database busy.
+    async def refresh_after_now(self) -> None:
+        """Return once there was a refresh after this call. Concurrent callers share one refresh, and there is at most
+        one a second, so that pushes with unknown targets cannot keep the database busy.
         """
-        asked_at = self._clock()
-        async with self._looking:
-            if self._looked_at > asked_at:
+        called_at = self._clock()
+        async with self._refreshing:
+            if self._refreshed_at > called_at:
                 return
-            pause_us = self._looked_at + SECOND_US - self._clock()
+            pause_us = self._refreshed_at + SECOND_US - self._clock()
             if 0 < pause_us <= SECOND_US:
                 await asyncio.sleep(pause_us / SECOND_US)
             await self.refresh()
 
     def fetch(self, if_version: int | None) -> Plan | None:
-        """The plan in force, or `None` when the asker already runs it or there is none."""
+        """Return the plan in force, or `None` if the caller already has it or there is none."""
         return None if self.version == if_version else self.current
 
     async def apply(self, document: str, *, dry_run: bool, applied_by: str) -> PlanChange:
-        """Put a document into force, or say what that would change, or every problem in it.
+        """Put a document into force unless `dry_run`; return the changes, or all problems of the document.
 
-        Raises `BadRequest` when `applied_by` is no name, and `DatabaseUnavailable`.
+        Raises `BadRequest` if `applied_by` is not a valid name, and `DatabaseUnavailable`.
         """
         applied_by = _checked_name(applied_by)
         async with self._database.transaction() as connection:
@@ -83,9 +83,9 @@ class Plans:
         return change
 
     async def roll_back(self, to_version: int, *, dry_run: bool, applied_by: str) -> PlanChange:
-        """Put the document of an earlier version into force again, as a new version, or say what that would change.
+        """Put the document of an earlier version into force as a new version, unless `dry_run`; return the changes.
 
-        Raises `UnknownName` when there is no such version, `BadRequest` when `applied_by` is no name, and
+        Raises `UnknownName` if there is no such version, `BadRequest` if `applied_by` is not a valid name, and
         `DatabaseUnavailable`.
         """
         applied_by = _checked_name(applied_by)
@@ -99,13 +99,13 @@ class Plans:
         return change
 
     async def history(self, limit: int) -> PlanHistory:
-        """The newest plans, at most `limit` of them; for 0 as many as are usual. Raises `DatabaseUnavailable`."""
+        """Return at most `limit` of the newest plans; 0 means the default. Raises `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
-            rows = await table.history(connection, limit=min(limit or _USUAL_HISTORY, MAX_HISTORY))
+            rows = await table.history(connection, limit=min(limit or _DEFAULT_HISTORY, MAX_HISTORY))
         return PlanHistory(plans=tuple(_version(row) for row in rows))
 
     async def document(self, version: int | None) -> PlanDocument:
-        """One plan as it was written; for `None` the one in force. Raises `UnknownName` and `DatabaseUnavailable`."""
+        """Return the document of one plan, or of the plan in force. Raises `UnknownName` and `DatabaseUnavailable`."""
         async with self._database.connection() as connection:
             row = await _row_of(connection, version)
         return PlanDocument(
@@ -133,14 +133,14 @@ class Plans:
         if old is not None and same_meaning(old, reading.plan):
             return unchanged(old)
         if not dry_run:
-            # Two plans never share an instant, whatever the clocks of two collectors say.
+            # Two plans never have the same instant, even if the clocks of two collectors differ.
             applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
             origin = PlanOrigin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
             await table.insert(connection, reading.plan, origin)
         return compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:
-        """Which plan was in force when, over a window."""
+        """Return the plans that were in force during a window, with their spans of time."""
         return [_span(row) for row in await table.of_window(connection, window)]
 
 
@@ -151,7 +151,7 @@ def _checked_name(applied_by: str) -> str:
 
 
 async def _row_of(connection: Connection, version: int | None) -> PlanHistoryRow:
-    """A plan of the history, the newest for `None`. Raises `UnknownName`."""
+    """Return a plan of the history; `None` means the newest. Raises `UnknownName`."""
     if version is None:
         newest = await table.history(connection, limit=1)
         if not newest:
@@ -177,7 +177,7 @@ def _targets_in(row: PlanHistoryRow) -> int:
     try:
         return len(_plan_of(row.version, row.document).targets)
     except SchemaError:
-        # Of a newer collector; its history is told all the same.
+        # A plan of a newer collector is still listed in the history.
         return 0
 
 
@@ -189,10 +189,11 @@ def _span(row: PlanRow) -> PlanSpan:
 
 @lru_cache(maxsize=64)
 def _plan_of(version: int, document: str) -> Plan:
-    """The plan a stored document stands for. It was valid to the collector that applied it."""
+    """Return the plan of a stored document, which was valid for the collector that applied it."""
     reading = load(document, version=version, stored=True)
     if reading.plan is None:
         raise SchemaError(
-            f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}", hint="upgrade this one"
+            f"plan {version} was applied by a newer collector: {'; '.join(reading.problems)}",
+            hint="upgrade this collector",
         )
     return replace(reading.plan, version=version)

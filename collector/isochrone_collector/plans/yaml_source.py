@@ -1,6 +1,6 @@
-"""YAML with a memory for lines: plain data, and where in the text each part of it stands.
+"""YAML as plain data, with the line of each part.
 
-Anchors, aliases and deep nesting are refused before anything is built, so a small text stays small in memory.
+Aliases and deep nesting are rejected before any data is built, so that a small text cannot use much memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """One thing wrong with a text, and the line it stands on, counted from 1."""
+    """One problem of a text, and its line, counted from 1."""
 
     line: int
     message: str
@@ -31,21 +31,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlText:
-    """What a text says. `data` is `None` when it could not be read at all; then `problems` say why."""
+    """The contents of a text. `data` is `None` if it cannot be parsed at all; `problems` then contain the reason."""
 
     data: Any = None
     lines: Mapping[Path, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def line_of(self, path: Path) -> int:
-        """The line of the part at `path`, or of the nearest part around it that is there."""
+        """Return the line of the part at `path`, or of the nearest part around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def read(text: str) -> YamlText:
-    """Read one YAML document. Never raises: whatever is wrong becomes a problem."""
+    """Parse one YAML document. Never raises: every error becomes a problem."""
     try:
         refused = _refusal(text)
         if refused:
@@ -61,7 +61,7 @@ def read(text: str) -> YamlText:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return YamlText(problems=(Problem(line=line, message=f"not YAML: {error.problem or error.context}"),))
     except (yaml.YAMLError, ValueError) as error:
-        # A character YAML forbids, or a date such as 2026-02-30.
+        # A character that YAML does not allow, or a date such as 2026-02-30.
         return YamlText(problems=(Problem(line=1, message=f"not YAML: {str(error).splitlines()[0]}"),))
 
 
@@ -73,9 +73,9 @@ def _refusal(text: str) -> Problem | None:
         depth += isinstance(event, _OPENING) - isinstance(event, _CLOSING)
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
-            return Problem(line=line, message="aliases (*name) are not supported; name a workload instead")
+            return Problem(line=line, message="aliases (*name) are not supported: use a named workload")
         if depth > _MAX_DEPTH:
-            return Problem(line=line, message=f"nested more than {_MAX_DEPTH} deep")
+            return Problem(line=line, message=f"nested more than {_MAX_DEPTH} levels deep")
     return None
 
 
@@ -94,7 +94,7 @@ def _walk(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Iterator[Probl
 def _key_problems(key: yaml.Node, path: Path, lines: Mapping[Path, int]) -> Iterator[Problem]:
     line = key.start_mark.line + 1
     if key.tag != _STR_TAG:
-        yield Problem(line=line, message=f"a key must be text, so write {str(key.value)!r} in quotes")
+        yield Problem(line=line, message=f"a key must be text: write {str(key.value)!r} in quotes")
     first = lines.get((*path, str(key.value)))
     if first is not None:
-        yield Problem(line=line, message=f"key {key.value!r} was already given in line {first}")
+        yield Problem(line=line, message=f"key {key.value!r} is already in line {first}")

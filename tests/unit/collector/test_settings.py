@@ -100,7 +100,7 @@ def test_how_long_things_are_kept(told: dict[str, str], periods: RetentionPeriod
     [
         ({"keep_samples": "1d"}, "--keep-samples 1d is too short"),
         ({"keep_samples": "35"}, "--keep-samples"),
-        ({"keep_samples": "never"}, "--keep-samples: 'never' is no duration"),
+        ({"keep_samples": "never"}, "--keep-samples: 'never' is not a duration"),
         ({"keep_hours": "32d"}, "--keep-hours 32d is too short"),
         ({"keep_samples": "10d", "keep_hours": "9d"}, "--keep-hours 9d is too short"),
         ({"keep_samples": "forever", "keep_hours": "20d"}, "--keep-hours 20d is too short"),

@@ -134,14 +134,14 @@ targets:
     assert problems_of(text) == [
         "line 1: 'baseline' is missing",
         f"line 1: unknown key 'baselin'; known: {KEYS['document']}; did you mean 'baseline'?",
-        "line 2: every: 60 has no unit; write 60s or 60ms",
+        "line 2: every: 60 has no unit: write 60s or 60ms",
         f"line 4: unknown key 'promt'; known: {KEYS['workload']}; did you mean 'prompt'?",
-        "line 6: base_url: 'ftp://x' is no http or https address",
+        "line 6: base_url: 'ftp://x' is not an http or https URL",
         f"line 6: dialect: unknown dialect 'openai-chatt'; known: {DIALECTS}; did you mean 'openai-chat'?",
         "line 8: unknown workload 'shrt'; known: short; did you mean 'short'?",
         "line 9: 'model' is missing",
         f"line 9: unknown key 'modle'; known: {KEYS['target']}; did you mean 'model'?",
-        "line 10: no base_url: give one here, or to provider 'pp' under `providers`; did you mean 'p'?",
+        "line 10: no base_url: set one here, or for provider 'pp' under `providers`; did you mean 'p'?",
     ]
 
 
@@ -151,16 +151,16 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
 @pytest.mark.parametrize(
     ("key", "problem"),
     [
-        ("base_url: https://user:key@h", "line 3: base_url: an address holds no user"),
-        ("base_url: 'https://h/?key=1'", "line 3: base_url: an address holds no user"),
-        ("base_url: 'http://h:99999'", "line 3: base_url: 'http://h:99999' is no http"),
-        ("base_url: 'http://'", "line 3: base_url: 'http://' is no http"),
+        ("base_url: https://user:key@h", "line 3: base_url: a URL must not contain a user"),
+        ("base_url: 'https://h/?key=1'", "line 3: base_url: a URL must not contain a user"),
+        ("base_url: 'http://h:99999'", "line 3: base_url: 'http://h:99999' is not an http"),
+        ("base_url: 'http://'", "line 3: base_url: 'http://' is not an http"),
         ("every: 199ms", "line 3: every: 199ms is outside 200ms to 7d"),
         ("every: 8d", "line 3: every: 8d is outside 200ms to 7d"),
-        ("overlap: jump", "line 3: overlap: 'jump' is no overlap policy; write skip or allow"),
-        ("overlap: [skip]", "line 3: overlap: ['skip'] is no overlap policy"),
+        ("overlap: jump", "line 3: overlap: 'jump' is not an overlap policy: use skip or allow"),
+        ("overlap: [skip]", "line 3: overlap: ['skip'] is not an overlap policy"),
         ("name: ''", "line 3: name: "),
-        ('name: "a\\tb"', "line 3: name: 'a\\tb' has control characters"),
+        ('name: "a\\tb"', "line 3: name: 'a\\tb' contains control characters"),
         ("name: 5", "line 3: name: should be a valid string"),
         ("region: [x]", "line 3: region: should be a valid string"),
         ("workload: 5", "line 3: expected a mapping with prompt, max_output_tokens"),
@@ -174,7 +174,7 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
         ("price: 3", "line 3: expected a mapping with usd_per_m_input, usd_per_m_output"),
         ("paused: 1", "line 3: paused: should be a valid boolean"),
         ("pause: true", "line 3: unknown key 'pause'"),
-        ("spread: 10", "line 3: spread: 10 has no unit; write 10s or 10ms"),
+        ("spread: 10", "line 3: spread: 10 has no unit: write 10s or 10ms"),
         ("spread: 2h, every: 3h", "line 3: spread: 2h is outside 0us to 1h"),
         ("spread: 60s", "line 3: spread: 1m is not shorter than the interval, 1m"),
     ],
@@ -209,7 +209,7 @@ def test_a_plan_fits_into_a_message() -> None:
     line = "  - {{model: m{}, provider: p, base_url: http://h, workload: long}}\n"
     assert len(plan_of(text + "".join(line.format(n) for n in range(66))).targets) == 66
     [problem] = problems_of(text + "".join(line.format(n) for n in range(67)))
-    assert problem == "line 3: the prompts of all targets have 6030000 bytes together, at most 6000000"
+    assert problem == "line 3: the prompts of all targets have 6030000 bytes together; the maximum is 6000000"
 
 
 def test_twins_are_refused() -> None:
@@ -222,8 +222,8 @@ targets:
   - {model: a, provider: p, base_url: http://h/, name: other}
 """
     assert problems_of(text) == [
-        "line 4: name 'p/a' is taken by the target of line 3",
-        "line 5: measures the same as the target of line 3",
+        "line 4: name 'p/a' is already used by the target in line 3",
+        "line 5: measures the same as the target in line 3",
     ]
 
 
@@ -245,7 +245,7 @@ def test_a_workload_says_how_it_connects_and_how_many_at_once() -> None:
     workloads = [plan.targets[0].workload for plan in plans if plan]
     assert [(w.connection.value, w.concurrency) for w in workloads] == [("cold", 1), ("warm", 1), ("cold", 8)]
     assert len({plan.targets[0].id for plan in plans if plan}) == 3
-    assert "write cold or warm" in load(text % "connection: tepid", version=1).problems[0]
+    assert "use cold or warm" in load(text % "connection: tepid", version=1).problems[0]
 
 
 NEAREST = """\
@@ -311,11 +311,11 @@ def test_budgets_come_as_a_list_or_by_provider(text: str, expected: tuple[Budget
         ("  p: {requests_per_day: true}", "line 6: requests_per_day: "),
         ("  p: 5", "line 6: expected a mapping with vantage, usd_per_day"),
         ("  pp: {requests_per_day: 5}", "line 6: unknown provider of any target 'pp'; known: p, q; did you mean 'p'?"),
-        ("  q: {usd_per_day: 5}", "line 6: usd_per_day cannot be kept: q/b has no price"),
+        ("  q: {usd_per_day: 5}", "line 6: usd_per_day cannot be enforced: q/b has no price"),
         ("  - {requests_per_day: 5}", "line 6: 'provider' is missing"),
         (
             "  - {provider: q, tokens_per_day: 5}\n  - {provider: q, requests_per_day: 5}",
-            "line 7: the budget of 'q' is already given in line 6",
+            "line 7: the budget of 'q' is already in line 6",
         ),
         ("  5", "line 5: budgets: expected a list of budgets, or a mapping"),
     ],

@@ -80,11 +80,11 @@ def test_classes_are_the_uses_of_latency_budgets() -> None:
     ("route", "problem"),
     [
         ("members: [a/m, b/n]", "unknown target 'b/n'; known: a/m, b/m, c/m; did you mean 'b/m'?"),
-        ("members: []", "members: a route needs one member at least"),
-        ("members: [a/m, a/m]", "members: 'a/m' is said twice"),
+        ("members: []", "members: a route needs at least one member"),
+        ("members: [a/m, a/m]", "members: 'a/m' is listed twice"),
         (
             "members: [a/m, c/m]",
-            "c/m speaks anthropic and a/m speaks openai-chat; who stands in for another is called in the same way",
+            "c/m speaks anthropic and a/m speaks openai-chat; members of a route need the same dialect",
         ),
         (
             "members: [a/m], slo: {class: voise}",
@@ -97,27 +97,27 @@ def test_classes_are_the_uses_of_latency_budgets() -> None:
         ("members: [a/m], slo: 5", "expected a mapping with class, ttft_p95_ms, min_success"),
         (
             "members: [a/m], slo: {min_success: 99}",
-            "min_success: 99 is no share from 0 to below 1; 0.99 means 99 %",
+            "min_success: 99 is not a share of at least 0 and below 1; 0.99 means 99 %",
         ),
-        ("members: [a/m], slo: {ttft_p95_ms: 0}", "ttft_p95_ms: 0 is outside 0 to 600000, 0 not included"),
-        ("members: [a/m], slo: {ttft_p95_ms: .nan}", "ttft_p95_ms: nan is outside 0 to 600000, 0 not included"),
+        ("members: [a/m], slo: {ttft_p95_ms: 0}", "ttft_p95_ms: 0 is not above 0 and at most 600000"),
+        ("members: [a/m], slo: {ttft_p95_ms: .nan}", "ttft_p95_ms: nan is not above 0 and at most 600000"),
         (
             "members: [a/m], slo: {class: voice, ttft_p95_ms: 900}",
-            "900 ms is no voice: class code promises 500 ms already",
+            "900 ms is too much for class voice: class code already promises 500 ms",
         ),
         (
             "members: [a/m], slo: {class: batch, ttft_p95_ms: 900}",
-            "class batch has no limit on first tokens; leave one of the two out",
+            "class batch has no limit on first tokens: remove one of the two",
         ),
         (
             "members: [a/m], objective: {ttft: 0, tail: 0, usd: 0, failure: 0}",
-            "an objective without any weight ranks nobody",
+            "an objective needs at least one weight above 0",
         ),
         (
             "members: [a/m], objective: {tail: 1}",
-            "tail weighs what p95 is beyond ttft_p95_ms of `slo`, and there is no such limit",
+            "tail is the weight of p95 above ttft_p95_ms of `slo`, and there is no such limit",
         ),
-        ("members: [a/m, b/m], objective: {usd: 1}", "usd cannot be weighed: b/m has no price"),
+        ("members: [a/m, b/m], objective: {usd: 1}", "usd cannot be ranked: b/m has no price"),
         ("members: [a/m], objective: {ttft: .inf}", "ttft: should be a finite number"),
         ("members: [a/m], static_order: [b/m]", "static_order: unknown member 'b/m'; known: a/m; did you mean 'a/m'?"),
         ("members: [a/m, b/m], residency: [cn]", "no member resides in cn; their regions: eu-central, us-east"),
@@ -137,8 +137,8 @@ def test_all_problems_of_all_routes_come_at_once() -> None:
 """
     assert problems_of(lines) == [
         "line 7: unknown target 'x/m'; known: a/m, b/m, c/m; did you mean 'c/m'?",
-        "line 8: 900 ms is no voice: class code promises 500 ms already",
-        "line 8: name 'r' is taken by the route of line 7",
+        "line 8: 900 ms is too much for class voice: class code already promises 500 ms",
+        "line 8: name 'r' is already used by the route in line 7",
     ]
 
 
