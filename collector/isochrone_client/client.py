@@ -238,7 +238,7 @@ class ObservatoryClient:
 
     def watch_tables(self, client_region: str = "", route: str = "", *, after: int = 0) -> Iterator[RouteTable | None]:
         """Tables after the generation `after` as they are published, in order, until the iterator is closed; with 0,
-        first all tables in force. Yields `None` from time to time while there is no new table. Empty names mean all
+        first all tables in force. Yields `None` from time to time between tables. Empty names mean all
         regions, all routes.
         """
         request = route_messages.WatchTablesRequest(client_region=client_region, route=route, after_generation=after)

@@ -41,7 +41,7 @@ def fitting_decimals(value: float) -> int:
 
 
 def interval(low: float | None, high: float | None, *, signed: bool = False) -> str:
-    """`low … high` with the same decimals on both sides; `UNKNOWN` if neither is known."""
+    """`low … high` with the same decimals on both sides; `UNKNOWN` if both are unknown."""
     known = [abs(bound) for bound in (low, high) if bound is not None and math.isfinite(bound)]
     if not known:
         return UNKNOWN

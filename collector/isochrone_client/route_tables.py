@@ -8,8 +8,8 @@ from isochrone_wire.routes import RouteTable
 def collect_tables(client: ObservatoryClient, regions: tuple[str, ...], route: str) -> tuple[RouteTable, ...]:
     """The tables in force in `regions` (empty: all regions with tables), of one route or of all (empty name).
 
-    Returns nothing if there is no table in any region yet. Raises `ClientError`; `RefusedError` if the region or route
-    is unknown while other tables exist.
+    Returns an empty tuple if no region has a table yet. Raises `ClientError`; `RefusedError` if the region or route is
+    unknown while other tables exist.
     """
     found: list[RouteTable] = []
     refusal: RefusedError | None = None

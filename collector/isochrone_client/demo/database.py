@@ -53,7 +53,7 @@ class _Server:
         return server if server.runs() else None
 
     def runs(self) -> bool:
-        """Whether the process is this server: PostgreSQL's working directory is its data folder."""
+        """Check that the process is this server: PostgreSQL's working directory is its data folder."""
         try:
             return Path(f"/proc/{self.pid}/cwd").readlink() == self.cluster.resolve()
         except OSError:

@@ -54,7 +54,7 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def _is_current(lock: IO[str], root: Path) -> bool:
-    """Whether the open lock file is still the one in the folder: a demo that has just ended removed its own."""
+    """Check that the open lock file is still the one in the folder: a demo that has just ended removed its own."""
     try:
         return os.path.samestat(os.fstat(lock.fileno()), (root / _LOCK_FILE).stat())
     except FileNotFoundError:

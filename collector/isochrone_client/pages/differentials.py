@@ -184,7 +184,7 @@ def _problems(region: str, side: Side) -> Iterator[str]:
 
 
 def _is_in_progress(side: Side, coverage: float) -> bool:
-    """Whether only rounds in progress are missing."""
+    """True if only rounds in progress are missing."""
     return 0 < side.n * (1 - coverage) < _MISSING_ROUNDS * coverage
 
 

@@ -7,7 +7,9 @@ class Footnotes:
     """Remarks, numbered in the order of their first use. An empty remark has no mark."""
 
     def __init__(self, remarks: Iterable[str]) -> None:
-        self._number_of = {remark: place for place, remark in enumerate(dict.fromkeys(filter(None, remarks)), start=1)}
+        self._number_of = {
+            remark: number for number, remark in enumerate(dict.fromkeys(filter(None, remarks)), start=1)
+        }
 
     def marked(self, text: str, remark: str) -> str:
         """The text with the mark of its remark: `undecided [1]`."""
@@ -16,4 +18,4 @@ class Footnotes:
     @property
     def notes(self) -> tuple[str, ...]:
         """The remarks with their marks, to follow the table."""
-        return tuple(f"[{place}] {remark}" for remark, place in self._number_of.items())
+        return tuple(f"[{number}] {remark}" for remark, number in self._number_of.items())

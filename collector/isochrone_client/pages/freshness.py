@@ -32,6 +32,6 @@ def freshness_text(table: RouteTable, *, now_at: int) -> str:
 
 
 def is_usable(table: RouteTable, *, now_at: int) -> bool:
-    """Whether a consumer may route by the table now; otherwise it has to use the static order."""
+    """True if a consumer may route by the table now; otherwise it has to use the static order."""
     ranked = bool(table.entries) and table.state is not RouteState.INSUFFICIENT_DATA
     return ranked and freshness(table, now_at=now_at) is not Freshness.EXPIRED

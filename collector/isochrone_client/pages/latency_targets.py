@@ -17,7 +17,7 @@ from isochrone_wire.json_format import to_json_value
 SCHEMA = "isochrone.budgets/1"
 _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
 _STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
-_BEST_FIRST = {verdict: place for place, verdict in enumerate((Eligible.YES, Eligible.MAYBE, Eligible.NO))}
+_BEST_FIRST = (Eligible.YES, Eligible.MAYBE, Eligible.NO)
 _MEANING = "yes: the whole 95 % interval is within the limit; no: beyond it; maybe: neither; ?: too few samples"
 
 
@@ -27,16 +27,16 @@ class TargetRow:
 
     region: str
     target: str
-    budgets: tuple[LatencyBudget, ...]
+    verdicts: tuple[LatencyBudget, ...]
 
     def of(self, use: str) -> LatencyBudget | None:
         """The verdict of one use."""
-        return next((budget for budget in self.budgets if budget.use == use), None)
+        return next((verdict for verdict in self.verdicts if verdict.use == use), None)
 
     @property
     def remark(self) -> str:
         """The reason that all uses share; empty if they differ."""
-        reasons = {budget.reason for budget in self.budgets}
+        reasons = {verdict.reason for verdict in self.verdicts}
         return reasons.pop() if len(reasons) == 1 else ""
 
 
@@ -44,7 +44,7 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     """The page of an answer, one table per region; programs get a record per use."""
     uses = tuple({row.use: row for row in answer.budgets}.values())
     lines = sorted(_lines(answer.budgets), key=_key)
-    footnotes = Footnotes(budget.reason for line in lines for budget in line.budgets)
+    footnotes = Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
     columns = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
     return Page(
         schema=SCHEMA,
@@ -71,18 +71,18 @@ def require_verdict(answer: LatencyBudgetList) -> None:
         )
 
 
-def _lines(budgets: Sequence[LatencyBudget]) -> list[TargetRow]:
-    together = sorted(budgets, key=lambda row: (row.region, row.target))
+def _lines(verdicts: Sequence[LatencyBudget]) -> list[TargetRow]:
+    together = sorted(verdicts, key=lambda row: (row.region, row.target))
     return [
-        TargetRow(region=region, target=target, budgets=tuple(rows))
+        TargetRow(region=region, target=target, verdicts=tuple(rows))
         for (region, target), rows in groupby(together, key=lambda row: (row.region, row.target))
     ]
 
 
 def _key(line: TargetRow) -> tuple[str, list[int], float, str]:
     """By region, then by the number of targets met, then by the first quantile."""
-    first = line.budgets[0].quantile
-    counts = [sum(budget.eligible is verdict for budget in line.budgets) for verdict in _BEST_FIRST]
+    first = line.verdicts[0].quantile
+    counts = [sum(verdict.eligible is eligible for verdict in line.verdicts) for eligible in _BEST_FIRST]
     return (line.region, [-counts[0], -counts[1], -counts[2]], first.value if first else float("inf"), line.target)
 
 
@@ -118,7 +118,7 @@ def _target(footnotes: Footnotes) -> Column[TargetRow]:
 
 
 def _only(line: TargetRow) -> LatencyBudget:
-    return line.budgets[0]
+    return line.verdicts[0]
 
 
 def _verdict(use: str, *, unit: str, footnotes: Footnotes) -> Column[TargetRow]:

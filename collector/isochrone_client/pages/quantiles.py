@@ -14,7 +14,7 @@ TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59"
 
 
 def is_shown(quantile: Quantile | None) -> bool:
-    """Whether the quantile has an interval."""
+    """True if the quantile has an interval."""
     return quantile is not None and quantile.low is not None and quantile.high is not None
 
 

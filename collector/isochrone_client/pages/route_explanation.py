@@ -36,7 +36,7 @@ def page(answer: Explanation, *, now_at: int) -> Page[DecisionStep]:
             Column(heading="why", text=lambda step: step.sentence, wide=True, prose=True),
         ),
         rows=tuple(
-            DecisionStep(number=place, sentence=sentence) for place, sentence in enumerate(answer.steps, start=1)
+            DecisionStep(number=number, sentence=sentence) for number, sentence in enumerate(answer.steps, start=1)
         ),
         notes=(_replay(answer), f"inputs sha256:{table.provenance.inputs_sha256}"),
     )

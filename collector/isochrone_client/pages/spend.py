@@ -30,7 +30,7 @@ def page(answer: SpendList) -> Page[SpendLine]:
 
 
 def require_spend(answer: SpendList) -> None:
-    """Raises `InsufficientError` if there is no vantage or no plan with targets."""
+    """Raises `InsufficientError` without vantages, or without a plan with targets."""
     if not answer.spend:
         raise InsufficientError(
             "there is no spend: no vantage, or no plan with targets",

@@ -24,7 +24,7 @@ def page(answer: TargetList) -> Page[Target]:
 
 
 def require_targets(answer: TargetList) -> None:
-    """Raises `InsufficientError` if there is no plan or it has no targets."""
+    """Raises `InsufficientError` without a plan, or if it has no targets."""
     if not answer.plan_version:
         raise InsufficientError("no plan has been applied yet", hint=_NO_PLAN_HINT)
     if not answer.targets:

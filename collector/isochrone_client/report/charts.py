@@ -29,7 +29,7 @@ class Scale:
     high: float
     unit: float
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """The position of a value, in per cent; a value off the scale is placed at its end."""
         return round(_WHOLE * min(max((value - self.low) / (self.high - self.low), 0.0), 1.0), 3)
 
@@ -38,7 +38,7 @@ class Scale:
         """A few round values of the scale."""
         step = _round_step((self.high - self.low) / self.unit / _TICKS) * self.unit
         first = math.ceil(self.low / step)
-        return [step * place for place in range(first, math.floor(self.high / step) + 1)]
+        return [step * index for index in range(first, math.floor(self.high / step) + 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def _axis(scale: Scale) -> Markup:
         element(
             "text",
             number(tick / scale.unit, signed=True),
-            x=f"{scale.place(tick)}%",
+            x=f"{scale.position(tick)}%",
             y=12,
             text_anchor="middle",
             class_="mark",
@@ -124,15 +124,17 @@ def _axis(scale: Scale) -> Markup:
 
 
 def _gridlines(scale: Scale) -> list[Markup]:
-    return [_line(scale.place(tick), class_="tick") for tick in scale.ticks]
+    return [_line(scale.position(tick), class_="tick") for tick in scale.ticks]
 
 
 def _whisker(row: Differential, scale: Scale) -> Markup:
-    zero = _line(scale.place(0.0), class_="zero")
+    zero = _line(scale.position(0.0), class_="zero")
     if row.shift is None or row.shift_low is None or row.shift_high is None or not _is_known(row):
         return _svg(*_gridlines(scale), zero)
-    low, high = scale.place(row.shift_low), scale.place(row.shift_high)
-    dot = element("circle", cx=f"{scale.place(row.shift)}%", cy=_MIDDLE, r=5, class_=_CLASSES.get(row.decision, "dot"))
+    low, high = scale.position(row.shift_low), scale.position(row.shift_high)
+    dot = element(
+        "circle", cx=f"{scale.position(row.shift)}%", cy=_MIDDLE, r=5, class_=_CLASSES.get(row.decision, "dot")
+    )
     whisker = element("line", x1=f"{low}%", x2=f"{high}%", y1=_MIDDLE, y2=_MIDDLE, class_="whisker")
     ends = (_line(end, class_="whisker", top=_MIDDLE - 4, bottom=_MIDDLE + 4) for end in (low, high))
     return _svg(*_margin(row, scale), *_gridlines(scale), zero, whisker, *ends, dot)
@@ -141,7 +143,7 @@ def _whisker(row: Differential, scale: Scale) -> Markup:
 def _margin(row: Differential, scale: Scale) -> list[Markup]:
     if row.margin is None:
         return []
-    left, right = scale.place(-row.margin), scale.place(row.margin)
+    left, right = scale.position(-row.margin), scale.position(row.margin)
     return [_rect(left, right, top=0, height=_HEIGHT, class_="margin")]
 
 
@@ -160,5 +162,7 @@ def _stacked_bars(row: Differential, scale: Scale) -> Markup:
         begin, end = (right, right + part.shift) if part.shift >= 0 else (left + part.shift, left)
         left, right = min(left, begin), max(right, end)
         top = (_HEIGHT - _BAR) // 2
-        parts.append(_rect(scale.place(begin), scale.place(end), top=top, height=_BAR, class_=f"part {part.name}"))
-    return _svg(*_gridlines(scale), *parts, _line(scale.place(0.0), class_="zero"))
+        parts.append(
+            _rect(scale.position(begin), scale.position(end), top=top, height=_BAR, class_=f"part {part.name}")
+        )
+    return _svg(*_gridlines(scale), *parts, _line(scale.position(0.0), class_="zero"))

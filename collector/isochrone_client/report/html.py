@@ -59,7 +59,7 @@ def _section(section: Section) -> Markup:
         content.append(element("p", section.missing, class_="missing"))
     if section.key == "origins" and not section.is_empty:
         content.append(legend())
-    content += [tables(page, chart=None if place else section.chart) for place, page in enumerate(section.pages)]
+    content += [tables(page, chart=None if index else section.chart) for index, page in enumerate(section.pages)]
     return _with_heading(section.key, section.title, *content)
 
 

@@ -18,7 +18,7 @@ _MOST = 3
 class Section:
     """One section of a report: `key` is its anchor, `lead` a sentence or two, `pages` its tables.
 
-    `missing` is the reason if there is no answer. `chart` adds charts to the first page.
+    `missing` is the reason for an absent answer. `chart` adds charts to the first page.
     """
 
     key: str
@@ -30,7 +30,7 @@ class Section:
 
     @property
     def is_empty(self) -> bool:
-        """Whether its tables have no rows."""
+        """True if its tables have no rows."""
         return not any(page.rows for page in self.pages)
 
 

@@ -22,9 +22,9 @@ def tables(page: Page[Any], *, chart: ChartBuilder | None = None) -> Markup:
 
 
 def _table(page: Page[Any], *, caption: str, rows: Sequence[Any], chart: ChartColumn | None) -> Markup:
-    named = next((place for place, column in enumerate(page.columns) if column.wide), 0)
+    named = next((index for index, column in enumerate(page.columns) if column.wide), 0)
     head = [_heading(column) for column in page.columns]
-    body = [[_cell(column, row, named=place == named) for place, column in enumerate(page.columns)] for row in rows]
+    body = [[_cell(column, row, named=index == named) for index, column in enumerate(page.columns)] for row in rows]
     if chart is not None:
         head.insert(named + 1, element("th", chart.heading, chart.axis, scope="col", class_="drawn"))
         for cells, row in zip(body, rows, strict=True):

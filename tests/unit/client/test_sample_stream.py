@@ -19,7 +19,7 @@ def deduplication() -> Deduplication:
 @unhurried
 @given(st.lists(st.sampled_from(ROWS)), st.lists(st.sampled_from(ROWS)))
 def test_only_repeats_are_dropped(before: list[StoredSample], new: list[StoredSample]) -> None:
-    """When a stream repeats all its samples, in any order, only new samples pass, including equal twins."""
+    """Only new samples of a resumed stream pass, in any order, including equal twins."""
     seen = deduplication()
     assert list(seen.drop_repeats(before)) == before
     seen.expect_repeats()

@@ -1,4 +1,4 @@
-"""Exports: the columns are those of the JSON document, and what is missing or in the way is said."""
+"""Exports: the columns are those of the JSON document, and errors name missing packages and existing files."""
 
 import io
 import os

@@ -109,7 +109,7 @@ def test_sentences(row: Differential, topic: str, sentence: str) -> None:
     ],
 )
 def test_nothing_is_made_up(row: Differential, topic: str) -> None:
-    """Without data there is no sentence."""
+    """A topic without data has no sentence."""
     assert topic not in sentences(row)
 
 
