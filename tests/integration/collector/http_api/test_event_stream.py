@@ -1,4 +1,4 @@
-"""Server-sent events: every generation once and in order, whoever reads how slowly and wherever they begin."""
+"""Server-sent events: every generation once and in order, from any starting point, for slow readers too."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ def numbered(*generations: int, of: RouteTable = CHAT, sentence: str = "") -> li
 
 
 async def test_a_snapshot_comes_first_and_then_what_changes(web: Web) -> None:
-    """At first every table in force, oldest first, then each as it is published, of this region only."""
+    """A stream begins with the region's tables in force, oldest first, then each as it is published."""
     async with web.watch(WATCH) as events:
         snapshot = await first(events, 2)
         assert [event.data for event in snapshot] == [to_json_value(VOICE), to_json_value(CHAT)]
@@ -50,7 +50,7 @@ async def test_a_snapshot_comes_first_and_then_what_changes(web: Web) -> None:
 async def test_who_comes_back_misses_and_repeats_nothing(
     web: Web, path: str, headers: dict[str, str], expected: list[int]
 ) -> None:
-    """A reader that names the last event it saw gets every later one once, in order."""
+    """A reader that sends its last event id gets every later event once, in order."""
     await web.publish(*numbered(49), *numbered(50, of=VOICE), *numbered(51))
     async with web.watch(path, **headers) as events:
         found = await first(events, len(expected))
@@ -60,13 +60,13 @@ async def test_who_comes_back_misses_and_repeats_nothing(
 
 
 async def test_a_reader_that_is_ahead_gets_a_snapshot(web: Web) -> None:
-    """A generation that was never given, as after a restored database, is answered with what is in force."""
+    """An unknown newer generation, as after a database restore, is answered with the tables in force."""
     async with web.watch(WATCH, last_event_id="999") as events:
         assert [event.id for event in await first(events, 2)] == [47, 48]
 
 
 async def test_silence_is_told_from_death(start_web: StartWeb) -> None:
-    """While nothing changes comments come, so that a reader and everything between knows that the stream lives."""
+    """Without changes, comments are sent as heartbeats for readers and proxies."""
     web = await start_web(**BRIEF)
     await web.publish(CHAT)
     async with web.watch(f"{WATCH}?after=48") as events:
@@ -74,7 +74,7 @@ async def test_silence_is_told_from_death(start_web: StartWeb) -> None:
 
 
 async def test_too_many_watchers_are_refused_politely(start_web: StartWeb) -> None:
-    """Whoever comes beyond the limit gets 503 and when to come again; a place that becomes free is given away."""
+    """A watcher above the limit gets 503 with Retry-After; a freed place can be taken."""
     web = await start_web(max_watchers=2)
     await web.publish(CHAT)
     async with web.watch(WATCH) as one, web.watch(WATCH) as two:
@@ -90,7 +90,7 @@ async def test_too_many_watchers_are_refused_politely(start_web: StartWeb) -> No
 
 
 async def test_a_slow_reader_is_dropped_and_resumes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that makes no room loses its connection, costs no memory, and finds everything when it comes back."""
+    """A reader that does not read is disconnected, uses no memory, and gets everything when it resumes."""
     monkeypatch.setattr(event_stream, "SEND_TIMEOUT_US", SECOND_US // 5)
     long = "x" * 100_000
     with socket.socket() as slow:
@@ -113,7 +113,7 @@ def read_to_the_end(connection: socket.socket) -> bytes:
 
 
 async def test_a_table_is_encoded_once(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many watch, a generation is written as JSON once."""
+    """A generation is encoded once for all watchers."""
     async with web.watch(f"{WATCH}?after=48") as one, web.watch(f"{WATCH}?after=48") as two:
         await until(lambda: web.publisher.watchers == 2)
         written: list[int] = []
@@ -130,7 +130,7 @@ async def test_a_table_is_encoded_once(web: Web, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_streams_end_when_the_collector_stops(web: Web) -> None:
-    """A stream of a collector that stops comes to a proper end, behind the last table that was published."""
+    """A stream of a stopping collector ends properly after the last published table."""
     async with web.watch(WATCH) as events:
         await first(events, 2)
         web.publisher.close()
@@ -139,7 +139,7 @@ async def test_streams_end_when_the_collector_stops(web: Web) -> None:
 
 
 async def test_who_is_shut_out_stops_reading(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream outlives neither its credential's revocation nor ends because the database cannot be asked."""
+    """A stream ends when its credential is revoked, but not when the database is unavailable."""
     web = await start_web(**BRIEF)
     await web.publish(CHAT)
 

@@ -1,4 +1,4 @@
-"""The HTTP interface of real collectors: who may come in, by which certificate, and the same tables by every door."""
+"""The HTTP interface of real collectors: credentials, certificates, and the same tables as over gRPC."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 def get(collector: Collector, path: str, *, ask: str = "") -> httpx.Response:
-    """What a path answers, with the certificate of the collector's own data folder, and a credential."""
+    """Return the response of a path, with the certificate of the collector's data folder, and a credential."""
     context = ssl.create_default_context()
     pem = collector.data_dir / "tls" / "certificate.pem"
     if pem.exists():
@@ -33,13 +33,13 @@ def get(collector: Collector, path: str, *, ask: str = "") -> httpx.Response:
 
 
 def credential(collector: Collector, name: str, role: str) -> str:
-    """What somebody who joins in a role gets."""
+    """Return the credential of a new member with a role."""
     token = collector.call.invite(name, role=role, region="us-east-2" if role == "vantage" else None)
     return enrolment.join(parse_address(collector.address), token, version="test").credential
 
 
 def test_a_credential_opens_the_door(start_collector: StartCollector) -> None:
-    """Under TLS readers and operators come in, vantages and strangers do not, and health is open to all."""
+    """With TLS, readers and operators have access, vantages and unknown credentials do not; health is open to all."""
     collector = start_collector(more=("--tls", *OPEN))
     assert collector.http.startswith("https://")
     operator = identity_file.read(collector.data_dir / "operator.json").credential
@@ -65,7 +65,7 @@ def test_a_credential_opens_the_door(start_collector: StartCollector) -> None:
 
 
 def test_a_new_certificate_is_shown(start_collector: StartCollector, tmp_path: Path) -> None:
-    """HTTP shows the same certificate as gRPC, also after its files have changed."""
+    """HTTP presents the same certificate as gRPC, even after its files have changed."""
     pair = tmp_path / "certificate.pem", tmp_path / "key.pem"
     write_pair(*pair)
     collector = start_collector(more=("--certificate", str(pair[0]), "--key", str(pair[1]), *OPEN))
@@ -83,14 +83,14 @@ def write_pair(certificate: Path, key: Path) -> None:
 
 
 def shown(collector: Collector) -> str:
-    """The certificate that HTTP shows, in PEM."""
+    """Return the certificate that HTTP presents, in PEM."""
     url = httpx.URL(collector.http)
     assert url.port is not None
     return ssl.get_server_certificate((url.host, url.port))
 
 
 def test_a_taken_port_stops_nobody(start_collector: StartCollector) -> None:
-    """A collector that cannot open its door for HTTP says so, and serves on; so does one that was told not to."""
+    """A collector that cannot listen for HTTP logs it and runs on; HTTP can also be disabled."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         collector = start_collector(more=("--http-listen", f"127.0.0.1:{taken.getsockname()[1]}"))
         assert collector.http == ""
@@ -100,7 +100,7 @@ def test_a_taken_port_stops_nobody(start_collector: StartCollector) -> None:
 
 
 def test_every_door_shows_the_same_tables(start_collector: StartCollector) -> None:
-    """HTTP, gRPC and Prometheus tell the same generations, and the explanation over HTTP replays."""
+    """HTTP, gRPC and Prometheus report the same generations, and the explanation over HTTP replays."""
     collector = start_collector(more=OPEN)
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
@@ -143,7 +143,7 @@ def leads(collector: Collector) -> bool:
 
 
 def test_streams_do_not_hold_up_a_stop(start_collector: StartCollector) -> None:
-    """A collector that is asked to stop ends its streams and is gone in a moment, without complaints in its log."""
+    """A stopping collector ends its streams and exits at once, without warnings in its log."""
     collector = start_collector(more=OPEN)
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})

@@ -1,4 +1,4 @@
-"""Regions against the baseline out of a real table: coverage, the control target, change points, and the parts."""
+"""Differentials from real tables: coverage, the control target, change points, and the parts."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ class World:
         return found
 
     async def push(self, vantage: Vantage, *lots: list[Sample]) -> None:
-        """Push what a vantage saw, at the beginning of the hour as far as anybody knows."""
+        """Push the samples of a vantage, received at the beginning of the hour."""
         await self.local.push(vantage, [sample for lot in lots for sample in lot])
 
     async def asked(self, *, explain: bool = False, **selected: Any) -> dict[str, Differential]:
@@ -104,7 +104,7 @@ async def test_what_both_sides_failed_and_missed_is_told(world: World) -> None:
 
 
 async def test_a_region_that_was_away_decides_nothing(world: World) -> None:
-    """With less than half of the planned rounds recorded, a sure difference is undecided, and the reason says whose."""
+    """With less than half of the planned rounds recorded, a difference is undecided; the reason names the side."""
     await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
     await world.push(SG, world.samples("a", range(18), 500 * MS), world.samples("c", ALL))
     line = (await world.asked())["sim/a"]
@@ -113,7 +113,7 @@ async def test_a_region_that_was_away_decides_nothing(world: World) -> None:
 
 
 async def test_a_region_whose_control_fails_decides_nothing(world: World) -> None:
-    """Where the control target fails the region itself is in trouble, also when only other targets are asked for."""
+    """If the control target fails, the region itself has a problem, even if only other targets are selected."""
     await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
     await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL, **FAILED))
     found = await world.asked(targets=("sim/a",))
@@ -122,14 +122,14 @@ async def test_a_region_whose_control_fails_decides_nothing(world: World) -> Non
 
 
 async def test_a_baseline_without_its_control_decides_nothing(world: World) -> None:
-    """A control target that was planned and left nothing is as bad as one that fails."""
+    """A planned control target without any sample counts like a failing one."""
     await world.push(US, world.samples("a", ALL))
     await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
     assert (await world.asked())["sim/a"].reason == "us recorded nothing of the control target sim/c"
 
 
 async def test_the_newest_change_begins_the_window(world: World) -> None:
-    """Of the changes that were found of this metric within the window the newest cuts off what came before."""
+    """The newest change of this metric within the window cuts off the rounds before it."""
     await world.push(US, world.samples("a", ALL), world.samples("c", ALL))
     await world.push(SG, world.samples("a", range(30), 200 * MS), world.samples("a", range(30, 60), 600 * MS))
     await world.push(SG, world.samples("c", ALL))
@@ -148,7 +148,7 @@ async def test_the_newest_change_begins_the_window(world: World) -> None:
 
 
 async def test_the_parts_say_where_it_comes_from(world: World) -> None:
-    """With `explain` every phase has its part; without it there are none, and two parts in any case."""
+    """With `explain` every phase has a part, without it none; network and server parts are always there."""
     await world.push(US, world.samples("a", ALL, 400 * MS, **CONNECTED), world.samples("c", ALL))
     await world.push(SG, world.samples("a", ALL, 450 * MS, **FURTHER), world.samples("c", ALL))
     plain, told = (await world.asked())["sim/a"], (await world.asked(explain=True))["sim/a"]

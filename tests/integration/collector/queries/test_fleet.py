@@ -1,4 +1,4 @@
-"""Who is there and what they spend, as a real collector tells it of the pushes it got."""
+"""Liveness and spend of vantages, as a real collector reports them from pushes."""
 
 import time
 from dataclasses import replace
@@ -51,7 +51,7 @@ def status(call: Caller, name: str) -> VantageStatus:
 
 @pytest.fixture
 def call(start_collector: StartCollector) -> Caller:
-    """A collector with a plan, and a short way to ask it."""
+    """A collector with a plan, and helpers to query it."""
     caller = start_collector().call
     assert caller.apply(PLAN).problems == ()
     return caller
@@ -73,7 +73,7 @@ def test_samples_make_a_vantage_online(call: Caller) -> None:
 
 
 def test_a_broken_promise_is_late(call: Caller) -> None:
-    """Whoever promised a heartbeat within a moment and was not heard again is late, however fresh its samples."""
+    """A vantage whose next heartbeat is overdue is late, however fresh its samples."""
     vitals = replace(VITALS, next_heartbeat_us=1)
     call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 1), vitals=vitals))
     deadline = time.monotonic() + 20
@@ -84,7 +84,7 @@ def test_a_broken_promise_is_late(call: Caller) -> None:
 
 
 def test_without_a_plan_everybody_is_empty(start_collector: StartCollector) -> None:
-    """Before the first plan nobody can be blamed for delivering nothing."""
+    """Before the first plan a vantage without samples is empty, not silent."""
     call = start_collector().call
     assert call.vantages().vantages == ()
     call.push(Batch(vantage=US, epoch=5, seq=0, vitals=replace(VITALS, plan_version=0)))
@@ -93,7 +93,7 @@ def test_without_a_plan_everybody_is_empty(start_collector: StartCollector) -> N
 
 
 def test_the_ledger_of_the_spool_that_speaks(call: Caller) -> None:
-    """What is ledgered is counted over the spool that pushed last; an earlier spool's batches are another account."""
+    """The ledger counts only the batches of the spool that pushed last."""
     call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 4), vitals=replace(VITALS, finished=4)))
     call.push(Batch(vantage=US, epoch=9, seq=1, samples=samples(call, 2), vitals=replace(VITALS, finished=2)))
     call.push(Batch(vantage=US, epoch=9, seq=2, samples=samples(call, 1), vitals=replace(VITALS, finished=3)))
@@ -101,7 +101,7 @@ def test_the_ledger_of_the_spool_that_speaks(call: Caller) -> None:
 
 
 def test_what_an_agent_says_of_itself_is_told(call: Caller) -> None:
-    """A refused plan, drops, quarantine and missed rounds reach the reader as they were reported."""
+    """A refused plan, drops, quarantine and missed rounds are returned as the agent reported them."""
     vitals = replace(
         VITALS,
         plan_version=0,
@@ -122,7 +122,7 @@ def test_what_an_agent_says_of_itself_is_told(call: Caller) -> None:
 
 
 def test_spend_and_what_the_day_comes_to(call: Caller) -> None:
-    """Reported spend comes back per vantage and provider with its budget, and the forecast is never below it."""
+    """Spend is returned per vantage and provider with its budget, and the forecast is never below it."""
     day_at = now_at() // DAY_US * DAY_US
     spent = (Spend(provider="sim", day_at=day_at, usd=0.5, tokens=1_000, requests=10),)
     call.push(Batch(vantage=US, epoch=5, seq=0, vitals=replace(VITALS, spend=spent)))
@@ -141,7 +141,7 @@ def test_spend_and_what_the_day_comes_to(call: Caller) -> None:
 
 
 def test_spend_is_selected(call: Caller) -> None:
-    """Regions and targets restrict it; a name that is not there is refused with those that are."""
+    """Regions and targets restrict the spend; an unknown name is refused with the known ones."""
     for vantage in (US, SG):
         call.push(Batch(vantage=vantage, epoch=5, seq=0, vitals=VITALS))
     assert {line.vantage for line in call.spend(replace(ANY, regions=("us-east-2",)))} == {"us-1"}

@@ -1,4 +1,4 @@
-"""Answers out of pushed samples, checked against what a person works out by hand."""
+"""Queries over pushed samples, checked against results worked out by hand."""
 
 import time
 from dataclasses import dataclass, replace
@@ -76,7 +76,7 @@ def world(start_collector: StartCollector) -> World:
 
 @pytest.fixture(scope="module")
 def asked(shared_collector: Collector) -> World:
-    """A world to ask and not to change: one full sample in each of two regions."""
+    """A read-only world: one full sample in each of two regions."""
     shared = a_world(shared_collector)
     for vantage in (US, SG):
         shared.push(vantage, shared.sample(0, **FULL))
@@ -116,7 +116,7 @@ def test_vantages_of_a_region_speak_with_one_voice(world: World) -> None:
 
 
 def test_timeouts_count_against_who_had_them(world: World) -> None:
-    """A round that timed out in one region stands in with its limit; one that timed out in both says nothing."""
+    """A round that timed out in one region counts with its limit; one that timed out in both is left out."""
     lost: dict[str, Any] = {"outcome": Outcome.TIMED_OUT, "timeout_us": 60 * SECOND_US}
     world.push(US, *(world.sample(n, ttft_us=100 * MS) for n in range(6)), world.sample(6, **lost))
     world.push(SG, *(world.sample(n, **lost) for n in range(7)))
@@ -127,7 +127,7 @@ def test_timeouts_count_against_who_had_them(world: World) -> None:
 
 @pytest.mark.parametrize("metric", list(Metric))
 def test_sql_and_the_model_agree(asked: World, metric: Metric) -> None:
-    """Each metric of a stored sample is what the sample itself says it is."""
+    """SQL computes each metric of a stored sample as the model does."""
     [line] = asked.call.differentials(asked.select(targets=("sim/a",)), metric=metric.value)
     attribute = metric.value if metric is Metric.TOKENS_PER_SECOND else f"{metric.value}_us"
     assert line.baseline_median == getattr(asked.sample(0, **FULL), attribute)
@@ -135,7 +135,7 @@ def test_sql_and_the_model_agree(asked: World, metric: Metric) -> None:
 
 
 def test_what_is_no_answer_is_no_latency(world: World) -> None:
-    """Times of a throttled, garbled, failed or skipped exchange never enter the comparison."""
+    """Durations of throttled, garbled, failed or skipped probes are not compared."""
     nothing = (Outcome.THROTTLED, Outcome.GARBLED, Outcome.SKIPPED_BUDGET, Outcome.HTTP_ERROR)
     world.push(US, *(world.sample(n, ttft_us=MS, outcome=outcome) for n, outcome in enumerate(nothing)))
     world.push(SG, *(world.sample(n, ttft_us=MS) for n in range(6)))
@@ -144,7 +144,7 @@ def test_what_is_no_answer_is_no_latency(world: World) -> None:
 
 
 def test_samples_newest_first(world: World) -> None:
-    """Samples come newest first, of the regions and targets asked for, and no more than asked for."""
+    """Samples are listed newest first, of the selected regions and targets, up to the limit."""
     world.push(US, *(world.sample(n) for n in range(5)), world.sample(9, target="sim/b"))
     world.push(SG, world.sample(7))
     everything = world.call.samples(world.select())
@@ -156,7 +156,7 @@ def test_samples_newest_first(world: World) -> None:
 
 
 def test_the_window_is_half_open(world: World) -> None:
-    """A round at the beginning of the window is in it, and one at its end is not."""
+    """The window includes a round at its beginning and excludes one at its end."""
     world.push(US, *(world.sample(n) for n in range(3)))
     window = Window(from_at=world.start_at, until_at=world.start_at + 20 * SECOND_US)
     assert len(world.call.samples(Selection(window=window))) == 2
@@ -184,7 +184,7 @@ def test_a_leaderboard(world: World) -> None:
 
 
 def test_coverage_counts_what_is_absent(world: World) -> None:
-    """Rounds planned since the plan was applied are counted for every vantage and target, recorded or not."""
+    """Rounds planned since the plan was applied count for every vantage and target, recorded or not."""
     world.push(US, world.sample(0), world.sample(0), world.sample(1, outcome=Outcome.SKIPPED_BUDGET))
     found = {line.target: line for line in world.call.coverage(world.select())}
     line = found["sim/a"]
@@ -195,7 +195,7 @@ def test_coverage_counts_what_is_absent(world: World) -> None:
 
 
 def test_an_altered_target_keeps_its_past(world: World) -> None:
-    """After a plan change the old series is still there under a name of its own, and the new one has the bare name."""
+    """After a plan change the old series is kept under a distinct name, and the new one has the plain name."""
     world.push(US, world.sample(0, ttft_us=MS))
     old = world.target("sim/a")
     world.call.apply(PLAN.replace("model: a,", "model: a, workload: {max_output_tokens: 5},"))
@@ -224,7 +224,7 @@ def test_an_altered_target_keeps_its_past(world: World) -> None:
     ],
 )
 def test_wrong_questions_are_told_what_there_is(asked: World, question: dict[str, Any], code: str, said: str) -> None:
-    """A name that is not there is answered with what is, and with what was perhaps meant."""
+    """The error for an unknown name lists the known names and the most similar one."""
     parts = {key: question[key] for key in ("targets", "regions", "window") if key in question}
     more = {key: part for key, part in question.items() if key not in parts}
     status, details = refusal(asked.call.differentials, replace(asked.select(), **parts), **more)
@@ -234,12 +234,12 @@ def test_wrong_questions_are_told_what_there_is(asked: World, question: dict[str
 
 @pytest.mark.parametrize("limit", [-1, 10_001])
 def test_limits_have_limits(asked: World, limit: int) -> None:
-    """More than ten thousand samples, or fewer than none, are refused."""
+    """A limit above 10 000 or below 0 is refused."""
     assert refusal(asked.call.samples, asked.select(), limit)[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_an_empty_observatory_answers(start_collector: StartCollector) -> None:
-    """Before the first plan and the first push, answers are empty and questions about names are told so."""
+    """Before the first plan and push, results are empty and names are unknown."""
     call = start_collector().call
     nothing = Selection(window=Window(from_at=0, until_at=1))
     assert call.samples(nothing) == []

@@ -1,4 +1,4 @@
-"""Questions that take too long: ended at the server, and told as what they are."""
+"""Queries that take too long: the server ends them, and the error names the limit."""
 
 import time
 
@@ -19,12 +19,12 @@ LOCK = "LOCK TABLE sample IN ACCESS EXCLUSIVE MODE"
 
 @pytest.fixture
 def impatient(start_collector: StartCollector) -> Collector:
-    """A collector whose questions may take three tenths of a second."""
+    """A collector with a query timeout of 0.3 s."""
     return start_collector(more=["--question-timeout", "300ms"])
 
 
 async def test_the_server_ends_what_takes_too_long(database_url: str) -> None:
-    """The error names the limit and what would help, and the connection serves the next question."""
+    """The error names the limit and a remedy, and the connection serves the next query."""
     database = Database(database_url, statement_timeout_us=100_000)
     await database.open()
     with pytest.raises(TookTooLong, match="longer than 100ms: choose a shorter window") as late:
@@ -38,7 +38,7 @@ async def test_the_server_ends_what_takes_too_long(database_url: str) -> None:
 
 
 async def test_whoever_has_no_limit_is_asked_to_try_again(database_url: str) -> None:
-    """Ingest never limits itself: what ends a statement of its there is somebody else, and it will pass."""
+    """Ingest has no timeout: a statement canceled by someone else is retried."""
     database = Database(database_url)
     await database.open()
     with pytest.raises(DatabaseUnavailable, match="statement timeout"):
@@ -48,7 +48,7 @@ async def test_whoever_has_no_limit_is_asked_to_try_again(database_url: str) -> 
 
 
 def test_a_reader_learns_that_it_was_too_much(impatient: Collector) -> None:
-    """A question that waits for the database ends with the collector's own sentence, and the next one is answered."""
+    """A query that waits for the database ends with the collector's own error, and the next one succeeds."""
     impatient.call.apply(PLAN)
     now_at = time.time_ns() // 1000
     asked = Selection(window=Window(from_at=now_at - 60 * SECOND_US, until_at=now_at))

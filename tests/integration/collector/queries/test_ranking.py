@@ -1,4 +1,4 @@
-"""Answers that weigh targets and regions against each other, out of pushed samples and checked by hand."""
+"""Leaderboards, latency targets, price tiers and region costs of pushed samples, checked by hand."""
 
 import time
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked(shared_collector: Collector) -> Asked:
-    """A world to ask and not to change."""
+    """A read-only world."""
     return Asked(shared_collector.call)
 
 
@@ -101,14 +101,14 @@ def asked(shared_collector: Collector) -> Asked:
     ],
 )
 def test_a_leaderboard_of_every_order(asked: Asked, order: Order, ranking: list[str]) -> None:
-    """Each order ranks by what it says; what is known too little comes last."""
+    """Each order ranks by its quantity; targets with too little data come last."""
     board = asked.call.leaderboard(asked.select(regions=(US,)), order=order.value)
     assert (board.order, board.source) == (order, Source.SAMPLES)
     assert [line.target for line in board.standings] == ranking
 
 
 def test_a_standing_has_every_quantity(asked: Asked) -> None:
-    """Medians of all metrics, price, speed for money, and outcomes: throttled and skipped count apart."""
+    """A standing has medians of all metrics, price, speed per dollar and outcomes; throttled and skipped apart."""
     board = asked.call.leaderboard(asked.select(regions=(US,), targets=("near/*",)))
     fast, slow = board.standings
     medians = {
@@ -135,7 +135,7 @@ def test_a_standing_has_every_quantity(asked: Asked) -> None:
 
 
 def test_latency_budgets(asked: Asked) -> None:
-    """Every use is judged for every target and region, on the interval; few samples are unknown and say how few."""
+    """Every use is assessed per target and region on the interval; with few samples the reason has their number."""
     lines = asked.call.latency_budgets(asked.select())
     verdicts: dict[tuple[str, str], dict[str, str]] = {}
     for line in lines:
@@ -160,13 +160,13 @@ def test_latency_budgets(asked: Asked) -> None:
 
 
 def test_latency_budgets_of_the_uses_asked_for(asked: Asked) -> None:
-    """Uses come in the order of their limits, whatever the order of asking, and only those asked for."""
+    """Only the selected uses are returned, in the order of their limits."""
     lines = asked.call.latency_budgets(asked.select(regions=(SG,), targets=("near/fast",)), "code", "voice")
     assert [(line.use, line.metric) for line in lines] == [("voice", Metric.TTFT), ("code", Metric.TTFT)]
 
 
 def test_tiers(asked: Asked) -> None:
-    """Targets compete with those that cost as much."""
+    """Targets are ranked within their price tier."""
     lines = asked.call.tiers(asked.select(regions=(US,)))
     assert [(line.tier, line.rank, line.target) for line in lines] == [
         ("free", 1, "far/gift"),
@@ -178,7 +178,7 @@ def test_tiers(asked: Asked) -> None:
 
 
 def test_region_costs(asked: Asked) -> None:
-    """Each provider has its nearest region, and the other one adds what it is farther, in pairs of rounds."""
+    """Each provider has a best region, and the cost of the other one is estimated from paired rounds."""
     lines = asked.call.region_costs(asked.select())
     assert [(line.provider, line.region, line.best_region, line.decision.value) for line in lines] == [
         ("far", SG, SG, "faster"),
@@ -193,20 +193,20 @@ def test_region_costs(asked: Asked) -> None:
 
 
 def test_region_costs_of_another_metric(asked: Asked) -> None:
-    """By a metric in which regions are alike none is decidedly best, and it says who is as near."""
+    """For a metric in which regions are equal, the best one is equivalent, and the reason names the other."""
     best, other = asked.call.region_costs(asked.select(targets=("near/*",)), metric="tokens_per_second")
     assert (best.decision.value, other.decision.value) == ("equivalent", "equivalent")
     assert other.region in best.reason
 
 
 def test_one_region_has_no_other(asked: Asked) -> None:
-    """With one region there is nothing to compare, and the line says so."""
+    """With one region there is nothing to compare, and the reason states it."""
     [line] = asked.call.region_costs(asked.select(regions=(US,), targets=("near/*",)))
     assert (line.decision.value, line.reason) == ("undecided", f"no other region to compare {US} with")
 
 
 def test_a_region_in_trouble_is_not_compared(start_collector: StartCollector) -> None:
-    """Where the control target fails, the region's latencies are not believed, and the line names the reason."""
+    """If the control target fails, the region is not compared, and the line has the reason."""
     plan = PLAN + "  - {provider: us, model: control, base_url: http://h}\ncontrol: us/control\n"
     ill = Asked(start_collector().call, plan)
     lost = [ill.sample(n, "us/control", outcome=Outcome.CONNECT_FAILED) for n in range(40)]
@@ -233,7 +233,7 @@ def test_a_region_in_trouble_is_not_compared(start_collector: StartCollector) ->
     ],
 )
 def test_names_that_are_not_there_are_told_the_nearest(asked: Asked, ask: Any, code: str, said: str) -> None:
-    """An unknown order, use, metric, region or target is answered with what was perhaps meant."""
+    """The error for an unknown order, use, metric, region or target has the most similar name."""
     with pytest.raises(grpc.RpcError) as refused:
         ask(asked)
     error: Any = refused.value
@@ -241,7 +241,7 @@ def test_names_that_are_not_there_are_told_the_nearest(asked: Asked, ask: Any, c
 
 
 def test_without_samples_there_are_no_lines(start_collector: StartCollector) -> None:
-    """Before the first sample every answer is empty."""
+    """Before the first sample every result is empty."""
     call = start_collector().call
     nothing = Selection(window=Window(from_at=0, until_at=1))
     assert (call.region_costs(nothing), call.latency_budgets(nothing), call.tiers(nothing)) == ((), (), ())

@@ -26,7 +26,7 @@ WAIT = 20.0
 
 
 class Place:
-    """A collector, and a batch number nobody has used."""
+    """A collector, and an unused batch number."""
 
     def __init__(self, collector: Collector) -> None:
         self.call = collector.call
@@ -57,7 +57,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(shared_collector: Collector) -> Place:
-    """A collector that the tests of this module share, each in rounds or regions of its own."""
+    """A collector shared by the tests of this module, each with its own rounds or regions."""
     return Place(shared_collector)
 
 
@@ -67,7 +67,7 @@ def hours_ago(hours: float) -> int:
 
 
 def test_an_export_has_every_sample_once_in_order(place: Place) -> None:
-    """Dense and empty stretches, two targets in the same round, bursts: all come, oldest round first, in portions."""
+    """Dense and empty stretches, two targets in one round, bursts: all come, oldest round first, in portions."""
     start_at = hours_ago(30)
     dense = [place.sample(start_at + number // 2, ("sim/a", "sim/b")[number % 2]) for number in range(4_100)]
     burst = [place.sample(start_at + 9 * 3600 * SECOND_US, ttft_us=number) for number in range(7)]
@@ -82,7 +82,7 @@ def test_an_export_has_every_sample_once_in_order(place: Place) -> None:
 
 
 def test_an_export_of_the_newest_is_the_list(place: Place) -> None:
-    """`newest` gives in portions what ListSamples gives at once."""
+    """`newest` returns in portions what ListSamples returns at once."""
     start_at = hours_ago(40)
     place.push("newest", *(place.sample(start_at + number) for number in range(600)))
     selection = Selection(window=Window(from_at=start_at, until_at=hours_ago(39)), regions=("newest",))
@@ -92,7 +92,7 @@ def test_an_export_of_the_newest_is_the_list(place: Place) -> None:
 
 
 def test_what_is_too_large_for_a_message_is_refused_in_words(place: Place) -> None:
-    """Thousands of samples with long texts do not fit into one message: that is said, and a stream has them all."""
+    """Thousands of samples with long texts exceed one message: the error states it, and a stream has them all."""
     start_at = hours_ago(50)
     told = {"error": LONG, "request_id": LONG[:200], "edge": LONG[:200]}
     rows = [place.sample(start_at + number, **told) for number in range(9_000)]
@@ -108,7 +108,7 @@ def test_what_is_too_large_for_a_message_is_refused_in_words(place: Place) -> No
 
 
 def test_a_refusal_of_a_stream_is_a_sentence(place: Place) -> None:
-    """An unknown region ends a stream with the same words as any other question."""
+    """An unknown region ends a stream with the same error as any other query."""
     window = Window(from_at=0, until_at=1)
     for method, request in (
         (place.call.observatory.ExportSamples, observatory_pb2.ExportSamplesRequest),
@@ -120,7 +120,7 @@ def test_a_refusal_of_a_stream_is_a_sentence(place: Place) -> None:
 
 
 def test_following_tells_what_comes_and_nothing_else(place: Place) -> None:
-    """Samples that were there are not told; new ones are, late rounds too, of the selection only, and each once."""
+    """Following returns only new samples of the selection, each once, late rounds included."""
     now_at = hours_ago(0)
     place.push("followed", place.sample(now_at))
     place.push("other", place.sample(now_at))
@@ -140,7 +140,7 @@ def test_following_tells_what_comes_and_nothing_else(place: Place) -> None:
 
 
 def test_whoever_resumes_misses_nothing(place: Place) -> None:
-    """From the `resume_at` of a portion one gets what came before it broke off again, and what came since."""
+    """Resuming from a portion's `resume_at` repeats what came before the interruption and adds what came since."""
     now_at = hours_ago(0)
     place.push("resumed", place.sample(now_at))
     selection = Selection(window=Window(from_at=0, until_at=1), regions=("resumed",))
@@ -160,7 +160,7 @@ def test_whoever_resumes_misses_nothing(place: Place) -> None:
 
 
 def test_one_cannot_follow_from_long_ago(place: Place) -> None:
-    """Following is for what comes; what is older is for an export, and that is said."""
+    """Following from long ago is refused, with a hint to export older samples."""
     selection = codec.encode(Selection(window=Window(from_at=0, until_at=1)))
     asked = observatory_pb2.FollowSamplesRequest(selection=selection, since_at=hours_ago(24 * 9))
     with pytest.raises(grpc.RpcError, match="export what is older"):
@@ -168,7 +168,7 @@ def test_one_cannot_follow_from_long_ago(place: Place) -> None:
 
 
 def test_following_does_not_hold_a_connection(place: Place) -> None:
-    """More followers than the pool has connections leave room for pushes and questions."""
+    """More followers than pool connections leave room for pushes and queries."""
     selection = Selection(window=Window(from_at=0, until_at=1), regions=("crowd",))
     place.push("crowd", place.sample(hours_ago(0)))
     asked = observatory_pb2.FollowSamplesRequest(selection=codec.encode(selection))

@@ -1,4 +1,4 @@
-"""Who is missing, and who is back."""
+"""Alerts for absent and returned vantages."""
 
 import pytest
 
@@ -26,14 +26,14 @@ def kinds(
     ("promise_s", "patience_s"), [(15, 15 + 120), (None, 60 + 180), (300, 300 + 900), (0, 60 + 180), (1, 1 + 120)]
 )
 def test_patience_is_three_promises_and_two_minutes_at_least(promise_s: int | None, patience_s: int) -> None:
-    """Missed is who is later than three of the heartbeats promised, and than two minutes."""
+    """A vantage is absent after three missed heartbeats and at least two minutes."""
     promise = promise_s or None
     assert kinds(heard(promise), patience_s * SECOND_US) == []
     assert kinds(heard(promise), patience_s * SECOND_US + 1) == [AlertKind.VANTAGE_ABSENT]
 
 
 def test_an_absence_is_told_once() -> None:
-    """What was said of this absence is not said again; a new absence is said, and has an id of its own."""
+    """An absence is raised once; a new absence is raised with its own id."""
     [first] = absence_alerts([heard()], {}, now_at=SEEN_AT + 5 * MINUTE_US, since_at=0)
     last_alerts = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=first.id, raised_at=first.raised_at)
     assert kinds(heard(), 9 * MINUTE_US, last_alerts) == []
@@ -43,7 +43,7 @@ def test_an_absence_is_told_once() -> None:
 
 
 def test_the_same_absence_has_the_same_id() -> None:
-    """Two collectors that see it at different instants raise one alert."""
+    """Two collectors that detect an absence at different instants raise one alert."""
     ids = {
         next(absence_alerts([heard()], {}, now_at=SEEN_AT + minutes * MINUTE_US, since_at=0)).id
         for minutes in (4, 5, 60)
@@ -52,7 +52,7 @@ def test_the_same_absence_has_the_same_id() -> None:
 
 
 def test_who_is_back_was_missed() -> None:
-    """A return is said after an absence that was told, and not after a return."""
+    """A return is raised after a raised absence, and not after a return."""
     absent = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
     assert kinds(heard(), SECOND_US, absent) == [AlertKind.VANTAGE_BACK]
     assert kinds(heard(), SECOND_US, LastAlert(kind=AlertKind.VANTAGE_BACK, alert_id=8, raised_at=SEEN_AT)) == []
@@ -60,18 +60,18 @@ def test_who_is_back_was_missed() -> None:
 
 
 def test_who_is_late_is_neither_missing_nor_back() -> None:
-    """Between the promise and the end of patience nothing is said."""
+    """Between the due heartbeat and the end of the tolerance nothing is raised."""
     absent = LastAlert(kind=AlertKind.VANTAGE_ABSENT, alert_id=7, raised_at=SEEN_AT - MINUTE_US)
     assert kinds(heard(), 60 * SECOND_US, absent) == []
 
 
 def test_nobody_is_missed_while_nobody_listened() -> None:
-    """After a collector was away everybody gets as long as they would have had anyway."""
+    """After a collector's downtime every vantage gets the full tolerance."""
     away_until_at = SEEN_AT + 60 * MINUTE_US
     assert kinds(heard(), 61 * MINUTE_US, since_at=away_until_at) == []
     assert kinds(heard(), 63 * MINUTE_US, since_at=away_until_at) == [AlertKind.VANTAGE_ABSENT]
 
 
 def test_who_left_long_ago_is_not_missed() -> None:
-    """A collector that watches for the first time does not raise the dead."""
+    """A new collector raises nothing for vantages that were gone long before."""
     assert kinds(heard(), DAY_US + MINUTE_US) == []

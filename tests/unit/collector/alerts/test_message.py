@@ -1,4 +1,4 @@
-"""What alerts say."""
+"""Alert messages."""
 
 import json
 
@@ -29,13 +29,13 @@ def change(before: float, after: float, *, changed_at: int = AT) -> Change:
     ],
 )
 def test_a_change_in_words(metric: Metric, values: tuple[float, float], sentence: str) -> None:
-    """Direction, size, both levels in a unit people read, and since when."""
+    """The sentence of a change has direction, size, both levels in a common unit, and the instant."""
     series = ChangedSeries(target="a", provider="b", model="c", region="d", metric=metric)
     assert of_change(series, change(*values), raised_at=AT).sentence == sentence
 
 
 def test_ids_are_of_what_is_said() -> None:
-    """The same thing said later is the same alert; another thing is another. Ids are positive 64-bit numbers."""
+    """The id depends on the subject, not on the instant of raising. Ids are positive 64-bit numbers."""
     same = {of_change(WHOSE, change(1, 2), raised_at=AT + late).id for late in (0, 99)}
     assert len(same) == 1
     others = {

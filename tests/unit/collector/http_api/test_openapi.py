@@ -1,4 +1,4 @@
-"""The OpenAPI document describes what is there."""
+"""The OpenAPI document matches the served interface."""
 
 import re
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from isochrone_collector.http_api.app import Sources, create_app
 
 
 def routes() -> dict[str, Route]:
-    """The paths that are served."""
+    """Return the served paths."""
     nothing = cast(Any, SimpleNamespace())
     app = create_app(
         Sources(publisher=nothing, plans=nothing, query_context=nothing, authenticator=nothing, clock=lambda: 0)
@@ -21,7 +21,7 @@ def routes() -> dict[str, Route]:
 
 
 def test_every_path_is_described() -> None:
-    """The document has the paths that are served, no more and no less, with the names in them."""
+    """The document has exactly the served paths, with their parameters."""
     document = openapi.document()
     assert set(document["paths"]) == set(routes())
     for path, methods in document["paths"].items():
@@ -30,7 +30,7 @@ def test_every_path_is_described() -> None:
 
 
 def test_every_parameter_is_described() -> None:
-    """The words that a path knows in a query are those that the document names."""
+    """The query parameters of a path are those of the document."""
     paths = openapi.document()["paths"]
     for path, known in (
         ("/v1/routes", ()),
@@ -44,7 +44,7 @@ def test_every_parameter_is_described() -> None:
 
 
 def test_schemas_are_schemas() -> None:
-    """Every component is a valid JSON Schema, and every reference leads to one."""
+    """Every component is a valid JSON Schema, and every reference resolves."""
     document = openapi.document()
     schemas = document["components"]["schemas"]
     for schema in schemas.values():

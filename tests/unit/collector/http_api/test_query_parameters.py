@@ -1,4 +1,4 @@
-"""Query strings as questions."""
+"""Parsing of query strings."""
 
 from contextlib import suppress
 
@@ -37,7 +37,7 @@ def window(**said: str) -> Window:
     ],
 )
 def test_a_window_ends_now_or_where_it_is_told_to(said: dict[str, str], length_us: int) -> None:
-    """Spans count back from now; instants are taken as they are, with their offset."""
+    """A span counts back from now; instants keep their offset."""
     assert window(**said) == Window(from_at=NOW_AT - length_us, until_at=NOW_AT)
 
 
@@ -56,14 +56,14 @@ def test_a_window_ends_now_or_where_it_is_told_to(said: dict[str, str], length_u
     ],
 )
 def test_no_window_is_guessed(said: dict[str, str]) -> None:
-    """What is no window, or two, or without an offset, is refused."""
+    """An invalid window, two windows, or an instant without offset are refused."""
     with pytest.raises(BadRequest):
         window(**said)
 
 
 @given(st.binary(max_size=200))
 def test_any_query_is_read_or_refused(query: bytes) -> None:
-    """Whatever bytes come, they are words that are known, or a bad request."""
+    """Any bytes give known parameters or a bad request."""
     try:
         found = query_parameters.parse(query, known=("route", "after"))
     except BadRequest:
@@ -73,7 +73,7 @@ def test_any_query_is_read_or_refused(query: bytes) -> None:
 
 @given(st.text(max_size=30))
 def test_any_number_is_read_or_refused(text: str) -> None:
-    """A generation is a number that a table can have, or a bad request; so is a wait within its bounds."""
+    """A generation must be in range, and a wait within its bounds; else it is a bad request."""
     with suppress(BadRequest):
         assert 0 <= query_parameters.generation(text, name="after") < 2**63
     with suppress(BadRequest):

@@ -1,4 +1,4 @@
-"""What a consumer has already, as headers say it."""
+"""Conditional requests and cache headers of route tables."""
 
 import pytest
 
@@ -33,5 +33,5 @@ TAG = "g48-9f3ac1d20001"
     ],
 )
 def test_only_a_tag_that_is_named_is_current(said: str | None, expected: bool) -> None:  # noqa: FBT001  # a case
-    """Strong, weak, in a list or `*`; anything that is not a list of tags names nothing."""
+    """A tag matches strong, weak, in a list or as `*`; a malformed header matches nothing."""
     assert is_current(said, TAG) is expected

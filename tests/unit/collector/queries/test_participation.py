@@ -1,4 +1,4 @@
-"""Who is called up, and what keeps a region from being compared."""
+"""Participation of regions, and the reasons not to compare one."""
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential.participation import Participation
@@ -12,7 +12,7 @@ NOW_AT = 1_795_219_200_000_000
 
 
 def test_machines_that_were_replaced_do_not_make_a_region_undecided() -> None:
-    """Of three vantages of a region two left long ago: what the third recorded is all that was to be recorded."""
+    """If two of three vantages left long ago, the rounds of the third are full coverage."""
     gone = [
         VantageRow(
             id=1, name="sg-1", region="sg", first_seen_at=NOW_AT - 300 * DAY_US, last_seen_at=NOW_AT - 200 * DAY_US
@@ -31,7 +31,7 @@ def test_machines_that_were_replaced_do_not_make_a_region_undecided() -> None:
 
 
 def test_who_nearly_always_fails_is_not_compared() -> None:
-    """A region of whose probes hardly any come through is unfit for that target, however fast those were."""
+    """A region whose probes nearly all fail is unfit for that target, however fast the others were."""
     found = {
         (7, "sg"): Participation(tried=100, failed=95, recorded=100, planned=100),
         (7, "us"): Participation(tried=100, failed=5),

@@ -1,4 +1,4 @@
-"""Each rule of routing by itself, on inputs written down by hand: a and b, the first choice is a."""
+"""Each routing rule alone, on inputs written by hand: members a and b, the first choice is a."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ race: a; p95 352 ms expected (prices are not all known: each request counts the 
 
 
 def after(epochs: int, inputs: Inputs, state: State = CALM) -> list[Decision]:
-    """The same inputs for so many epochs."""
+    """Decide on the same inputs for a number of epochs."""
     found = []
     for epoch in range(epochs):
         at = inputs.at + epoch * EPOCH
@@ -65,7 +65,7 @@ def changes(decisions: list[Decision]) -> list[ChangeKind]:
 
 
 def test_a_soft_challenge_takes_three_epochs() -> None:
-    """Better for certain by the margin, three epochs running: then the first choice changes, and weights ramp."""
+    """Certainly better by the margin for three epochs: the first choice changes, and weights ramp."""
     found = after(6, brief(A, B, compared=(BETTER,)))
     assert changes(found[:3]) == [ChangeKind.EVIDENCE, ChangeKind.EVIDENCE, ChangeKind.SOFT]
     assert [decision.state.weights.get("b") for decision in found[2:]] == [0.25, 0.5, 0.75, 1.0]
@@ -86,14 +86,14 @@ def test_a_doubtful_challenge_is_none(compared: Comparison) -> None:
 
 
 def test_the_margin_is_a_share_of_a_large_median() -> None:
-    """30 ms are much of 350 ms and little of two seconds."""
+    """30 ms matter for a median of 350 ms, but not for one of two seconds."""
     slow = [evidence(name, 2000) for name in "ab"]
     assert ChangeKind.SOFT not in changes(after(6, brief(*slow, compared=(apart("a", "b", 10, 100),))))
     assert ChangeKind.SOFT in changes(after(6, brief(A, B, compared=(apart("a", "b", 10, 100),))))
 
 
 def test_epochs_that_are_not_running_do_not_add_up() -> None:
-    """A challenge counts in epochs one after another; one that was not looked at for long begins anew."""
+    """A challenge counts in consecutive epochs; after a gap it starts again."""
     inputs = brief(A, B, compared=(BETTER,))
     state = after(2, inputs)[-1].state
     assert state.streaks == {"b": 2}
@@ -103,7 +103,7 @@ def test_epochs_that_are_not_running_do_not_add_up() -> None:
 
 
 def test_a_soft_switch_waits_for_the_dwell() -> None:
-    """After a switch half an hour passes before the next soft one, and longer the more there were."""
+    """The next soft switch waits half an hour, and longer after several switches."""
     inputs = brief(A, B, compared=(BETTER,))
     for penalty, epochs in ((1000.0, 6), (3000.0, 8)):
         state = replace(CALM, switches=(AT,), penalty=penalty, penalty_at=AT)
@@ -112,7 +112,7 @@ def test_a_soft_switch_waits_for_the_dwell() -> None:
 
 
 def test_the_dwell_is_bounded() -> None:
-    """However often a route changed, it is not left alone for ever."""
+    """The dwell has a maximum, however often a route changed."""
     assert dwell_us(replace(CALM, penalty=1e9, penalty_at=AT), AT, RULES) == 8 * RULES.dwell_us
 
 
@@ -124,7 +124,7 @@ def test_a_sudden_change_is_left_at_once() -> None:
 
 
 def test_a_fast_switch_waits_for_what_the_penalty_adds() -> None:
-    """Fast skips the dwell and not the damping: who flaps is not followed each time."""
+    """A fast switch skips the dwell but not the damping: not every flap is followed."""
     compared = apart("a", "b", 0, 90, short=(300, 500))
     state = replace(CALM, switches=(AT - EPOCH,), penalty=2500.0, penalty_at=AT - EPOCH)
     found = changes(after(10, brief(A, B, compared=(compared,)), state))
@@ -133,7 +133,7 @@ def test_a_fast_switch_waits_for_what_the_penalty_adds() -> None:
 
 
 def test_who_breaks_the_objective_is_left_for_who_keeps_it() -> None:
-    """Incumbent `no`, challenger `yes`, both for certain: at once. `maybe` is not enough."""
+    """Incumbent `no` and challenger `yes` switch at once; `maybe` is not enough."""
     broken = evidence("a", 350, p95_ms=(1100, 1300))
     for p95_ms, kind in (((600, 900), ChangeKind.FAST), ((600, 1200), ChangeKind.EVIDENCE)):
         inputs = brief(broken, evidence("b", 400, p95_ms=p95_ms), route=CHAT)
@@ -141,7 +141,7 @@ def test_who_breaks_the_objective_is_left_for_who_keeps_it() -> None:
 
 
 def test_a_member_that_keeps_the_objective_less_surely_is_no_challenger() -> None:
-    """A better median does not make up for a limit that may be broken."""
+    """A better median does not outweigh a limit that may be exceeded."""
     may_break = evidence("b", 200, p95_ms=(900, 1100))
     keeps = evidence("a", 350, p95_ms=(600, 900))
     found = after(6, brief(keeps, may_break, compared=(apart("a", "b", 100, 200, short=(100, 200)),), route=CHAT))
@@ -158,13 +158,13 @@ def test_a_member_that_keeps_the_objective_less_surely_is_no_challenger() -> Non
     ],
 )
 def test_success_under_the_floor_is_a_failure(ok: int, n: int, kind: ChangeKind) -> None:
-    """Under the floor for certain, and not by fewer than three failures: the hard rule."""
+    """Success certainly below the minimum, with at least three failures, triggers the hard rule."""
     route = Route(name="r", members=(), slo=Slo(min_success=0.99))
     assert decide(brief(evidence("a", 350, ok=ok, n=n), B, route=route), CALM).change is kind
 
 
 def test_a_failing_member_hands_over_at_once() -> None:
-    """What it carried goes to the first choice, beyond the ramp; who is well keeps what it had."""
+    """The weight of a failing member goes to the first choice at once; healthy members keep theirs."""
     shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
     dead = replace(B, failing_vantages=2, failing_here=2)
     assert decide(brief(A, dead), shared).state.weights == {"a": 1.0}
@@ -173,7 +173,7 @@ def test_a_failing_member_hands_over_at_once() -> None:
 
 
 def test_when_all_members_fail_nobody_gains() -> None:
-    """Moving traffic from one dead member to another helps nobody; the table says that it is degraded."""
+    """If all members fail, no traffic moves, and the table is degraded."""
     shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
     dead = [replace(one, failing_vantages=2, failing_here=2) for one in (A, B)]
     decision = decide(brief(*dead), shared)
@@ -190,7 +190,7 @@ def test_equal_members_come_to_share() -> None:
 
 
 def test_who_shares_goes_on_until_something_speaks_against_it() -> None:
-    """Doubt ends no sharing, so that weights do not flap; being worse for certain does, after as many epochs."""
+    """Doubt does not end sharing, so weights do not flap; being certainly worse for enough epochs does."""
     shared = after(6, brief(A, B, compared=(apart("a", "b", -15, 15),)))[-1].state
     later = replace(shared, epoch=NOW - 1)
     doubtful = after(6, brief(A, B, compared=(apart("a", "b", -70, 5),)), later)
@@ -211,7 +211,7 @@ def test_a_price_counts_as_the_objective_says() -> None:
 
 
 def test_a_certain_tail_counts_as_the_objective_says() -> None:
-    """Of two equal medians, the one whose p95 is far beyond the limit for certain is left, by its weight."""
+    """Of two equal medians, the member whose p95 certainly exceeds the limit loses, by the weight of the tail."""
     late, in_time = evidence("a", 350, p95_ms=(1200, 1400)), evidence("b", 350, p95_ms=(1010, 1100))
     for tail, expected in ((0.0, "a"), (1.0, "b")):
         route = replace(CHAT, objective=Objective(tail=tail))
@@ -220,14 +220,14 @@ def test_a_certain_tail_counts_as_the_objective_says() -> None:
 
 
 def test_only_prices_can_rank() -> None:
-    """An objective that weighs nothing but the price needs no comparison of times."""
+    """An objective of only the price needs no comparison of latencies."""
     targets = {"a": described("a", usd=20.0), "b": described("b", usd=10.0)}
     route = Route(name="r", members=(), objective=Objective(ttft=0.0, tail=0.0, usd=10.0, failure=0.0))
     assert after(4, brief(A, B, targets=targets, route=route))[-1].state.incumbent == "b"
 
 
 def test_one_member_alone_leads() -> None:
-    """A route of one member has a table with all the weight there, dead or alive, and no hedge."""
+    """A route of one member gives it all the weight, failing or not, and has no hedge."""
     for only in (A, replace(A, fails_here=True)):
         decision = decide(brief(only), State())
         assert [(entry.target, entry.weight, entry.hedge) for entry in decision.entries] == [("a", 1.0, None)]
@@ -244,7 +244,7 @@ def test_one_member_alone_leads() -> None:
 def test_who_may_not_be_ranked_is_told_with_the_reason(
     targets: dict[str, object], residency: tuple[str, ...], reason: str
 ) -> None:
-    """A member that is paused, or not where it must be, is in no ranking."""
+    """A member that is paused or outside the residency is not ranked."""
     known = {"a": described("a", region="EU-central"), **targets}
     route = Route(name="r", members=(), residency=residency)
     decision = decide(brief(A, B, targets=known, route=route), State())  # type: ignore[arg-type]  # a table of mixed fields
@@ -252,7 +252,7 @@ def test_who_may_not_be_ranked_is_told_with_the_reason(
 
 
 def test_a_first_choice_that_is_left_out_is_replaced() -> None:
-    """Paused, it is a hard switch; no member any more, it is the plan's doing and adds no penalty."""
+    """A paused first choice causes a hard switch; a removed one a plan change without penalty."""
     paused = decide(brief(A, B, targets={"a": described("a", paused=True)}), CALM)
     assert (paused.change, paused.state.incumbent, paused.state.weights) == (ChangeKind.HARD, "b", {"b": 1.0})
     gone = decide(replace(brief(B), plan_version=2), CALM)
@@ -260,7 +260,7 @@ def test_a_first_choice_that_is_left_out_is_replaced() -> None:
 
 
 def test_lost_rounds_evict_nobody_who_carries_traffic() -> None:
-    """Too few of its rounds recorded, a member is not chosen; the first choice goes by other rules and by steps."""
+    """With too few recorded rounds a member is not chosen, but the first choice is kept under the other rules."""
     gaps = replace(A, coverage=0.2)
     reason = "20% of its rounds were recorded; 50% needed"
     assert [one.reason for one in decide(brief(gaps, B), State()).excluded] == [reason]
@@ -273,14 +273,14 @@ def test_lost_rounds_evict_nobody_who_carries_traffic() -> None:
 
 
 def test_a_new_plan_is_told_once() -> None:
-    """A table of the new plan is published although nothing else changed, and then no more."""
+    """A new plan publishes one table even if nothing else changed."""
     first = decide(replace(brief(A, B), plan_version=2), CALM)
     assert first.change is ChangeKind.PLAN
     assert decide(replace(brief(A, B), plan_version=2), first.state).change is ChangeKind.EVIDENCE
 
 
 def test_a_frozen_route_forgets_who_is_no_member() -> None:
-    """A plan may take a member away while everything is frozen; the others keep what they have in proportion."""
+    """If the plan removes a member during a freeze, the others keep their weights in proportion."""
     shared = replace(CALM, order=("a", "b", "c"), weights={"a": 0.5, "b": 0.25, "c": 0.25})
     decision = decide(replace(brief(A, B), suspects=4), shared)
     assert decision.route_state is RouteState.FROZEN
@@ -316,7 +316,7 @@ def test_a_freeze_keeps_nobody_whom_the_plan_forbids(
 
 
 def test_who_was_forbidden_in_a_freeze_comes_back_by_steps() -> None:
-    """Permitted again, it gets back what it had no faster than anybody else."""
+    """A member that is permitted again regains its weight in steps."""
     frozen = decide(replace(brief(A, B, targets={"a": described("a", paused=True)}), suspects=4), CALM)
     assert frozen.state.weights == {"b": 1.0}
     assert decide(brief(A, B), frozen.state).state.weights == {"a": 0.25, "b": 0.75}
@@ -325,13 +325,13 @@ def test_who_was_forbidden_in_a_freeze_comes_back_by_steps() -> None:
 
 
 def test_freezing_at_the_start_falls_back_to_the_static_order() -> None:
-    """Who suspects himself and knows nothing from before does not rank."""
+    """A freeze without previous state has no ranking."""
     decision = decide(replace(brief(A, B), suspects=4), State())
     assert (decision.route_state, decision.entries) == (RouteState.INSUFFICIENT_DATA, ())
 
 
 def test_unknown_members_leave_no_ranking_and_the_static_order() -> None:
-    """With too few samples of everybody there is no ranking; the table says whom to try in which order."""
+    """With too few samples of all members there is no ranking; the table has the static order."""
     route = Route(name="r", members=(), static_order=("b",))
     inputs = brief(evidence("a", 350, ok=3, n=3), evidence("b", 350, ok=0, n=0), route=route)
     table = build_table(inputs, decide(inputs, State()), generation=1, code_version="1")
@@ -339,7 +339,7 @@ def test_unknown_members_leave_no_ranking_and_the_static_order() -> None:
 
 
 def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
-    """Building a table again from old samples does not move its instants, and is no news."""
+    """A table built again from old samples keeps its instants and is not published."""
     inputs = brief(A, B)
     decision = decide(inputs, CALM)
     table = build_table(inputs, decision, generation=1, code_version="1")
@@ -353,7 +353,7 @@ def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
 
 
 def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
-    """The newest sample is never from the future, whatever a state or a table says that was stored before."""
+    """The newest sample is never from the future, whatever a stored state or table contains."""
     ahead = AT + 9 * EPOCH
     inputs = brief(replace(A, newest_at=ahead), B)
     decision = decide(inputs, replace(CALM, newest_at=ahead))
@@ -365,7 +365,7 @@ def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
 
 
 def test_no_rule_acts_on_old_samples() -> None:
-    """Beyond two epochs without a sample a sudden change, a challenge and even failures are no reason to switch."""
+    """After two epochs without a sample, no rule switches: not a sudden change, a challenge or failures."""
     dead = replace(A, failing_vantages=2, failing_here=2)
     compared = apart("a", "b", 300, 400, short=(300, 400))
     inputs = replace(brief(dead, B, compared=(compared,)), at=AT + 2 * EPOCH + 1)
@@ -392,14 +392,14 @@ def test_equal_parts_add_up(count: int) -> None:
 
 
 def test_weights_ramp_and_are_handed_over() -> None:
-    """Nobody moves by more than a step; who is gone leaves all to the heir."""
+    """No weight moves by more than a step; the weight of a removed member is transferred."""
     assert ramp({"a": 1.0}, {"b": 0.5, "c": 0.5}, step=0.25) == {"a": 0.75, "b": 0.125, "c": 0.125}
     assert ramp({}, {"b": 1.0}, step=0.25) == {"b": 1.0}
     assert transfer({"a": 0.5, "b": 0.25, "c": 0.25}, ["a"], "b") == {"b": 0.75, "c": 0.25}
 
 
 def test_an_explanation_follows_the_rules() -> None:
-    """Bounds, cost by terms, each rule with what is missing, and the outcome, in that order."""
+    """An explanation has bounds, cost by terms, each rule with what it lacks, and the outcome, in this order."""
     inputs = brief(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT)
     state = replace(CALM, switches=(AT - EPOCH,), penalty=1000.0, penalty_at=AT - EPOCH)
     steps = explain_steps(inputs, state, decide(inputs, state))
