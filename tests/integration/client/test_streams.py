@@ -270,7 +270,7 @@ def test_a_simulation_of_what_was_recorded(recorded: Collector) -> None:
         (["--policy", "rase:2"], "did you mean 'race'"),
         (["--policy", "race:3"], "of the 2 members"),
         (["--policy", "static:c"], "unknown member 'c'"),
-        (["--target", "sim/a"], "two targets or more"),
+        (["--target", "sim/a"], "at least two interchangeable targets"),
     ],
 )
 def test_what_cannot_be_simulated(recorded: Collector, options: list[str], says: str) -> None:
