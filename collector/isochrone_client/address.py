@@ -1,14 +1,17 @@
-"""The address of the collector to query: the one named, that of the identity file, or this machine."""
+"""The collector to query: the one named, the current context's, that of the identity file, or this machine."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from isochrone_client import configuration
+from isochrone_client.configuration import Configuration
 from isochrone_client.errors import AddressError
 from isochrone_wire import identity_file
 from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
 from isochrone_wire.identity_file import Identity
+from isochrone_wire.text import did_you_mean
 
 DEFAULT_COLLECTOR = f"127.0.0.1:{DEFAULT_PORT}"
 
@@ -27,14 +30,19 @@ class Collector:
 def resolve_collector(
     collector: str | None, identity: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> Collector:
-    """The collector at `HOST:PORT` (the port is optional) with the identity in the file `identity`.
+    """The collector at `HOST:PORT` (the port is optional) or of a context, with the identity in the file `identity`.
 
-    Without `identity`, the file that `isochrone join` wrote is used if it is for this address; without `collector`, the
-    address is the identity's. Raises `AddressError` for an invalid address or identity file, and for another machine
-    without an identity: that connection would be neither private nor authenticated.
+    Without `collector` it is the current context's, else the identity's. Without `identity` it is the context's file,
+    else the one that `isochrone join` wrote if it is for this address. Raises `ConfigurationError`, and `AddressError`
+    for an invalid address or identity file and for another machine without an identity: that connection would be
+    neither private nor authenticated.
     """
+    configured = configuration.read(environment)
+    context = None if identity and not collector else configured.select(collector)
+    if context is not None:
+        collector, identity = context.collector, identity or context.identity
     named = _read(identity) if identity else None
-    default = None if named else _default_identity(environment)
+    default = None if named else _stored_identity(collector, configured, environment)
     try:
         address, selected = identity_file.select_collector(
             parse_address(collector) if collector else None, named=named, default=default
@@ -44,7 +52,8 @@ def resolve_collector(
     if selected is None and not address.is_loopback:
         there = f"127.0.0.1:{address.port}"
         raise AddressError(
-            f"{address} is not on this machine, and a connection without TLS is neither private nor authenticated",
+            f"{address} is not on this machine, and a connection without TLS is neither private nor authenticated"
+            + did_you_mean(str(collector), configured.contexts).replace("mean", "mean context"),
             hint=f"join it: `isochrone join {address} --token …`; or, if it uses plain text, forward its port with "
             f"`ssh -L {address.port}:{there} {address.host}` and use {there}",
         )
@@ -53,12 +62,15 @@ def resolve_collector(
 
 def default_identity_path(environment: Mapping[str, str] = os.environ) -> Path:
     """The file that `isochrone join` writes by default."""
-    base = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  # Path.home() raises
-    return Path(base) / "isochrone" / identity_file.FILE_NAME
+    return configuration.folder(environment) / identity_file.FILE_NAME
 
 
-def _default_identity(environment: Mapping[str, str]) -> Identity | None:
-    path = default_identity_path(environment)
+def _stored_identity(
+    collector: str | None, configured: Configuration, environment: Mapping[str, str]
+) -> Identity | None:
+    """The identity of a context with this address, else the one that `isochrone join` wrote."""
+    same = (one.identity for one in configured.contexts.values() if one.collector == collector)
+    path = next(filter(None, same), default_identity_path(environment))
     return _read(path) if path.exists() else None
 
 

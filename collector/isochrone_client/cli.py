@@ -16,40 +16,40 @@ COMMANDS: dict[str, Entry] = {
         "isochrone_client.commands.regions:regions",
         "Show which vantages are online, their clocks, spools and plans.",
     ),
-    "budgets": Entry(
-        "isochrone_client.commands.budgets:budgets",
-        "Show which targets are fast enough for which use, per region.",
-    ),
+    "slo": Entry("isochrone_client.commands.slo:slo", "Show which targets are fast enough for which use, per region."),
+    # The former name of `slo`.
+    "budgets": Entry("isochrone_client.commands.slo:slo", "", hidden=True),
     "tiers": Entry("isochrone_client.commands.tiers:tiers", "Rank targets by median TTFT within their price tier."),
     "targets": Entry("isochrone_client.commands.targets:targets", "List the targets that are being measured."),
     "simulate": Entry(
         "isochrone_client.commands.simulate:simulate",
-        "Play the recorded rounds again as if each request had gone by another policy.",
+        "Replay the recorded rounds under other routing policies.",
     ),
     "routes": Entry(
-        "isochrone_client.commands.routes:routes", "Show where to send requests now, from each region; watch it."
+        "isochrone_client.commands.routes:routes", "Show where to send requests now, per region; watch and export it."
     ),
-    "explain": Entry("isochrone_client.commands.explain:explain", "Show why a route's table is as it is."),
+    "explain": Entry("isochrone_client.commands.explain:explain", "Show the decision behind a route's table."),
     "samples": Entry(
         "isochrone_client.commands.samples:samples",
-        "Show single probes, failed ones too, the newest last; export all of them.",
+        "Show single probes, failed ones too, newest last; export all of them.",
     ),
     "coverage": Entry(
         "isochrone_client.commands.coverage:coverage",
         "Show how many planned rounds left a sample, and with which outcomes.",
     ),
-    "drift": Entry("isochrone_client.commands.drift:drift", "Show what has lastingly changed, and since when."),
-    "alerts": Entry(
-        "isochrone_client.commands.alerts:alerts", "Show the alerts, and whether anybody was told of them."
-    ),
+    "drift": Entry("isochrone_client.commands.drift:drift", "Show lasting changes, and since when."),
+    "alerts": Entry("isochrone_client.commands.alerts:alerts", "Show the alerts and their delivery to the webhook."),
     "report": Entry(
         "isochrone_client.commands.report:report",
-        "Write a report: differentials, where they come from, leaderboards, budgets, tiers, drift and coverage.",
+        "Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.",
     ),
     "join": Entry("isochrone_client.commands.join:join", "Trade a join token for access to a collector."),
+    "context": Entry(
+        "isochrone_client.commands.context:context", "Name collectors, and choose the one to ask by default."
+    ),
     "demo": Entry(
         "isochrone_client.commands.demo:demo",
-        "Run the whole system on this machine, in a simulated world, and show what it finds.",
+        "Run the whole system on this machine in a simulated world, and show its findings.",
     ),
     "completion": Entry(
         "isochrone_client.commands.completion:completion",
@@ -63,7 +63,7 @@ _EPILOG = "\n\n".join(
         exit_codes(
             usage="usage: an unknown option, target or region, or a time range that cannot be read",
             _3="unreachable: no collector answers",
-            _4="undecided or insufficient data; what there is has been printed",
+            _4="with --exit-code: undecided or insufficient data; the answer is printed all the same",
         ),
         example("isochrone diff --against ap-southeast-1 --window 24h"),
     )

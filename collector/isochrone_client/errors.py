@@ -6,6 +6,9 @@
     ├── AccessError            1  the reader: they are not let in, any more or yet, or the collector is not theirs
     ├── RefusedError           2  the reader: the collector does not know the target, region or metric asked for
     ├── AmbiguousError         2  the reader: a short name may mean several things
+    ├── BaselineError          2  the reader: no region to compare with was named, and the plan has none
+    ├── ConfigurationError     2  the reader: the configuration file or a context's name is wrong
+    ├── FieldError             2  the reader: --fields names a field that the answer does not have
     ├── UnreachableError       3  whoever runs the collector: nothing answers there
     ├── InsufficientError      4  time, or whoever runs the agents: too few data to say anything
     ├── SlowError              1  the reader: ask for less, or wait longer
@@ -48,6 +51,24 @@ class RefusedError(ClientError):
 
 class AmbiguousError(ClientError):
     """A short name that several regions or targets may be meant by. Act: the reader, by writing more of it."""
+
+    exit_code = 2
+
+
+class BaselineError(ClientError):
+    """There is no region to compare with. Act: the reader, by naming one."""
+
+    exit_code = 2
+
+
+class ConfigurationError(ClientError):
+    """The configuration file, or the name of a context, is wrong. Act: the reader."""
+
+    exit_code = 2
+
+
+class FieldError(ClientError):
+    """A field that the answer does not have. Act: the reader, by naming another."""
 
     exit_code = 2
 

@@ -1,65 +1,111 @@
-"""Where text leaves: answers on stdout, remarks on stderr, colours only where somebody sees them."""
+"""Output of the commands: answers on stdout, remarks on stderr, colours on a terminal only."""
 
 import io
 import os
 import shutil
 import sys
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from isochrone_client.render import renderer
+from isochrone_client.render.fields import field_names, select_fields
+from isochrone_client.render.json import one_line
 from isochrone_client.render.page import Page, RenderOptions, Row
 from isochrone_wire.text import printable
 
 PIPED_WIDTH = 100
+_FOR_PEOPLE = ("table", "markdown")
+# Cursor home, then erase the screen: what is shown next replaces what was there.
+_CLEAR = "\x1b[H\x1b[2J"
 
 
-def look() -> RenderOptions:
-    """What stdout may be sent: colours and the window's width on a terminal, 100 plain columns anywhere else."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How to print an answer: one of `render.OUTPUTS`, and the fields to print, all of them if none is named."""
+
+    format: str = "table"
+    fields: tuple[str, ...] = ()
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether the format is rounded and shortened for people."""
+        return self.format in _FOR_PEOPLE and not self.fields
+
+
+TABLE = Output()
+
+
+def render_options() -> RenderOptions:
+    """The width and colours of stdout: the window's on a terminal, 100 columns without colours anywhere else."""
     if not sys.stdout.isatty():
         return RenderOptions(width=PIPED_WIDTH)
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return RenderOptions(width=shutil.get_terminal_size().columns, colour=not plain)
 
 
-def write(page: Page[Row], output: str) -> None:
-    """The page on stdout in one of the formats of `render.OUTPUTS`."""
-    _say(renderer(output).whole(page, look()))
+def write(page: Page[Row], output: Output = TABLE) -> None:
+    """Print a page."""
+    _print(renderer(output.format).whole(_selected(page, output), render_options()))
 
 
 def write_blank() -> None:
-    """An empty line on stdout, between two pages for people."""
-    _say("\n")
+    """Print an empty line, between two pages for people."""
+    _print("\n")
 
 
-def begin(page: Page[Row], output: str) -> None:
-    """The page on stdout as the beginning of an answer that goes on."""
-    _say(renderer(output).opening(page, look()))
+def begin(page: Page[Row], output: Output) -> None:
+    """Print a page as the beginning of an answer that continues."""
+    _print(renderer(output.format).opening(_selected(page, output), render_options()))
 
 
-def go_on(page: Page[Row], output: str) -> None:
-    """More rows of the answer begun."""
-    _say(renderer(output).more(page, look()))
+def go_on(page: Page[Row], output: Output) -> None:
+    """Print more rows of the answer begun."""
+    _print(renderer(output.format).more(_selected(page, output), render_options()))
+
+
+def refresh(page: Page[Row], output: Output, *, first: bool) -> None:
+    """Print a page in place of the one before on a terminal; elsewhere below it, json as one document per line."""
+    selected, how = _selected(page, output), renderer(output.format)
+    if output.format == "json":
+        _print(one_line(selected))
+    elif output.format == "csv":
+        _print((how.opening if first else how.more)(selected, render_options()))
+    else:
+        between = _CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "" if first else "\n"
+        _print(between + how.whole(selected, render_options()))
+    sys.stdout.flush()
 
 
 def remark(sentence: str) -> None:
-    """A sentence on stderr that is no complaint."""
+    """Print a sentence on stderr that is not an error."""
     click.echo(f"isochrone: {printable(sentence)}", err=True)
 
 
 def progress(sentence: str) -> None:
-    """A remark for somebody who waits: only where stderr is a terminal."""
+    """Print a remark on the progress, only if stderr is a terminal."""
     if sys.stderr.isatty():
         remark(sentence)
 
 
 def tolerate_any_encoding() -> None:
-    """Replace what the terminal's encoding cannot say, dashes and dots, instead of failing on it."""
+    """Replace characters that the terminal's encoding lacks, such as dashes and dots, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
-def _say(text: str) -> None:
+def _selected(page: Page[Row], output: Output) -> Page[Any]:
+    """The page with the fields chosen. `--fields help` prints their names and ends the command."""
+    if not output.fields:
+        return page
+    if output.fields == ("help",):
+        click.echo("\n".join(field_names(page)))
+        click.get_current_context().exit(0)
+    return select_fields(page, output.fields)
+
+
+def _print(text: str) -> None:
     if text:
         click.echo(text, nl=False, color=True)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36
 PUBLISHED_MS = {"deepseek-v4-flash": -30, "qwen3-32b": -40, "glm-5": -80, "kimi-k2.5": -120}
 # Commands that do not query a collector, and options that run until Ctrl-C.
-WITHOUT_COLLECTOR = ("join", "demo", "completion")
+WITHOUT_COLLECTOR = ("join", "context", "demo", "completion")
 ENDLESS = {"--follow", "-f", "watch"}
 
 
@@ -143,9 +143,10 @@ def test_every_example_works(running: Demo, line: str, tmp_path: Path, monkeypat
         pytest.importorskip("pyarrow", reason="Parquet takes the extra isochrone[export]")
     monkeypatch.chdir(tmp_path)
     result = ask(running, *shlex.split(line)[1:])
-    assert result.exit_code in (0, 4), result.output
+    # An export without data fails; every other answer is one, with a note where it is undecided.
+    assert result.exit_code in (0, 1), result.output
     assert "Traceback" not in result.output
-    if result.exit_code == 4:
+    if result.exit_code == 1 or result.stderr.startswith("note: "):
         assert "\nhint: " in result.stderr
 
 

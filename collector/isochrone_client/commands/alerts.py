@@ -8,13 +8,14 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import alerts as alert_pages
+from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 
 
 @click.command("alerts", epilog=options.example("isochrone alerts --window 7d"))
 @options.window
 @options.reading
-def alerts(*, collector: Collector, timeout_us: int, output: str, window: str) -> None:
+def alerts(*, collector: Collector, timeout_us: int, output: Output, window: str) -> None:
     """Show the alerts that were raised, the newest first.
 
     They are about lasting changes and about vantages that are not heard of any more, or again. The collector tells a

@@ -9,6 +9,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import coverage as coverages
 from isochrone_client.pages import spend as spending
+from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
@@ -19,11 +20,12 @@ from isochrone_wire.answers import Selection
 @options.window
 @click.option("--spend", is_flag=True, help="Show instead what today (UTC) has cost, its forecast and the budgets.")
 @options.reading
+@options.verdict
 def coverage(
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
+    output: Output,
     window: str,
     regions: tuple[str, ...],
     targets: tuple[str, ...],
@@ -45,7 +47,7 @@ def coverage(
     coverages.require_rounds(answer)
 
 
-def _show_spend(client: ObservatoryClient, selection: Selection, output: str) -> None:
+def _show_spend(client: ObservatoryClient, selection: Selection, output: Output) -> None:
     answer = client.get_spend(selection)
     terminal.write(spending.page(answer), output)
     spending.require_spend(answer)

@@ -8,6 +8,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.formats import between
 from isochrone_client.pages import drift as drift_pages
+from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
 
@@ -17,7 +18,7 @@ def drift(
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
+    output: Output,
     selection: Selection,
 ) -> None:
     """Show lasting changes of TTFT and speed, the newest first.

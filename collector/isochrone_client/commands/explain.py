@@ -8,6 +8,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import route_explanation
+from isochrone_client.terminal import Output
 
 _FOR_PROGRAMS = "json"
 
@@ -27,7 +28,7 @@ _FOR_PROGRAMS = "json"
 )
 @options.reading
 def explain(
-    *, collector: Collector, timeout_us: int, output: str, region: str, route: str, generation: int | None
+    *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, generation: int | None
 ) -> None:
     """Show why the table of ROUTE in REGION is as it is.
 
@@ -36,7 +37,7 @@ def explain(
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.explain_route(region, route, generation=generation or 0)
-    if output == _FOR_PROGRAMS:
+    if output.format == _FOR_PROGRAMS:
         terminal.write(route_explanation.document(answer), output)
     else:
         terminal.write(route_explanation.page(answer, now_at=now_at()), output)

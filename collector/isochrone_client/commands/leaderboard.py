@@ -1,12 +1,16 @@
-"""`isochrone leaderboard`: targets ranked as each region sees them."""
+"""`isochrone leaderboard`: targets ranked within each region."""
 
 import click
 
-from isochrone_client import terminal
+from isochrone_client import watch
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
+from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import leaderboard as leaderboards
+from isochrone_client.terminal import Output
+from isochrone_client.watch import Write
+from isochrone_client.window import parse_window
 from isochrone_wire.answers import Order, Selection
 
 _EXAMPLES = (
@@ -22,23 +26,36 @@ _EXAMPLES = (
     type=click.Choice([order.value for order in Order]),
     default=Order.TTFT.value,
     show_default=True,
-    help="What to rank by: the median of a metric, the price, success, or what a dollar gives.",
+    help="Rank by the median of a metric, the price, success, or tokens per dollar.",
 )
-@options.selecting
+@options.regions
+@options.targets
+@options.window
+@options.watch
+@options.reading
+@options.verdict
 def leaderboard(
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
-    selection: Selection,
+    output: Output,
+    window: str,
+    regions: tuple[str, ...],
+    targets: tuple[str, ...],
+    watch_s: float | None,
     order: str,
 ) -> None:
     """Rank targets by latency, speed, price or success, per region.
 
-    A percentile is only said with its 95 % interval, which takes 6 samples for a median and 59 for a p95; a target
+    A percentile is shown only with its 95 % interval, which takes 6 samples for a median and 59 for a p95; a target
     without one ranks behind those that have one. Long windows are answered from summaries, within 1 %.
     """
-    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+
+    def show(write: Write) -> None:
+        selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
         answer = client.get_leaderboard(selection, order=Order(order))
-    terminal.write(leaderboards.page(answer), output)
-    leaderboards.require_ranking(answer)
+        write(leaderboards.page(answer))
+        leaderboards.require_ranking(answer)
+
+    with ObservatoryClient(collector, timeout_us=timeout_us) as client:
+        watch.run(show, output=output, every_s=watch_s)

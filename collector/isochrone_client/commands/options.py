@@ -1,4 +1,4 @@
-"""What every reading command can be told in the same words."""
+"""The options that several reading commands share."""
 
 import functools
 from collections.abc import Callable
@@ -7,27 +7,49 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from isochrone_client import completion
 from isochrone_client.address import DEFAULT_COLLECTOR, resolve_collector
 from isochrone_client.clock import now_at
+from isochrone_client.configuration import defaults_for
+from isochrone_client.errors import ClientError, InsufficientError
 from isochrone_client.render import OUTPUTS
+from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
-from isochrone_wire.answers import Selection
+from isochrone_wire.answers import Metric, Selection
+from isochrone_wire.cli.command_line import AliasedOption, output_option, print_error
+from isochrone_wire.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.model import SECOND_US
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Option = Callable[[Function], Function]
+
+_DEFAULT_TIMEOUT_S = 30.0
 
 
 def _microseconds(_context: click.Context, _parameter: click.Parameter, seconds: float) -> int:
     return round(seconds * SECOND_US)
 
 
+def _names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in (text or "").split(","))))
+
+
+def _apply_defaults(context: click.Context, _parameter: click.Parameter, collector: str | None) -> str | None:
+    """Give the other options the defaults of the configuration, which depend on the collector's context."""
+    if not context.resilient_parsing:
+        context.default_map = dict(defaults_for(collector))
+    return collector
+
+
 _collector = click.option(
     "--collector",
     envvar="ISOCHRONE_COLLECTOR",
     show_envvar=True,
-    metavar="HOST:PORT",
-    help=f"The collector to ask.  [default: the one joined, else {DEFAULT_COLLECTOR}]",
+    is_eager=True,
+    callback=_apply_defaults,
+    shell_complete=completion.contexts,
+    metavar="HOST:PORT|CONTEXT",
+    help="The collector to ask, or the name of a context.  "
+    f"[default: the current context, else the collector joined, else {DEFAULT_COLLECTOR}]",
 )
 _identity = click.option(
     "--identity",
@@ -35,25 +57,35 @@ _identity = click.option(
     show_envvar=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Who asks, as `isochrone join` wrote it.  [default: ~/.config/isochrone/identity.json, if it is there]",
+    help="Identity file, as `isochrone join` wrote it.  "
+    "[default: the context's, else ~/.config/isochrone/identity.json if present]",
 )
 _timeout = click.option(
     "--timeout",
     "timeout_us",
     type=click.FloatRange(min=0.1, max=3600),
-    default=30.0,
+    default=_DEFAULT_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
     callback=_microseconds,
     help="How long to wait for an answer.",
 )
-_output = click.option(
-    "--output",
-    "-o",
-    type=click.Choice(OUTPUTS),
-    default=OUTPUTS[0],
-    show_default=True,
-    help="table and markdown are for people; json and csv carry every field of the wire.",
+_output = output_option(*OUTPUTS, help="table and markdown are for people; json and csv hold every field.")
+_fields = click.option(
+    "--fields",
+    callback=_names,
+    metavar="NAME,…",
+    help="Only these fields, in this order, by their names in json or csv; `--fields help` lists them.",
+)
+_exit_code = click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Exit with 4 if the answer is undecided or the data are insufficient; without it that is 0.",
+)
+_exit_code_of_export = click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Exit with 4 if there is nothing to write; without it that is 1.",
 )
 
 window = click.option(
@@ -68,43 +100,112 @@ targets = click.option(
     "targets",
     multiple=True,
     metavar="GLOB",
-    help="Only targets of such a name, kimi-k2.5 or 'openai/*'. Can be given several times.",
+    shell_complete=completion.targets,
+    help="Only targets with such a name, kimi-k2.5 or 'openai/*'. Can be given several times.",
 )
 regions = click.option(
-    "--region", "regions", multiple=True, metavar="REGION", help="Only this region. Can be given several times."
+    "--region",
+    "regions",
+    multiple=True,
+    metavar="REGION",
+    shell_complete=completion.regions,
+    help="Only this region. Can be given several times.",
+)
+route = click.option("--route", default="", metavar="ROUTE", help="Only this route of the plan.")
+baseline = click.option(
+    "--baseline",
+    default="",
+    metavar="REGION",
+    shell_complete=completion.regions,
+    help="The region to compare with.  [default: the configuration's, else the plan's]",
+)
+metric = click.option(
+    "--metric",
+    type=click.Choice([metric.value for metric in Metric]),
+    default=Metric.TTFT.value,
+    show_default=True,
+    help="The metric to compare.",
+)
+watch = click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(min=1, max=86_400),
+    is_flag=False,
+    flag_value=10.0,
+    metavar="[SECONDS]",
+    help="Refresh every so many seconds (10 without a number) until Ctrl-C; json prints one document per line.",
 )
 
-route = click.option("--route", default="", metavar="ROUTE", help="Only this route of the plan.")
 
-
-def example(*lines: str) -> str:
-    """The end of a command's help: lines to copy into a shell."""
-    # The backspace keeps click from filling the lines.
-    return "\b\n" + "\n".join(["Example:", *(f"  {line}" for line in lines)])
+def file(**more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
+    """`--file FILE`, and the older `--out`, as the parameter `path`."""
+    return click.option(
+        "--file",
+        "path",
+        cls=AliasedOption,
+        aliases=("--out",),
+        type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+        metavar="FILE",
+        **more,
+    )
 
 
 def asking(function: Function) -> Function:
-    """Collector a command asks and how long it waits: `collector` (a `Collector`) and `timeout_us` (microseconds)."""
+    """The collector and the patience of a command: `collector` (a `Collector`) and `timeout_us` (microseconds)."""
 
     @functools.wraps(function)
-    def told(*arguments: Any, collector: str | None, identity: Path | None, **more: Any) -> Any:  # noqa: ANN401  # any command's
+    def wrapped(*arguments: Any, collector: str | None, identity: Path | None, **more: Any) -> Any:  # noqa: ANN401  # any command's
         return function(*arguments, collector=resolve_collector(collector, identity), **more)
 
-    # What has the parameters of a command is one, for all that the checker knows.
-    return _collector(_identity(_timeout(cast(Function, told))))
+    # A function with the parameters of a command is one, as far as the checker can see.
+    return _collector(_identity(_timeout(cast("Function", wrapped))))
 
 
 def reading(function: Function) -> Function:
-    """The options of every reading command: those of `asking`, and `output`."""
-    return asking(_output(function))
+    """The options of every reading command: those of `asking`, and `output` (an `Output`)."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, output: str, fields: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
+        return function(*arguments, output=Output(format=output, fields=fields), **more)
+
+    return asking(_output(_fields(cast("Function", wrapped))))
+
+
+def verdict(function: Function) -> Function:
+    """`--exit-code`: an `InsufficientError` is a note, and exit code 4 only on request."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, exit_code: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
+        try:
+            return function(*arguments, **more)
+        except InsufficientError as error:
+            print_error(str(error), error.hint, prefix="note")
+            return click.get_current_context().exit(error.exit_code if exit_code else 0)
+
+    return _exit_code(cast("Function", wrapped))
+
+
+def exporting(function: Function) -> Function:
+    """`asking`, for a command that writes a file: an `InsufficientError` fails, with exit code 4 on request."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, exit_code: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
+        try:
+            return function(*arguments, **more)
+        except InsufficientError as error:
+            if exit_code:
+                raise
+            raise ClientError(str(error), hint=error.hint) from error
+
+    return asking(_exit_code_of_export(cast("Function", wrapped)))
 
 
 def selecting(function: Function) -> Function:
-    """The options of `reading`, and those that choose samples, as a `selection` up to now."""
+    """The options of `reading` and `verdict`, and those that select samples, as a `selection` up to now."""
 
     @functools.wraps(function)
-    def told(*, window: str, regions: tuple[str, ...], targets: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
+    def wrapped(*, window: str, regions: tuple[str, ...], targets: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
         chosen = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)
         return function(selection=chosen, **more)
 
-    return regions(targets(window(reading(cast(Function, told)))))
+    return regions(targets(window(reading(verdict(cast("Function", wrapped))))))

@@ -9,6 +9,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import region_costs
 from isochrone_client.pages import regions as region_pages
+from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
 
@@ -28,11 +29,12 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 @options.targets
 @options.window
 @options.reading
+@options.verdict
 def regions(
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
+    output: Output,
     best: bool,
     metric: str,
     regions: tuple[str, ...],
@@ -59,7 +61,7 @@ def regions(
     region_pages.require_online(answer)
 
 
-def _show_best(client: ObservatoryClient, selection: Selection, metric: Metric, output: str) -> None:
+def _show_best(client: ObservatoryClient, selection: Selection, metric: Metric, output: Output) -> None:
     answer = client.get_region_costs(selection, metric=metric)
     terminal.write(region_costs.page(answer, metric=metric), output)
     region_costs.require_best(answer)

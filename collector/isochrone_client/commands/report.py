@@ -1,4 +1,4 @@
-"""`isochrone report`: everything a window says, as one page to keep or to send."""
+"""`isochrone report`: all results of a window as one page, HTML or Markdown."""
 
 from pathlib import Path
 
@@ -18,33 +18,36 @@ from isochrone_client.report.markdown import render_markdown
 from isochrone_client.report.sections import Report
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
+from isochrone_wire.cli.command_line import output_option
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
-_EXAMPLES = ("isochrone report --html report.html", "isochrone report --markdown --window 'last week'")
+_EXAMPLES = ("isochrone report --file report.html", "isochrone report --window 'last week' --output markdown")
+_FORMATS = ("html", "markdown")
+_HTML_ENDINGS = (".html", ".htm")
 
 
 @click.command("report", epilog=options.example(*_EXAMPLES))
-@click.option("--html", type=_FILE, metavar="FILE", help="Write one page of HTML that needs nothing else; - is stdout.")
-@click.option(
-    "--markdown",
-    type=_FILE,
-    is_flag=False,
-    flag_value=STDOUT,
-    metavar="[FILE]",
-    help="Write Markdown, to stdout without a FILE; this is also what becomes of a report without --html.",
+@output_option(
+    *_FORMATS,
+    default=None,
+    help="html is one page that needs nothing else.  [default: html if the file's name ends so, else markdown]",
 )
-@click.option("--baseline", default="", metavar="REGION", help="The region to compare with.  [default: the plan's]")
-@click.option(
-    "--metric", type=click.Choice([metric.value for metric in Metric]), default=Metric.TTFT.value, show_default=True
-)
+@options.file(default=STDOUT, help="The file to write; an existing one is replaced.  [default: standard output]")
+@click.option("--html", type=_FILE, hidden=True)
+@click.option("--markdown", type=_FILE, is_flag=False, flag_value=STDOUT, hidden=True)
+@options.baseline
+@options.metric
 @options.regions
 @options.targets
 @options.window
 @options.asking
+@options.verdict
 def report(
     *,
     collector: Collector,
     timeout_us: int,
+    output: str | None,
+    path: Path,
     html: Path | None,
     markdown: Path | None,
     baseline: str,
@@ -53,21 +56,26 @@ def report(
     targets: tuple[str, ...],
     window: str,
 ) -> None:
-    """Write a report: differentials, where they come from, leaderboards, budgets, tiers, drift and coverage.
+    """Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.
 
-    The page loads nothing from anywhere, runs no script, and can be printed. What the collector cannot answer is left
-    out, with the reason. A file is there whole or not at all, and replaces an older one.
+    The HTML page loads nothing, runs no script, and can be printed. Sections that the collector cannot answer are left
+    out, with the reason. The file is written completely or not at all.
     """
+    files = _files(output, path, html=html, markdown=markdown)
     now = now_at()
     selection = Selection(window=parse_window(window, now_at=now), regions=regions, targets=targets)
     request = ReportRequest(selection=selection, metric=Metric(metric), baseline=baseline, now_at=now)
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         made = build_report(client, request, collector=str(collector), progress=terminal.progress)
-    if html is not None:
-        _write(html, render_html(made))
-    if markdown is not None or html is None:
-        _write(markdown or STDOUT, render_markdown(made))
+    for kind, file in files:
+        _write(file, render_html(made) if kind == "html" else render_markdown(made))
     _require_rows(made)
+
+
+def _files(output: str | None, path: Path, *, html: Path | None, markdown: Path | None) -> list[tuple[str, Path]]:
+    """The formats to write and their files; --html FILE and --markdown [FILE] are former spellings."""
+    former = [(kind, file) for kind, file in (("html", html), ("markdown", markdown)) if file is not None]
+    return former or [(output or ("html" if path.suffix.lower() in _HTML_ENDINGS else "markdown"), path)]
 
 
 def _write(path: Path, text: str) -> None:
@@ -78,7 +86,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _require_rows(made: Report) -> None:
-    """Raises `InsufficientError` when the report has nothing but its headings."""
+    """Raises `InsufficientError` if the report has nothing but headings."""
     if all(section.is_empty for section in made.sections if section.key not in ("coverage", "vantages")):
         raise InsufficientError(
             f"no samples between {between(made.window)}",

@@ -14,6 +14,7 @@ from isochrone_client.commands.routes_watch import watch
 from isochrone_client.pages import route_changes
 from isochrone_client.pages import routes as route_pages
 from isochrone_client.route_tables import collect_tables
+from isochrone_client.terminal import Output
 
 _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output json")
 
@@ -24,9 +25,16 @@ _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output j
 @options.regions
 @options.route
 @options.reading
+@options.verdict
 @click.pass_context
 def routes(
-    context: click.Context, *, collector: Collector, timeout_us: int, output: str, regions: tuple[str, ...], route: str
+    context: click.Context,
+    *,
+    collector: Collector,
+    timeout_us: int,
+    output: Output,
+    regions: tuple[str, ...],
+    route: str,
 ) -> None:
     """Show where to send requests now, per region and route.
 
@@ -42,7 +50,7 @@ def routes(
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         tables = collect_tables(client, regions, route)
     now = now_at()
-    if output == "json":
+    if output.format == "json":
         terminal.write(route_changes.page(tables, now_at=now), output)
     else:
         terminal.write(route_pages.page(tables, now_at=now), output)

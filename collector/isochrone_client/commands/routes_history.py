@@ -8,6 +8,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
 from isochrone_client.pages import route_changes
+from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
@@ -18,7 +19,7 @@ from isochrone_wire.answers import Selection
 @options.window
 @options.reading
 def history(
-    *, collector: Collector, timeout_us: int, output: str, regions: tuple[str, ...], route: str, window: str
+    *, collector: Collector, timeout_us: int, output: Output, regions: tuple[str, ...], route: str, window: str
 ) -> None:
     """Show what switched, froze or thawed, newest first.
 

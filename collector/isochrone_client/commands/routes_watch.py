@@ -10,6 +10,7 @@ from isochrone_client.commands import options
 from isochrone_client.pages import route_changes
 from isochrone_client.render.page import Page
 from isochrone_client.table_stream import TableStream
+from isochrone_client.terminal import Output
 from isochrone_wire.routes import ChangeKind, RouteTable
 
 _EXAMPLES = (
@@ -32,7 +33,7 @@ _EXAMPLES = (
 @click.option("--moves", is_flag=True, help="Leave out what only refreshed a table.")
 @options.reading
 def watch(
-    *, collector: Collector, timeout_us: int, output: str, region: str, route: str, after: int, moves: bool
+    *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, after: int, moves: bool
 ) -> None:
     """Show each table as it changes, until interrupted.
 
@@ -48,7 +49,7 @@ def watch(
             return
 
 
-def _tell(watching: TableStream, output: str, *, moves: bool) -> None:
+def _tell(watching: TableStream, output: Output, *, moves: bool) -> None:
     say = terminal.begin
     for table in watching.tables():
         if moves and table.change is ChangeKind.EVIDENCE:

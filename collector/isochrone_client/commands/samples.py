@@ -11,6 +11,7 @@ from isochrone_client.commands import options
 from isochrone_client.commands.samples_export import export
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.sample_stream import SampleStream
+from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
 
@@ -29,20 +30,21 @@ from isochrone_wire.answers import Selection
 @options.targets
 @options.window
 @options.reading
+@options.verdict
 @click.pass_context
 def samples(
     context: click.Context,
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
+    output: Output,
     window: str,
     regions: tuple[str, ...],
     targets: tuple[str, ...],
     limit: int,
     follow: bool,
 ) -> None:
-    """Show single probes, failed ones too, the newest last; export all of them.
+    """Show single probes, failed ones too, newest last; export all of them.
 
     --follow goes on where it was when the collector was away for a while: no sample is lost or shown twice.
     """
@@ -67,13 +69,13 @@ def _require_no_options(context: click.Context) -> None:
         raise click.UsageError(f"write the options behind {context.invoked_subcommand!r}", ctx=context)
 
 
-def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output: str) -> None:
+def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:
     newest = client.list_samples(selection, limit=limit)
     terminal.write(sample_pages.page(newest, window=selection.window, now_at=now_at()), output)
     sample_pages.require_samples(newest, window=selection.window)
 
 
-def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, output: str) -> None:
+def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:
     """Write what is there and then what comes; an interrupt is the ordinary end."""
     say = terminal.begin
     try:

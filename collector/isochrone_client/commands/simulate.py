@@ -7,6 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import simulations
+from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
 _STATIC = "static"
@@ -27,11 +28,11 @@ def simulate(
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
+    output: Output,
     selection: Selection,
     policies: tuple[str, ...],
 ) -> None:
-    """Play the recorded rounds again as if each request had gone by another policy.
+    """Replay the recorded rounds under other routing policies.
 
     The targets are the members that may stand in for each other, and every policy meets the same rounds: those in which
     each member was asked from there. No policy looks ahead.

@@ -7,6 +7,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.commands import options
 from isochrone_client.pages import tiers as tier_pages
+from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
 
@@ -16,7 +17,7 @@ def tiers(
     *,
     collector: Collector,
     timeout_us: int,
-    output: str,
+    output: Output,
     selection: Selection,
 ) -> None:
     """Rank targets by median TTFT within their price tier.

@@ -171,13 +171,13 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
     board = client.get_leaderboard(selection)
     answer = client.get_differentials(selection, baseline=BASELINE, metric=Metric.TTFT)
     rows = differentials.select_rows(answer, sort="shift", only=None)
-    terminal.write(leaderboard.page(board), "table")
+    terminal.write(leaderboard.page(board))
     click.echo()
-    terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()), "table")
+    terminal.write(differentials.page(answer, rows, metric=Metric.TTFT, now_at=now_at()))
     click.echo()
-    terminal.write(route_changes.page(collect_tables(client, (), ""), now_at=now_at()), "table")
+    terminal.write(route_changes.page(collect_tables(client, (), ""), now_at=now_at()))
     click.echo()
-    terminal.write(ground_truth.page(ground_truth.compared(answer, world)), "table")
+    terminal.write(ground_truth.page(ground_truth.compared(answer, world)))
     if not rows:
         raise ClientError(
             "nothing was measured", hint=f"run the demo for longer: {_command('isochrone demo --for 60s')}"

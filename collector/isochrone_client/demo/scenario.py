@@ -12,7 +12,7 @@ EVERY_SECONDS = 4
 SUGGESTIONS = (
     "isochrone diff --baseline us-east --explain kimi-k2.5",
     "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms",
-    "isochrone report --html report.html",
+    "isochrone report --file report.html",
     "isochrone routes",
     "isochrone routes watch",
 )

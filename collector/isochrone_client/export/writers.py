@@ -93,8 +93,8 @@ def _pyarrow() -> tuple[Any, Any]:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise MissingExtraError(
-            "--format parquet needs pyarrow, which is not installed",
-            hint="pip install 'isochrone[export]', or use --format csv or jsonl",
+            "--output parquet needs pyarrow, which is not installed",
+            hint="pip install 'isochrone[export]', or use --output csv or jsonl",
         ) from error
 
 

@@ -1,6 +1,6 @@
 """The targets of the plan in force."""
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN, dollars, span
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
@@ -32,9 +32,9 @@ def require_targets(answer: TargetList) -> None:
 
 
 def require_baseline(answer: TargetList) -> str:
-    """The plan's baseline region. Raises `InsufficientError` if there is none."""
+    """The plan's baseline region. Raises `BaselineError` if there is none."""
     if not answer.baseline:
-        raise InsufficientError(
+        raise BaselineError(
             "no plan has been applied yet, so there is no baseline region",
             hint="use --baseline, or apply a plan with isochrone-collector apply plan.yaml",
         )

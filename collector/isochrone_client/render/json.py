@@ -4,14 +4,19 @@
 """
 
 import json
+from typing import Any
 
 from isochrone_client.render.page import Page, RenderOptions, Row
 
 
 def whole(page: Page[Row], _options: RenderOptions) -> str:
     """The page as one JSON document."""
-    document = {"schema": page.schema, **page.facts, "rows": list(page.iter_records())}
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    return json.dumps(_document(page), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def one_line(page: Page[Row]) -> str:
+    """The page as one JSON document on one line."""
+    return json.dumps(_document(page), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def opening(page: Page[Row], options: RenderOptions) -> str:
@@ -23,3 +28,7 @@ def more(page: Page[Row], _options: RenderOptions) -> str:
     """Each row as one line of JSON."""
     lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in page.iter_records())
     return "".join(f"{line}\n" for line in lines)
+
+
+def _document(page: Page[Row]) -> dict[str, Any]:
+    return {"schema": page.schema, **page.facts, "rows": list(page.iter_records())}

@@ -27,8 +27,9 @@ from isochrone_client.clock import now_at
 from isochrone_wire.answers import Decision, Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
 
-READING = ["diff", "leaderboard", "budgets", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
+READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 WINDOWLESS = ("targets", "regions")
+SCHEMA_OF = {"slo": "budgets"}
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
 
 
@@ -63,7 +64,7 @@ def test_each_command_prints_a_table(observatory: FakeObservatory, command: str)
 def test_json_names_schema_and_window(observatory: FakeObservatory, command: str) -> None:
     """The document has its schema, the window in RFC 3339, and every row."""
     document = json.loads(run(observatory, command, "--output", "json").stdout)
-    assert document["schema"] == f"isochrone.{command}/1"
+    assert document["schema"] == f"isochrone.{SCHEMA_OF.get(command, command)}/1"
     assert len(document["rows"]) in (2, 3, 5)
     if command not in WINDOWLESS:
         begin, end = (datetime.fromisoformat(document["window"][name]) for name in ("from_at", "until_at"))
@@ -149,21 +150,24 @@ def test_explain_names_its_own_target(observatory: FakeObservatory) -> None:
 
 
 def test_an_undecided_explanation_has_next_steps(observatory: FakeObservatory) -> None:
-    """An explanation without a decision has the next steps, and the exit code is 4."""
+    """An explanation without a decision has the next steps, and the exit code is 4 on request."""
     observatory.differentials = (replace(DIFFERENTIALS[2], target="openai/gpt-5-mini"),)
-    result = run(observatory, "diff", "--explain", "gpt-5-mini")
+    result = run(observatory, "diff", "--explain", "gpt-5-mini", "--exit-code")
     assert result.exit_code == 4
     assert "3 more rounds with a value on both sides" in result.stdout
 
 
-def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
-    """If nothing is decided, the table has the reasons and the exit code is 4."""
+@pytest.mark.parametrize(("more", "exit_code"), [((), 0), (("--exit-code",), 4)])
+def test_undecided_is_shown_and_is_four_on_request(
+    observatory: FakeObservatory, more: tuple[str, ...], exit_code: int
+) -> None:
+    """If nothing is decided, the table has the reasons and stderr a note; --exit-code makes that exit code 4."""
     observatory.differentials = (UNDECIDED,)
-    result = run(observatory, "diff")
-    assert result.exit_code == 4
+    result = run(observatory, "diff", *more)
+    assert result.exit_code == exit_code
     assert "undecided [1]" in result.stdout
     assert "[1] 3 of 6 rounds needed" in result.stdout
-    assert "nothing is decided" in result.stderr
+    assert result.stderr.startswith("note: nothing is decided")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +175,7 @@ def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
     [
         ("diff", "isochrone coverage"),
         ("leaderboard", "isochrone coverage"),
-        ("budgets", "isochrone coverage"),
+        ("slo", "isochrone coverage"),
         ("tiers", "isochrone coverage"),
         ("samples", "isochrone coverage"),
         ("coverage", "isochrone targets"),
@@ -180,13 +184,15 @@ def test_undecided_is_shown_and_is_four(observatory: FakeObservatory) -> None:
     ],
 )
 def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str, hint: str) -> None:
-    """An empty answer prints no table, an empty document for programs, and a hint on stderr; the exit code is 4."""
+    """An empty answer prints no table, an empty document for programs, and a hint on stderr; the exit code is 0, and 4
+    on request.
+    """
     observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
     observatory.latency_budgets = observatory.tiers = ()
     observatory.targets = TargetList(plan_version=0, baseline="us-east-2")
     observatory.vantages = VantageList(plan_version=0, answered_at=0)
-    people, programs = run(observatory, command), run(observatory, command, "-o", "json")
-    assert (people.exit_code, programs.exit_code) == (4, 4)
+    people, programs = run(observatory, command), run(observatory, command, "-o", "json", "--exit-code")
+    assert (people.exit_code, programs.exit_code) == (0, 4)
     assert people.stdout == ""
     assert json.loads(programs.stdout)["rows"] == []
     assert hint in people.stderr
@@ -196,8 +202,8 @@ def test_no_vantage_online_is_four(observatory: FakeObservatory) -> None:
     """`regions` shows late vantages with the reason; the exit code is 4 because no samples arrive."""
     late = tuple(vantage for vantage in VANTAGES.vantages if vantage.liveness is not Liveness.ONLINE)
     observatory.vantages = replace(VANTAGES, vantages=late)
-    result = run(observatory, "regions")
-    assert result.exit_code == 4
+    result = run(observatory, "regions", "--exit-code")
+    assert (result.exit_code, run(observatory, "regions").exit_code) == (4, 0)
     assert "late [2]" in result.stdout
     assert "the next was due 9 min ago" in result.stdout
     assert "none of 2 vantages is online" in result.stderr
@@ -213,16 +219,16 @@ def test_spend_is_requested(observatory: FakeObservatory) -> None:
     assert {row["region"] for row in document["rows"]} == {"us-east-2"}
     assert [type(request).__name__ for request in observatory.asked] == ["GetSpendRequest"] * 2
     observatory.spend = ()
-    nobody = run(observatory, "coverage", "--spend")
+    nobody = run(observatory, "coverage", "--spend", "--exit-code")
     assert (nobody.exit_code, nobody.stdout) == (4, "")
     assert "isochrone targets" in nobody.stderr
 
 
 def test_no_plan_no_baseline(observatory: FakeObservatory) -> None:
-    """Before the first plan, the error of `diff` shows how to set a baseline."""
+    """Before the first plan, `diff` is a usage error whose hint names --baseline."""
     observatory.targets = TargetList(plan_version=0, baseline="")
     result = run(observatory, "diff")
-    assert result.exit_code == 4
+    assert result.exit_code == 2
     assert "--baseline" in result.stderr
 
 

@@ -66,9 +66,11 @@ def collector(start_collector: StartCollector) -> Collector:
 
 
 def test_a_collector_without_a_plan_gives_hints(collector: Collector) -> None:
-    """Before the first plan every command ends with a hint and exit code 4 or 2."""
-    codes = {command: ask(collector, command).exit_code for command in ("targets", "diff", "leaderboard", "samples")}
-    assert codes == {"targets": 4, "diff": 4, "leaderboard": 4, "samples": 4}
+    """Before the first plan every command ends with a hint and, with --exit-code, exit code 4 or 2."""
+    commands = ("targets", "diff", "leaderboard", "samples")
+    codes = {command: ask(collector, command, "--exit-code").exit_code for command in commands}
+    assert codes == {"targets": 4, "diff": 2, "leaderboard": 4, "samples": 4}
+    assert [ask(collector, command).exit_code for command in commands] == [0, 2, 0, 0]
     unknown = ask(collector, "samples", "--target", "openai/*")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
 

@@ -75,12 +75,13 @@ def test_an_unreachable_collector_is_three(tmp_path: Path) -> None:
 
 
 def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeObservatory, tmp_path: Path) -> None:
-    """Without measurements each section of the page is empty, and the exit code is 4."""
+    """Without measurements each section of the page is empty, and the exit code is 4 on request."""
     observatory.differentials = observatory.standings = observatory.region_costs = ()
     observatory.latency_budgets = observatory.tiers = ()
     observatory.drift = type(observatory.drift)(window=observatory.drift.window)
     page = tmp_path / "report.html"
-    result = run(observatory, "--html", str(page))
+    assert run(observatory, "--file", str(page)).exit_code == 0
+    result = run(observatory, "--html", str(page), "--exit-code")
     assert result.exit_code == 4
     assert "no samples between" in result.stderr
     assert page.read_text().count("Nothing in this window.") >= 5

@@ -209,11 +209,11 @@ def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> N
     """An existing file is not changed without --force, and a failure leaves no partial file."""
     file = tmp_path / "kept.csv"
     file.write_text("mine")
-    refused = ask(recorded, "samples", "export", "--out", str(file))
+    refused = ask(recorded, "samples", "export", "--file", str(file))
     assert (refused.exit_code, file.read_text()) == (1, "mine")
     assert "--force" in refused.stderr
-    forced = ask(recorded, "samples", "export", "--window", "5m", "--out", str(tmp_path / "none.csv"))
-    assert forced.exit_code == 4
+    nothing = ("samples", "export", "--window", "5m", "--file", str(tmp_path / "none.csv"))
+    assert (ask(recorded, *nothing).exit_code, ask(recorded, *nothing, "--exit-code").exit_code) == (1, 4)
     assert ask(recorded, "samples", "export", "--force", "--out", str(file)).exit_code == 0
     assert file.read_text().startswith("target,vantage,region")
     assert ask(recorded, "samples", "export", "--out", str(tmp_path / "no" / "folder.csv")).exit_code == 1
@@ -223,9 +223,9 @@ def test_an_export_never_spoils_a_file(recorded: Collector, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--format", "parquet", "--out", "-"], "does not go to standard output"),
+        (["--output", "parquet", "--file", "-"], "does not go to standard output"),
         (["--format", "xls", "--out", "x"], "is not one of"),
-        ([], "missing option '--out'"),
+        ([], "missing option '--file'"),
     ],
 )
 def test_impossible_exports_are_usage_errors(recorded: Collector, options: list[str], says: str) -> None:

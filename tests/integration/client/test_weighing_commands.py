@@ -18,7 +18,7 @@ def run(observatory: FakeObservatory, *arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
-@pytest.mark.parametrize("command", ["leaderboard", "budgets", "tiers"])
+@pytest.mark.parametrize("command", ["leaderboard", "slo", "tiers"])
 def test_every_example_of_the_help_works(observatory: FakeObservatory, command: str) -> None:
     """Every example of the help gets an answer."""
     text = run(observatory, command, "--help").stdout
@@ -55,7 +55,7 @@ def test_the_best_region_is_requested(observatory: FakeObservatory) -> None:
 
 
 def test_nothing_of_a_metric_is_four(observatory: FakeObservatory) -> None:
-    """If no region has a value of the metric, there is a hint and exit code 4."""
-    result = run(observatory, "regions", "--best", "--metric", "e2e")
+    """If no region has a value of the metric, there is a hint and, on request, exit code 4."""
+    result = run(observatory, "regions", "--best", "--metric", "e2e", "--exit-code")
     assert (result.exit_code, result.stdout) == (4, "")
     assert "isochrone coverage" in result.stderr

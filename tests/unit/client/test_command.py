@@ -15,7 +15,8 @@ from isochrone_client import errors
 from isochrone_client.cli import COMMANDS, cli
 from isochrone_wire import __version__
 
-READING = ["diff", "leaderboard", "budgets", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
+LISTED = [name for name, entry in COMMANDS.items() if not entry.hidden]
+READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 HEAVY = (
     "psycopg",
     "pyarrow",
@@ -70,7 +71,7 @@ def test_the_table_says_what_the_command_says(name: str) -> None:
     assert command.name == name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LISTED)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_help_has_an_example(name: str, flag: str) -> None:
     """The help of each command has an example line to copy into a shell."""
@@ -83,7 +84,7 @@ def test_every_help_has_an_example(name: str, flag: str) -> None:
 def test_reading_commands_share_their_options(name: str) -> None:
     """Each reading command has the same options for collector, timeout and output."""
     options = {option for parameter in COMMANDS[name].load().params for option in parameter.opts}
-    assert {"--collector", "--timeout", "--output"} <= options
+    assert {"--collector", "--timeout", "--output", "-o", "--fields", "--exit-code"} <= options
     assert ("--window" in options) == (name != "targets")
 
 
@@ -123,13 +124,17 @@ def test_usage_errors_are_two(arguments: list[str]) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script(shell: str) -> None:
-    """Each shell gets a script that calls `isochrone` with its completion variable."""
-    result = CliRunner().invoke(cli, ["completion", shell], prog_name="isochrone")
-    assert result.exit_code == 0
-    assert f"_ISOCHRONE_COMPLETE={shell}_complete" in result.stdout
-    assert "isochrone" in result.stdout
+def test_the_former_name_of_slo_works_and_is_not_listed() -> None:
+    """`budgets` is `slo` for scripts that know it, and only `slo` is in the help."""
+    assert COMMANDS["budgets"].load() is COMMANDS["slo"].load()
+    assert "budgets" not in CliRunner().invoke(cli, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("name", [*READING, "report", "drift"])
+def test_commands_that_may_be_undecided_have_an_exit_code_for_it(name: str) -> None:
+    """Each of them has --exit-code, and its help names the code."""
+    text = " ".join(CliRunner().invoke(cli, [name, "--help"]).stdout.split())
+    assert "--exit-code Exit with 4" in text
 
 
 def test_completion_knows_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_the_command_asks_first(start_collector: StartCollector, tmp_path: Path)
     done = run_command("apply", str(file), "--collector", collector.address)
     assert done.returncode == 2
     assert "+ sim/a" in done.stderr
-    assert "hint: say --yes" in done.stderr
+    assert "hint: pass --yes" in done.stderr
     dry = run_command("apply", str(file), "--collector", collector.address, "--dry-run")
     assert dry.returncode == 0
     assert versions(collector) == []
@@ -175,7 +175,7 @@ def test_an_earlier_plan_is_restored_as_a_new_one(start_collector: StartCollecto
     assert ("+ sim/b" in tried.stdout, "- sim/c" in tried.stdout) == (True, True)
     assert [version for version, _ in versions(collector)] == [1, 2]
     unasked = run_command("plan", "rollback", "1", *where)
-    assert (unasked.returncode, "hint: say --yes" in unasked.stderr) == (2, True)
+    assert (unasked.returncode, "hint: pass --yes" in unasked.stderr) == (2, True)
     assert run_command("plan", "rollback", "1", *where, "--yes").stdout == tried.stdout
     fetched = collector.call.fetch_plan()
     assert fetched is not None

@@ -1,0 +1,141 @@
+"""`isochrone context`: named collectors, and which of them commands ask by default."""
+
+from pathlib import Path
+
+import click
+
+from isochrone_client import completion, configuration, terminal
+from isochrone_client.configuration import Configuration, Context, Defaults
+from isochrone_client.errors import AddressError, ConfigurationError
+from isochrone_client.pages import contexts as context_pages
+from isochrone_client.pages.contexts import ContextRow
+from isochrone_client.render import OUTPUTS
+from isochrone_client.terminal import Output
+from isochrone_wire.address import parse_address
+from isochrone_wire.cli.command_line import example, output_option
+
+_ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
+_output = output_option(*OUTPUTS)
+
+
+@click.group("context", epilog=example(_ADD, "isochrone context use prod", "isochrone targets --collector prod"))
+def context() -> None:
+    """Name collectors, and choose the one to ask by default.
+
+    A context has a collector's address, an identity file and defaults of options. They are in the file config.toml in
+    $XDG_CONFIG_HOME/isochrone, by default ~/.config/isochrone. --collector takes a context's name, too.
+
+    \b
+    The first of these that is set counts:
+      1. options of the command line
+      2. environment variables: ISOCHRONE_COLLECTOR, ISOCHRONE_IDENTITY
+      3. the context, then [defaults] of the file: output, timeout (seconds), baseline
+      4. the defaults that --help shows
+    """
+
+
+@context.command("list", epilog=example("isochrone context list"))
+@_output
+def list_(*, output: str) -> None:
+    """List the contexts."""
+    found = configuration.read()
+    terminal.write(
+        context_pages.page(tuple(_row(one, found) for one in found.contexts.values())), Output(format=output)
+    )
+    if not found.contexts:
+        click.echo("note: no context yet\nhint: isochrone context add NAME HOST:PORT, or isochrone join", err=True)
+
+
+@context.command("use", epilog=example("isochrone context use prod"))
+@click.argument("name", shell_complete=completion.contexts)
+def use(*, name: str) -> None:
+    """Make a context the current one, which commands ask by default."""
+    found = configuration.read()
+    chosen = found.named(name)
+    configuration.write(found.including(chosen, current=True))
+    click.echo(f"current context: {name}, {chosen.collector}")
+
+
+@context.command("add", epilog=example(_ADD))
+@click.argument("name")
+@click.argument("collector", metavar="HOST:PORT")
+@click.option(
+    "--identity",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
+    metavar="FILE",
+    help="Identity file, as `isochrone join` wrote it.",
+)
+@click.option("--baseline", metavar="REGION", help="Default of --baseline.")
+@click.option("--timeout", type=click.FloatRange(0.1, 3600), metavar="SECONDS", help="Default of --timeout.")
+@click.option("--use", is_flag=True, help="Make it the current context, as the first one is anyway.")
+@click.option("--replace", is_flag=True, help="Replace the context of that name.")
+def add(
+    *,
+    name: str,
+    collector: str,
+    identity: Path | None,
+    baseline: str | None,
+    timeout: float | None,
+    use: bool,
+    replace: bool,
+) -> None:
+    """Add a context. `isochrone join` adds one, too."""
+    found = configuration.read()
+    if name in found.contexts and not replace:
+        raise ConfigurationError(
+            f"the context {name!r} exists: {found.contexts[name].collector}", hint="pass --replace, or another name"
+        )
+    defaults = Defaults(baseline=baseline, timeout=timeout)
+    added = Context(
+        name=configuration.check_name(name), collector=_address(collector), identity=identity, defaults=defaults
+    )
+    updated = found.including(added, current=use)
+    path = configuration.write(updated)
+    click.echo(f"context {name}: {added.collector}" + (" (current)" if updated.current == name else ""))
+    click.echo(f"configuration: {path}")
+
+
+@context.command("remove", epilog=example("isochrone context remove prod"))
+@click.argument("name", shell_complete=completion.contexts)
+def remove(*, name: str) -> None:
+    """Remove a context. Its identity file stays."""
+    found = configuration.read()
+    removed = found.named(name)
+    updated = found.without(name)
+    configuration.write(updated)
+    click.echo(f"removed context {name}")
+    if removed.identity is not None:
+        click.echo(f"its identity file stays: {removed.identity}")
+    if updated.current is None and updated.contexts:
+        click.echo("no context is current now; choose one with `isochrone context use NAME`")
+
+
+@context.command("show", epilog=example("isochrone context show", "isochrone context show prod --output json"))
+@click.argument("name", required=False, shell_complete=completion.contexts)
+@_output
+def show(*, name: str | None, output: str) -> None:
+    """Show one context, by default the current one, with its defaults."""
+    found = configuration.read()
+    if name is None and found.current is None:
+        raise ConfigurationError("no context is current", hint="choose one with `isochrone context use NAME`")
+    terminal.write(context_pages.page((_row(found.named(name or str(found.current)), found),)), Output(format=output))
+
+
+def _row(one: Context, found: Configuration) -> ContextRow:
+    defaults = one.defaults.over(found.defaults)
+    return ContextRow(
+        name=one.name,
+        current=one.name == found.current,
+        collector=one.collector,
+        identity=str(one.identity) if one.identity else None,
+        output=defaults.output,
+        timeout=defaults.timeout,
+        baseline=defaults.baseline,
+    )
+
+
+def _address(text: str) -> str:
+    try:
+        return str(parse_address(text))
+    except ValueError as error:
+        raise AddressError(str(error), hint="for example: isochrone context add prod collector.example:4600") from error
