@@ -1,4 +1,4 @@
-"""A running agent takes up a changed credentials.toml: what is sent next carries the key that is there now."""
+"""A running agent uses a changed credentials.toml for its next request."""
 
 import json
 from pathlib import Path

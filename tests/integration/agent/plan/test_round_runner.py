@@ -1,4 +1,4 @@
-"""Rounds in a running loop, against a real server and a real spool: each ends in its samples, whatever happens."""
+"""Rounds in a running loop, with a real server and a real spool: every round ends in its samples."""
 
 import asyncio
 import ssl
@@ -48,20 +48,20 @@ def target(simulator: Simulator, model: str, number: int = 7, **more: Any) -> Ta
 
 
 class Notebook(AsyncSpool):
-    """A spool that is also remembered by the test."""
+    """A spool that also keeps its samples in memory for the test."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.samples: list[Sample] = []
 
     async def record(self, sample: Sample, spends: Sequence[Spend] = ()) -> None:
-        """As `AsyncSpool.record`."""
+        """See `AsyncSpool.record`."""
         await super().record(sample, spends)
         self.samples.append(sample)
 
 
 class Machine:
-    """Rounds over a spool in a folder; what they recorded can be read while they run."""
+    """A round runner with a spool in a folder; its samples can be read while it runs."""
 
     def __init__(self, spool: Notebook, *, keyring: Keyring, concurrency: int) -> None:
         prober = Prober(vantage="sg-1", tls=ssl.create_default_context())
@@ -69,7 +69,7 @@ class Machine:
         self.spool = spool
 
     def samples(self) -> list[Sample]:
-        """Everything recorded since the last call."""
+        """Return the samples recorded since the last call."""
         found, self.spool.samples = self.spool.samples, []
         return found
 
@@ -87,7 +87,7 @@ async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: 
 
 
 async def run(folder: Path, plan: Plan, seconds: float, **how: Any) -> list[Sample]:
-    """What a plan comes to in so many seconds, and what is cut off at their end."""
+    """Run a plan for some seconds, and return its samples and those aborted at the end."""
     async with machine(folder, **how) as made:
         made.rounds.apply_plan(plan)
         await asyncio.sleep(seconds)
@@ -104,7 +104,7 @@ def outcomes(samples: Sequence[Sample]) -> Counter[Outcome]:
 
 
 def check_one_per_round(samples: Sequence[Sample]) -> None:
-    """Every round from the first to the last has one sample, and no round two."""
+    """Check that every round from the first to the last has exactly one sample."""
     rounds = sorted(sample.round_at for sample in samples)
     assert len(rounds) == len(set(rounds)), "a round has two samples"
     between = rounds_between(rounds[0], rounds[-1] + 1, target_id=samples[0].target_id, every_us=EVERY_US)
@@ -123,7 +123,7 @@ async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simula
 
 
 async def test_overlap_may_be_allowed(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """With `overlap: allow` every round sends its probe, however slow the one before."""
+    """With `overlap: allow` every round sends its probe, even if the previous one is in flight."""
     of = target(fault_simulator, "fault-slow-headers", overlap=Overlap.ALLOW)
     samples = await run(tmp_path, plan_of(of), 1.7)
     check_one_per_round(samples)
@@ -131,8 +131,8 @@ async def test_overlap_may_be_allowed(fault_simulator: Simulator, tmp_path: Path
     assert len(samples) >= 4
 
 
-async def test_a_crowd_waits_for_half_an_interval(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """Where all slots are taken a round gives up after half its interval, so that nothing piles up."""
+async def test_a_round_without_a_slot_is_skipped(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Without a free slot a round is skipped after half its interval, so that no queue builds up."""
     of = target(fault_simulator, "fault-silence", overlap=Overlap.ALLOW)
     samples = await run(tmp_path, plan_of(of), 0.9, concurrency=1)
     check_one_per_round(samples)
@@ -141,7 +141,7 @@ async def test_a_crowd_waits_for_half_an_interval(fault_simulator: Simulator, tm
     assert all("no free slot among 1 probes" in (s.error or "") or s.error == "the agent stopped" for s in crowded)
 
 
-async def test_who_asks_to_wait_is_left_alone(fault_simulator: Simulator, tmp_path: Path) -> None:
+async def test_a_requested_wait_is_respected(fault_simulator: Simulator, tmp_path: Path) -> None:
     """After a 429 with `retry-after` nothing is sent until the wait is over, also when the wall clock is set back."""
     samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-429")), 0.9)
     check_one_per_round(samples)
@@ -150,8 +150,8 @@ async def test_who_asks_to_wait_is_left_alone(fault_simulator: Simulator, tmp_pa
     assert set(ordered[1:]) == {Outcome.SKIPPED_THROTTLED}
 
 
-async def test_a_paused_target_is_told_and_not_probed(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A paused target's rounds are samples that say so; taken up again without the pause it is probed on."""
+async def test_a_paused_target_is_not_probed(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """The rounds of a paused target are skipped samples; without the pause it is probed again."""
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(replace(of, paused=True)))
@@ -166,8 +166,8 @@ async def test_a_paused_target_is_told_and_not_probed(fault_simulator: Simulator
     check_one_per_round([*paused, *resumed])
 
 
-async def test_a_key_that_is_missing_is_told(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """Without its key a target is not probed, and every round says what is missing."""
+async def test_a_missing_key_is_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A target without its key is not probed, and every sample names what is missing."""
     keyring = Keyring({"k": Credential(name="k", hosts=("127.0.0.1",), env="NO_SUCH_VARIABLE_HERE")})
     samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-crlf", credential="k")), 0.5, keyring=keyring)
     assert set(outcomes(samples)) == {Outcome.SKIPPED_NOT_READY}
@@ -175,7 +175,7 @@ async def test_a_key_that_is_missing_is_told(fault_simulator: Simulator, tmp_pat
 
 
 async def test_a_bug_still_ends_in_a_sample(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A round that fails inside the agent is recorded as not ready, and the others go on."""
+    """A round that fails inside the agent is recorded as not ready; the others continue."""
     odd = target(fault_simulator, "fault-crlf", number=8, dialect="klingon")
     samples = await run(tmp_path, plan_of(odd, target(fault_simulator, "fault-crlf")), 0.9)
     assert {s.error for s in samples if s.target_id == 8} == {"the agent failed: KeyError"}
@@ -226,7 +226,7 @@ async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: S
 
 
 async def test_no_kill_passes_a_budget(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A round that dies without its sample leaves its reservation: the budget of the day ends after as many deaths."""
+    """A round that ends without a sample keeps its reservation, so repeated kills cannot exceed the budget."""
     of = target(fault_simulator, "fault-silence")
     plan = plan_of(of, budgets=[Budget(provider="sim", requests_per_day=2)])
     sent = 0
@@ -283,7 +283,7 @@ async def test_an_account_that_cannot_be_kept_closes_the_budget(
 
 
 async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """Where the schedule cannot be made the plan before it runs on, and no missed round is counted twice."""
+    """If the schedule cannot be built the old plan runs on, and no missed round is counted twice."""
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(target(fault_simulator, "fault-crlf", every_us=3600 * SECOND_US)))
         made.rounds._schedule.missed = 3
@@ -294,7 +294,7 @@ async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: 
         assert made.rounds.missed == 3
 
 
-async def test_what_is_cut_off_says_so(fault_simulator: Simulator, tmp_path: Path) -> None:
+async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:
     """An agent that stops leaves no round without a sample: what was under way tells how long it was waited for, and
     what was waiting for room tells that nothing was sent.
     """
@@ -320,7 +320,7 @@ async def test_what_is_cut_off_says_so(fault_simulator: Simulator, tmp_path: Pat
 async def test_a_sample_that_cannot_be_kept_is_counted(
     fault_simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sample with a number that the wire cannot hold is lost and counted; the others of its burst are recorded."""
+    """A sample that the wire format cannot encode is lost and counted; the others of its burst are recorded."""
     honest = Prober.burst
 
     async def burst(self: Prober, of: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
@@ -339,7 +339,7 @@ async def test_a_sample_that_cannot_be_kept_is_counted(
 
 
 async def test_a_spread_is_kept_and_not_called_late(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A vantage begins at its place in the spread, and lateness is counted from there."""
+    """A vantage starts at its offset in the spread, and lateness is measured from there."""
     targets = (target(fault_simulator, "fault-500", n, every_us=SECOND_US, spread_us=900_000) for n in range(1, 99))
     of, place_us = next((of, us) for of in targets if (us := stagger_us(of, "sg-1")) > 300_000)
     samples = await run(tmp_path, plan_of(of), 2.1)

@@ -1,4 +1,4 @@
-"""Following the plan: the last good one runs, whatever comes from the collector or lies in the spool."""
+"""The plan watcher: the last valid plan runs, whatever the collector sends or the spool contains."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -22,43 +22,43 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 TARGET = Target(id=7, name="p/m", provider="p", model="m", base_url="https://api.example.com")
 GOOD = Plan(version=1, baseline="us", targets=(TARGET,))
 FOREIGN = Plan(version=2, baseline="us", targets=(replace(TARGET, credential="k", base_url="https://elsewhere.test"),))
-KLINGON = Plan(version=2, baseline="us", targets=(replace(TARGET, dialect="klingon"),))
+UNKNOWN_DIALECT = Plan(version=2, baseline="us", targets=(replace(TARGET, dialect="klingon"),))
 KEY = Credential(name="k", hosts=("api.example.com",), env="K")
 
 
 @dataclass(slots=True)
-class Office(fleet_pb2_grpc.FleetServicer):
-    """A collector's office for plans; hands out what lies on its desk, as bytes that only a server may choose."""
+class FakeFleet(fleet_pb2_grpc.FleetServicer):
+    """A collector that serves only `FetchPlan`, with any plan as bytes."""
 
-    desk: Any = None
+    plan: Any = None
     asked: int = 0
 
     async def FetchPlan(self, request: fleet_pb2.FetchPlanRequest, context: Any) -> Any:  # noqa: N802, ARG002  # gRPC's
-        """What lies on the desk."""
+        """Return the current plan."""
         self.asked += 1
-        return fleet_pb2.FetchPlanResponse(plan=self.desk)
+        return fleet_pb2.FetchPlanResponse(plan=self.plan)
 
 
 @dataclass(slots=True)
 class Agent:
-    """What follows plans."""
+    """A plan watcher with its spool, round runner and collector."""
 
     spool: AsyncSpool
     rounds: RoundRunner
     watcher: PlanWatcher
-    office: Office = field(repr=False)
+    fleet: FakeFleet = field(repr=False)
 
-    def hand_out(self, plan: Plan) -> None:
-        """Put a plan on the collector's desk."""
-        self.office.desk = codec.encode(plan)
+    def serve_plan(self, plan: Plan) -> None:
+        """Set the plan that the collector returns."""
+        self.fleet.plan = codec.encode(plan)
 
 
 @pytest.fixture
 async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
-    """An agent with a spool and a key for one host, and an office that listens on loopback."""
-    office = Office()  # type: ignore[abstract]  # nothing else is asked of it
+    """A plan watcher with a spool, a key for one host and a collector on loopback."""
+    fleet = FakeFleet()  # type: ignore[abstract]  # nothing else is asked of it
     server = grpc.aio.server()
-    fleet_pb2_grpc.add_FleetServicer_to_server(office, server)
+    fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with (
@@ -68,37 +68,37 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
         keyring = Keyring({"k": KEY})
         rounds = RoundRunner(Prober(vantage="v", tls=ssl.create_default_context()), spool, keyring, concurrency=1)
         collector = CollectorClient(channel=lambda: channel, vantage=Vantage(name="v", region="r"))
-        yield Agent(spool, rounds, PlanWatcher(collector, spool, keyring, rounds), office)
+        yield Agent(spool, rounds, PlanWatcher(collector, spool, keyring, rounds), fleet)
     await server.stop(0)
 
 
 async def test_a_good_plan_is_taken_up_and_kept(agent: Agent) -> None:
-    """A plan runs as soon as a push names its version, and lies in the spool for the next start."""
-    agent.hand_out(GOOD)
+    """A plan runs as soon as a push names its version, and is stored for the next start."""
+    agent.serve_plan(GOOD)
     assert await agent.watcher.update_to(1) == 1
     assert await agent.spool.last_plan() == GOOD
     assert agent.watcher.refused is None
     assert await agent.watcher.update_to(1) == 1
-    assert agent.office.asked == 1
+    assert agent.fleet.asked == 1
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason"), [(FOREIGN, "would send the credential 'k'"), (KLINGON, "uses the dialect 'klingon'")]
+    ("bad", "reason"), [(FOREIGN, "would send the credential 'k'"), (UNKNOWN_DIALECT, "uses the dialect 'klingon'")]
 )
 async def test_a_bad_plan_is_refused_and_the_old_one_runs_on(agent: Agent, bad: Plan, reason: str) -> None:
     """A foreign host for a key, or a dialect nobody speaks here: refused once, reported, and never kept; what comes
     after it is taken up.
     """
-    agent.hand_out(GOOD)
+    agent.serve_plan(GOOD)
     await agent.watcher.update_to(1)
-    agent.hand_out(bad)
+    agent.serve_plan(bad)
     assert [await agent.watcher.update_to(2) for _ in range(3)] == [1, 1, 1]
-    assert agent.office.asked == 2
+    assert agent.fleet.asked == 2
     assert agent.watcher.refused is not None
     assert agent.watcher.refused[0] == 2
     assert reason in agent.watcher.refused[1]
     assert await agent.spool.last_plan() == GOOD
-    agent.hand_out(replace(GOOD, version=3))
+    agent.serve_plan(replace(GOOD, version=3))
     assert await agent.watcher.update_to(3) == 3
     assert agent.watcher.refused is None
 
@@ -120,10 +120,10 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: Agent, nam
     """What no collector of ours would hand out is refused, naming target and limit, never kept, and refused again where
     an older agent has kept it.
     """
-    agent.hand_out(GOOD)
+    agent.serve_plan(GOOD)
     await agent.watcher.update_to(1)
     absurd = Plan(version=2, baseline="us", targets=(ABSURD[named],))
-    agent.hand_out(absurd)
+    agent.serve_plan(absurd)
     assert await agent.watcher.update_to(2) == 1
     assert agent.watcher.refused is not None
     assert f"p/m has {named}" in agent.watcher.refused[1]
@@ -133,23 +133,23 @@ async def test_an_absurd_plan_is_refused_also_when_it_was_kept(agent: Agent, nam
     assert agent.rounds.plan_version == 1
 
 
-async def test_a_plan_that_the_agent_fails_over_is_refused(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug of ours that a plan brings out is a refusal with a sentence: the old one runs on, and is the one kept."""
-    agent.hand_out(GOOD)
+async def test_a_plan_that_triggers_a_bug_is_refused(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that triggers a bug is refused with a sentence: the old plan runs on, and stays the stored one."""
+    agent.serve_plan(GOOD)
     await agent.watcher.update_to(1)
     monkeypatch.setattr(RoundRunner, "apply_plan", lambda *_: 1 // 0)
-    agent.hand_out(replace(GOOD, version=2))
+    agent.serve_plan(replace(GOOD, version=2))
     assert await agent.watcher.update_to(2) == 1
     assert agent.watcher.refused == (2, "the agent failed on the plan: ZeroDivisionError")
     assert await agent.spool.last_plan() == GOOD
 
 
 async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:
-    """What this version cannot understand is refused under the number that the push named, and nothing falls over."""
-    agent.hand_out(GOOD)
+    """A plan that this version cannot decode is refused under the version that the push named, without a crash."""
+    agent.serve_plan(GOOD)
     await agent.watcher.update_to(1)
-    agent.hand_out(replace(GOOD, version=2))
-    agent.office.desk.targets[0].overlap = 77
+    agent.serve_plan(replace(GOOD, version=2))
+    agent.fleet.plan.targets[0].overlap = 77
     assert await agent.watcher.update_to(2) == 1
     assert agent.watcher.refused is not None
     assert agent.watcher.refused[0] == 2
@@ -157,19 +157,19 @@ async def test_a_plan_of_a_newer_collector_is_refused(agent: Agent) -> None:
 
 
 async def test_a_kept_plan_that_is_garbage_is_no_crash_loop(agent: Agent) -> None:
-    """A plan that cannot be read from the spool is passed over, and the next one takes its place."""
+    """An unreadable plan in the spool is ignored, and the next plan replaces it."""
     await agent.spool.save_plan(GOOD)
     agent.spool._spool._db.execute("update plan set body = x'ffffffff'")
-    agent.hand_out(replace(GOOD, version=5))
+    agent.serve_plan(replace(GOOD, version=5))
     await agent.watcher.wait_for_plan()
     assert agent.rounds.plan_version == 5
     assert await agent.spool.last_plan() == replace(GOOD, version=5)
 
 
 async def test_a_kept_plan_is_looked_at_again(agent: Agent) -> None:
-    """A kept plan that would now send a key elsewhere is refused at the start, like one that was just fetched."""
+    """A stored plan that would now send a key elsewhere is refused at the start, like a fetched one."""
     await agent.spool.save_plan(FOREIGN)
-    agent.hand_out(replace(GOOD, version=3))
+    agent.serve_plan(replace(GOOD, version=3))
     await agent.watcher._consider_kept()
     assert agent.rounds.plan_version == 0
     assert agent.watcher.refused is not None
@@ -178,8 +178,8 @@ async def test_a_kept_plan_is_looked_at_again(agent: Agent) -> None:
 
 
 async def test_a_refused_plan_is_taken_up_when_the_key_may_go_there(agent: Agent) -> None:
-    """After the agent's own file was corrected the plan refused for it runs with the next push."""
-    agent.hand_out(FOREIGN)
+    """After credentials.toml has been corrected, the refused plan runs with the next push."""
+    agent.serve_plan(FOREIGN)
     assert await agent.watcher.update_to(2) == 0
     agent.watcher._keyring.replace_with(Keyring({"k": replace(KEY, hosts=("elsewhere.test",))}))
     assert await agent.watcher.update_to(2) == 2

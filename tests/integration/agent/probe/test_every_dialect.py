@@ -1,4 +1,4 @@
-"""Every dialect against every fault of the simulator, over a real socket: the outcome, and the timings there are."""
+"""Every dialect with every fault of the simulator, over a real socket: outcome and partial timings."""
 
 import ssl
 from collections.abc import Iterator
@@ -68,8 +68,8 @@ async def test_what_is_odd_but_fine(fault_simulator: Simulator, dialect: str, fa
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_wait_is_known_wherever_it_is_said(fault_simulator: Simulator, dialect: str) -> None:
-    """A throttled sample says how long to wait: from the headers, and from Gemini's body, whose headers are silent."""
+async def test_a_wait_is_recorded(fault_simulator: Simulator, dialect: str) -> None:
+    """A throttled sample has the wait time of the headers, or of Gemini's body, whose headers have none."""
     sample = await probe(fault_simulator, dialect, "fault-429")
     assert sample.ratelimit is not None
     assert sample.ratelimit.retry_after_us == 2_000_000
@@ -102,8 +102,8 @@ efforts = ["low", "medium", "high"]
 
 
 @pytest.fixture(scope="module")
-def choosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
-    """A simulator of a model as the newer ones are: one temperature, and efforts in words."""
+def strict_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+    """A simulator of a newer model: one allowed temperature, and efforts as words."""
     world = tmp_path_factory.mktemp("world") / "world.toml"
     world.write_text(CHOOSY)
     with running("--world", str(world)) as simulator:
@@ -111,24 +111,24 @@ def choosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_plain_request_is_one_that_every_model_takes(choosy: Simulator, dialect: str) -> None:
-    """What a workload does not say is not sent, so that a model with a will of its own answers."""
-    sample = await probe(choosy, dialect, "claude-opus-4-7")
+async def test_a_plain_request_is_one_that_every_model_takes(strict_model: Simulator, dialect: str) -> None:
+    """Parameters that the workload does not set are not sent, so that strict models answer."""
+    sample = await probe(strict_model, dialect, "claude-opus-4-7")
     assert (sample.outcome, sample.output_tokens) == (Outcome.OK, 40), sample.error
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_what_a_model_refuses_is_told_in_its_words(choosy: Simulator, dialect: str) -> None:
-    """A pinned temperature is sent, even where it will be refused: the words of the refusal are the provider's."""
-    warm = await probe(choosy, dialect, "claude-opus-4-7", temperature=0.0)
+async def test_a_refusal_has_the_message_of_the_provider(strict_model: Simulator, dialect: str) -> None:
+    """A pinned temperature is sent even if it will be refused, and the sample has the provider's message."""
+    warm = await probe(strict_model, dialect, "claude-opus-4-7", temperature=0.0)
     assert (warm.outcome, warm.http_status) == (Outcome.HTTP_ERROR, 400)
     assert "`temperature` does not support 0" in (warm.error or "")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_effort_reaches_a_model_that_takes_words(choosy: Simulator, dialect: str) -> None:
-    """A pinned effort makes the model reason aloud, and speed is known with the reasoning in it or beside it."""
-    sample = await probe(choosy, dialect, "claude-opus-4-7", reasoning_effort="low")
+async def test_effort_reaches_a_model_that_takes_words(strict_model: Simulator, dialect: str) -> None:
+    """A pinned effort makes the model stream its reasoning, and speed is measured with or without it."""
+    sample = await probe(strict_model, dialect, "claude-opus-4-7", reasoning_effort="low")
     assert sample.outcome is Outcome.OK, sample.error
     assert sample.ttft_us
     assert sample.ttfat_us
@@ -137,7 +137,7 @@ async def test_effort_reaches_a_model_that_takes_words(choosy: Simulator, dialec
 
 
 async def test_the_table_is_the_simulators(fault_simulator: Simulator) -> None:
-    """Every fault there is stands in one of the lists above, so that a new one cannot be forgotten."""
+    """Every fault of the simulator is in one of the lists above."""
     from isochrone_sim.faults.faults import FAULTS
 
     assert set(FAULTS) - {"flood"} == {*FINE, *BROKEN}

@@ -1,4 +1,4 @@
-"""Peers that break the rules: whatever they send, the probe ends in a sample, with its outcome and without secrets."""
+"""Peers that violate the protocol: the probe always ends in a sample, with its outcome and without secrets."""
 
 import asyncio
 import json
@@ -62,13 +62,13 @@ async def test_json_of_another_shape_is_garbled(dialect: str, event: object) -> 
 
 
 async def test_json_without_a_bottom_is_garbled() -> None:
-    """Brackets two hundred thousand deep fail the stream, not the agent."""
+    """Brackets nested two hundred thousand deep fail the stream, not the agent."""
     sample = await probe(saying(STREAM_HEAD + b"data: " + b"[" * 200_000 + b"\n\n"))
     assert sample.outcome is Outcome.GARBLED
 
 
 async def test_a_refusal_without_a_bottom_is_a_refusal() -> None:
-    """A status 500 whose body cannot be read is a status 500."""
+    """A status 500 with an unreadable body is a status 500."""
     head = b"HTTP/1.1 500 No\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
     sample = await probe(saying(head + b"[" * 8_000))
     assert (sample.outcome, sample.error) == (Outcome.HTTP_ERROR, "HTTP 500")
@@ -77,7 +77,7 @@ async def test_a_refusal_without_a_bottom_is_a_refusal() -> None:
 @pytest.mark.parametrize("name", ["retry-after", "x-ratelimit-reset", "openai-processing-ms", "retry-after-ms"])
 @pytest.mark.parametrize("value", ["9" * 400, "1761000000000000000", "Wed, 21 Oct 99999999999999999999 07:28:00 GMT"])
 async def test_headers_beyond_measure_do_no_harm(tmp_path: Path, name: str, value: str) -> None:
-    """Numbers and dates that no clock holds are unknown, and the sample can be kept."""
+    """Numbers and dates out of range are unknown, and the sample can be recorded."""
     head = STREAM_HEAD.replace(b"connection", f"{name}: {value}\r\nconnection".encode())
     sample = await probe(saying(head + ANSWER))
     assert sample.outcome is Outcome.OK
@@ -87,7 +87,7 @@ async def test_headers_beyond_measure_do_no_harm(tmp_path: Path, name: str, valu
 
 
 async def test_what_cannot_be_stored_is_not_kept(tmp_path: Path) -> None:
-    """Half a code point and a NUL in the provider's words become question marks, and the sample can be kept."""
+    """A lone surrogate and a NUL in the provider's message become question marks, and the sample can be recorded."""
     sample = await probe(saying(stream_of({"error": {"message": "half \ud800 and nul \x00"}})))
     assert sample.error == "error inside the stream: half ? and nul ?"
     async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
@@ -96,7 +96,7 @@ async def test_what_cannot_be_stored_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fate", ["hangs", "cut", "reset"])
 async def test_a_refusal_is_one_whatever_becomes_of_its_body(fate: str) -> None:
-    """A 429 whose body hangs, ends early or breaks is throttled all the same, with its wait, and soon."""
+    """A 429 whose body hangs, ends early or breaks is throttled, with its wait, without delay."""
 
     async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(REFUSAL + b'{"error":')
@@ -116,7 +116,7 @@ async def test_a_refusal_is_one_whatever_becomes_of_its_body(fate: str) -> None:
 
 
 async def test_a_hanging_refusal_outlives_no_limit() -> None:
-    """A refusal is observed even if the total limit ends the wait for its words."""
+    """A refusal is recorded even if the total limit ends the reading of its body."""
 
     async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(REFUSAL)
@@ -129,7 +129,7 @@ async def test_a_hanging_refusal_outlives_no_limit() -> None:
 @pytest.mark.parametrize("words", [KEY, KEY[:250], f"…{KEY[-60:]}", f"{KEY[40:90]} and {KEY}"])
 @pytest.mark.parametrize("where", ["refusal", "stream", "headers"])
 async def test_no_piece_of_a_quoted_key_is_kept(words: str, where: str) -> None:
-    """A provider that quotes the key, whole or a part of it, in whichever place: no run of it is in the sample."""
+    """If a provider quotes the key, or a part of it, no run of it is in the sample."""
     error = {"error": {"message": f"invalid api key: {words}"}}
     said = {
         "refusal": b"HTTP/1.1 401 No\r\nconnection: close\r\n\r\n" + json.dumps(error).encode(),
@@ -146,7 +146,7 @@ async def test_no_piece_of_a_quoted_key_is_kept(words: str, where: str) -> None:
 
 @pytest.mark.parametrize("key", ["sk-SECRETSECRET\nsecond", "sk-SECRETSECRET\r\nx: y", "sk-SECRETSECRET\0"])
 async def test_a_key_that_no_header_carries_is_in_no_error(key: str) -> None:
-    """The library refuses to send such a header and quotes it; the sample says so without the quotation."""
+    """Httpcore's error quotes the invalid header; the sample states the fault without the quotation."""
     sample = await probe(saying(STREAM_HEAD + ANSWER), key=key)
     assert sample.outcome is Outcome.CONNECT_FAILED
     assert "SECRET" not in repr(sample)
@@ -195,7 +195,7 @@ async def test_retransmits_are_those_of_the_probe(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_reset_in_the_handshake_is_a_failed_connection() -> None:
-    """A connection reset before TLS stands never came about."""
+    """A connection reset during the TLS handshake counts as not connected."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
@@ -210,7 +210,7 @@ async def test_a_reset_in_the_handshake_is_a_failed_connection() -> None:
 
 
 async def test_one_limit_for_the_whole_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a slow resolver took is not granted to TLS a second time: the limit is that of the sample."""
+    """DNS, TCP and TLS share one limit: time spent in a slow lookup is not available to TLS."""
     honest = socket.getaddrinfo
 
     def slow(_host: str, *more: Any, **named: Any) -> Any:
@@ -268,7 +268,7 @@ async def test_lookups_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatc
     ],
 )
 async def test_an_address_that_is_none_is_a_failed_connection(base_url: str) -> None:
-    """A base URL that leads nowhere is no provider's garbling, and no crash."""
+    """An invalid base URL is a failed connection, not a garbled stream and not a crash."""
     sample = await new_prober().probe(target(0, base_url=base_url), round_at=now_at())
     assert sample.outcome is Outcome.CONNECT_FAILED
     assert sample.error

@@ -1,4 +1,4 @@
-"""The prober against a real server on a real socket: each failure has its outcome, and times agree with the truth."""
+"""The prober with a real server on a real socket: outcomes, and times that agree with the ground truth."""
 
 import asyncio
 import ssl
@@ -52,14 +52,14 @@ async def test_429_says_how_long_to_wait(fault_simulator: Simulator) -> None:
     ],
 )
 async def test_no_connection_is_a_sample(fault_simulator: Simulator, base_url: str, sentence: str) -> None:
-    """A refused connection and an unknown name are samples with the system's own words."""
+    """A refused connection and an unknown host are samples with the system's message."""
     sample = await probe(target(fault_simulator, "m", base_url=base_url))
     assert sample.outcome is Outcome.CONNECT_FAILED
     assert sentence in (sample.error or "")
 
 
 async def test_plain_http_behind_https_is_a_failed_connection(fault_simulator: Simulator) -> None:
-    """A TLS handshake with a server that speaks none fails as a connection, with the reason."""
+    """A TLS handshake with a plain HTTP server is a failed connection, with the reason."""
     sample = await probe(target(fault_simulator, "m", base_url=fault_simulator.base_url.replace("http", "https")))
     assert sample.outcome in (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
     assert "TLS" in (sample.error or "")
@@ -80,7 +80,7 @@ async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
 
 
 async def test_connect_to_reaches_another_address(fault_simulator: Simulator) -> None:
-    """The connection goes where `connect_to` says while the request keeps naming the host of its URL."""
+    """The connection goes to the address of `connect_to`, while the request keeps the host of its URL."""
     port = int(fault_simulator.base_url.rsplit(":", 1)[1].split("/")[0])
     dial_options = DialOptions(connect_to={("llm.example", 80): ("127.0.0.1", port)})
     sample = await probe(
@@ -96,7 +96,7 @@ async def test_probes_at_once_do_not_disturb_each_other(fault_simulator: Simulat
 
 
 async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
-    """Where the kernel gives receive stamps they are used, and the round trip is its own."""
+    """Kernel receive timestamps are used if available, and the round trip is the kernel's."""
     sample = await probe(target(fault_simulator, "fault-crlf"))
     if Quality.USER_STAMPS in sample.quality:
         pytest.skip("this kernel gives no receive timestamps")
@@ -107,7 +107,7 @@ async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
 async def test_a_busy_loop_shows_without_kernel_stamps(
     fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the kernel gives no stamps the loop's own lateness is in the sample, and flags it as with them."""
+    """Without kernel timestamps the lag of the event loop is measured, and flags the sample as well."""
     monkeypatch.setattr(transport, "enable_receive_stamps", lambda _sock: False)
     probing = asyncio.create_task(probe(target(fault_simulator, "fault-crlf")))
     await asyncio.sleep(0.1)
@@ -151,7 +151,7 @@ async def test_a_warm_connection_that_was_dropped_is_made_anew(fault_simulator: 
 
 
 async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
-    """A burst of six is six streams at once, each a sample of its own; none waits for another."""
+    """A burst of six is six concurrent streams, each with its own sample; none waits for another."""
     prober = Prober(vantage="here", tls=ssl.create_default_context())
     workload = Workload(max_output_tokens=40, timeouts=QUICK, concurrency=6)
     samples = await prober.burst(target(fault_simulator, "fault-crlf", workload=workload), round_at=now_at())
@@ -163,7 +163,7 @@ async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
 
 @pytest.mark.parametrize("fault", ["silence", "cut", "stall"])
 async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simulator, fault: str) -> None:
-    """The kernel's round trip of a connection is kept although the stream on it failed."""
+    """The sample of a failed stream has the kernel's round trip of its connection."""
     sample = await probe(target(fault_simulator, f"fault-{fault}"))
     assert sample.rtt_us
 
@@ -172,12 +172,13 @@ async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simula
 async def test_a_wall_clock_that_steps_moves_no_duration(
     fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch, step_s: int
 ) -> None:
-    """A wall clock set by an hour in the middle of the stream: the durations stand, and the sample says so."""
+    """A step of one hour in the middle of a stream changes no duration, and flags the sample."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
     honest, step_at_ns = time.time_ns, time.monotonic_ns() + 120_000_000
     monkeypatch.setattr(
         time, "time_ns", lambda: honest() + (step_s * 1_000_000_000 if time.monotonic_ns() > step_at_ns else 0)
     )
-    sample = await probe(target(fault_simulator, "fault-crlf"))
+    sample = await prober.probe(target(fault_simulator, "fault-crlf"), round_at=now_at())
     [record] = fault_simulator.truth(sample.request_id)
     true_e2e_us = (record["last_token_at_ns"] - record["request_at_ns"]) / 1000
     assert sample.e2e_us == pytest.approx(true_e2e_us, abs=20_000)

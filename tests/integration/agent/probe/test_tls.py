@@ -1,4 +1,4 @@
-"""TLS: every phase timed apart, the kernel's stamps under the cipher, and certificates that are refused."""
+"""TLS: separately timed phases, kernel timestamps under encryption, and refused certificates."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ async def probe(base_url: str, model: str, ca: str | Path | None) -> Sample:
 
 
 async def test_all_phases_of_a_tls_connection(tls_simulator: Simulator) -> None:
-    """TCP and TLS are timed apart, a name is looked up, and none of it is in the time to first token."""
+    """DNS, TCP and TLS are timed separately, and are not in the time to first token."""
     base_url = tls_simulator.base_url.replace("127.0.0.1", "localhost")
     sample = await probe(base_url, "fault-none", tls_simulator.ca)
     assert (sample.outcome, sample.error) == (Outcome.OK, None)
@@ -35,7 +35,7 @@ async def test_all_phases_of_a_tls_connection(tls_simulator: Simulator) -> None:
 
 
 async def test_stamps_are_the_kernels_under_tls(tls_simulator: Simulator, fault_simulator: Simulator) -> None:
-    """Where plain reads have kernel stamps, deciphered ones have them too."""
+    """Decrypted reads have kernel timestamps if plain reads have them."""
     plain = await probe(fault_simulator.base_url, "fault-none", None)
     if Quality.USER_STAMPS in plain.quality:
         pytest.skip("this kernel gives no receive timestamps")
@@ -58,7 +58,7 @@ async def test_faults_are_the_same_under_tls(tls_simulator: Simulator, fault_sim
 async def test_bad_certificates_are_refused(
     simulator: StartSimulator, bad_certificate: MakeBadCertificate, flaw: str, words: str
 ) -> None:
-    """An expired certificate, one for another host and one nobody vouches for end the probe, each with its reason."""
+    """An expired, a mismatched and an untrusted certificate each end the probe with the reason."""
     bad = bad_certificate(flaw)
     running = simulator("us-east-2", more=bad.options)
     sample = await probe(running.base_url, "fault-none", bad.trusted)

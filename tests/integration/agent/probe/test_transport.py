@@ -1,4 +1,4 @@
-"""Sockets that say when: what moves the instant of the request, and what does not."""
+"""Timed sockets: the time of the request, timestamps of reads, batching and bounded memory."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from isochrone_agent.probe.transport import DialOptions, ProbeConnection, Stampi
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[ProbeConnection, StampingStream, socket.socket]]:
-    """A stamping stream, its connection, and the other end of the connection."""
+    """A stamping stream, its probe connection, and the peer's socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = ProbeConnection(ssl.create_default_context(), DialOptions())
         stream = await StampingBackend(connection, DialOptions()).connect_tcp(*listener.getsockname())
@@ -25,8 +25,8 @@ async def connected() -> AsyncIterator[tuple[ProbeConnection, StampingStream, so
             await stream.aclose()
 
 
-async def test_an_empty_write_is_no_write() -> None:
-    """HTTP libraries end a message with a write of nothing; the request was sent with its last byte, not with that."""
+async def test_an_empty_write_has_no_effect() -> None:
+    """The empty write at the end of a message does not change the time at which the request was sent."""
     async with connected() as (connection, stream, _):
         await stream.write(b"the request")
         sent_ns = connection.observer.sent_ns
@@ -36,7 +36,7 @@ async def test_an_empty_write_is_no_write() -> None:
 
 
 async def test_a_read_has_the_stamp_of_its_bytes() -> None:
-    """Bytes that lay in the socket while the loop was busy are stamped with their arrival, and the wait is noted."""
+    """Bytes that waited while the loop was busy have the time of their arrival, and the wait is recorded."""
     async with connected() as (connection, stream, theirs):
         await stream.write(b"x")
         late = threading.Timer(0.01, theirs.sendall, [b"early"])
@@ -51,7 +51,7 @@ async def test_a_read_has_the_stamp_of_its_bytes() -> None:
 
 
 async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
-    """A lag_monitor runs where nothing else tells how late the loop is, and ends with the probe."""
+    """Loop lag is monitored only without kernel timestamps, and only until the probe ends."""
     async with connected() as (connection, stream, theirs):
         with connection.use() as observer:
             await stream.write(b"x")
@@ -63,8 +63,8 @@ async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
         assert observer.lag_monitor._timer is None
 
 
-async def test_a_patient_line_collects_reads() -> None:
-    """Reads of a stream under way are handed on together, in order, each with a stamp of its own."""
+async def test_reads_are_delivered_in_batches() -> None:
+    """Reads of a stream are delivered in batches, in order, each with its own timestamp."""
     async with connected() as (connection, stream, theirs):
         connection.batch_reads = True
         stamps = []
@@ -82,8 +82,8 @@ async def test_a_patient_line_collects_reads() -> None:
         assert all(later - earlier > 3_000_000 for earlier, later in pairwise(stamps))
 
 
-async def test_the_end_of_a_patient_stream_comes_at_once() -> None:
-    """Nobody waits for more of a connection that is closed."""
+async def test_the_end_of_a_stream_is_delivered_at_once() -> None:
+    """The end of the stream is delivered at once, without waiting for the batch."""
     async with connected() as (connection, stream, theirs):
         connection.batch_reads = True
         waiting = asyncio.create_task(stream.read(100))

@@ -1,4 +1,4 @@
-"""Budgets: nothing is begun that could pass a limit, and nothing is refused that fits."""
+"""Budgets: no round starts that could exceed a limit, and none is refused that fits."""
 
 from dataclasses import replace
 
@@ -79,14 +79,14 @@ def test_the_most_that_a_round_costs(target: Target, most: Cost) -> None:
     ],
 )
 def test_a_limit_is_reached_and_not_passed(limits: dict[str, float], used: Cost, named: str | None) -> None:
-    """What would pass a limit is refused with a sentence that begins with the limit; what would reach it is not."""
+    """A round that would exceed a limit is refused with the name of the limit; one that reaches it exactly is not."""
     budget = Budget(provider="p", **limits)  # type: ignore[arg-type]  # a table of limits
     said = exceeded_limit(max_round_cost(TARGET), used=used, budget=budget)
     assert said == named if named is None else (said or "").startswith(named)
 
 
 def test_ten_dimes_are_a_dollar() -> None:
-    """The dust of adding up floats refuses nothing that fits."""
+    """Rounding errors of floats refuse no round that fits."""
     spent = sum([0.1] * 9)
     assert exceeded_limit(Cost(usd=0.1), used=Cost(usd=spent), budget=Budget(provider="p", usd_per_day=1.0)) is None
     assert (
@@ -97,7 +97,7 @@ def test_ten_dimes_are_a_dollar() -> None:
 
 @pytest.mark.parametrize(("vantage", "limit"), [("sg-1", 1), ("us-1", 5), ("", 5)])
 def test_a_vantages_own_budget_goes_first(vantage: str, limit: int) -> None:
-    """A budget that names the vantage takes the place of the one for all; others do not see it."""
+    """A vantage's own budget replaces the one for all vantages; other vantages do not have it."""
     budgets = (
         Budget(provider="q", requests_per_day=0),
         Budget(provider="p", requests_per_day=5),
@@ -110,7 +110,7 @@ def test_a_vantages_own_budget_goes_first(vantage: str, limit: int) -> None:
 
 
 def test_what_is_in_flight_counts() -> None:
-    """Rounds begun at once cannot pass together a limit that each alone would keep."""
+    """Concurrent rounds cannot together exceed a limit that each alone would keep."""
     tracker = make_tracker(Budget(provider="p", tokens_per_day=500))
     for _ in range(2):
         assert tracker.refusal(TARGET, NOON) is None
@@ -123,7 +123,7 @@ def test_what_is_in_flight_counts() -> None:
 
 
 def test_a_restart_remembers_and_a_new_day_does_not() -> None:
-    """What was spent before a restart counts until midnight UTC, and not a microsecond longer."""
+    """Spend from before a restart counts until midnight UTC, and not a microsecond longer."""
     spent = Spend(provider="p", day_at=day_of(NOON), requests=3)
     tracker = make_tracker(Budget(provider="p", requests_per_day=3), spent=spent)
     midnight = day_of(NOON) + DAY_US
@@ -133,7 +133,7 @@ def test_a_restart_remembers_and_a_new_day_does_not() -> None:
 
 
 def test_a_clock_set_back_finds_yesterdays_books() -> None:
-    """Past midnight and back again: the day that is not over yet after all is still spent."""
+    """After a step back across midnight, the spend of that day still counts."""
     tracker = make_tracker(
         Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=3)
     )
@@ -142,7 +142,7 @@ def test_a_clock_set_back_finds_yesterdays_books() -> None:
 
 
 def test_days_long_past_are_forgotten() -> None:
-    """The books do not grow for ever."""
+    """The totals do not grow without bound."""
     tracker = make_tracker()
     for day in range(100):
         tracker.record([Spend(provider="p", day_at=day * DAY_US, requests=1)])
@@ -203,7 +203,7 @@ def test_a_reservation_is_taken_back_by_the_samples(streams: int) -> None:
 
 
 def test_what_is_known_already_is_not_counted_twice() -> None:
-    """An account read late has what was spent meanwhile; only what it has beside that is new."""
+    """Restored totals add only the spend that is not recorded yet."""
     tracker = make_tracker(
         Budget(provider="p", requests_per_day=3), spent=Spend(provider="p", day_at=day_of(NOON), requests=1)
     )

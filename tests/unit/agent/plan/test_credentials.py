@@ -1,4 +1,4 @@
-"""Keys go where the agent's own file says, and nowhere else."""
+"""Keys are sent only to the origins in the agent's own file."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def keyring_file(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_found_for_its_host(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variable's value is the key of a target on a named host; a target without credential has none."""
+    """A target on a listed host gets the value of the variable; a target without credential gets no key."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", " sk-1 \n")
     keyring = load_keyring(keyring_file)
     assert keyring.key_for(target()) == "sk-1"
@@ -110,7 +110,7 @@ def test_a_missing_variable_is_named(keyring_file: Path, monkeypatch: pytest.Mon
     "key", ["sk-SECRET\nnote to self", "sk-SECRET other", "sk-SECRET\u2026", "sk-SECRET\u200b", "sk-SEC\0RET", ""]
 )
 def test_what_no_header_carries_is_no_key(tmp_path: Path, key: str) -> None:
-    """A key of several lines or with an invisible character is refused before any request, without being shown."""
+    """A key with several lines or an invisible character is refused before any request, and is not printed."""
     secret = tmp_path / "key"
     secret.write_text(key + "\n")
     path = tmp_path / "credentials.toml"
@@ -121,7 +121,7 @@ def test_what_no_header_carries_is_no_key(tmp_path: Path, key: str) -> None:
 
 
 def test_a_key_file_that_is_no_text(tmp_path: Path) -> None:
-    """Bytes that are no text are a credential's fault, not the agent's."""
+    """A key file that is not text is a credential error."""
     secret = tmp_path / "key"
     secret.write_bytes(b"sk-\xff\xfe")
     path = tmp_path / "credentials.toml"
@@ -131,7 +131,7 @@ def test_a_key_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_host_is_the_same_in_any_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts are compared as DNS knows them, so that what the key is sent to is what the file names."""
+    """Hosts are compared in their DNS form."""
     monkeypatch.setenv("ISOCHRONE_TEST_KEY", "sk-1")
     path = tmp_path / "credentials.toml"
     path.write_text('[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["API.M\u00fcnchen.example"]\n')
@@ -139,7 +139,7 @@ def test_a_host_is_the_same_in_any_spelling(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_all_problems_of_the_file_come_at_once(tmp_path: Path) -> None:
-    """Unknown keys name the nearest known one, and every table's faults are told together."""
+    """One error lists the faults of all tables, with the nearest name for each unknown key."""
     path = tmp_path / "credentials.toml"
     path.write_text('[a]\nenvv = "X"\nhosts = ["h", "https://h/"]\n[b]\nenv = "X"\n')
     with pytest.raises(CredentialError) as caught:

@@ -1,4 +1,4 @@
-"""What a plan may ask of an agent, whoever wrote it."""
+"""Limits that the agent enforces on plans."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ def plan_of(*targets: Target, budgets: tuple[Budget, ...] = ()) -> Plan:
     ],
 )
 def test_what_a_collector_may_apply_is_run(change: dict[str, Any]) -> None:
-    """Everything up to the limit itself is within it."""
+    """A value equal to its limit is allowed."""
     budget = Budget(provider="p", usd_per_day=0.0, tokens_per_day=10**15)
     assert limit_violations(plan_of(replace(TARGET, **change), budgets=(budget,))) == []
 
@@ -53,7 +53,7 @@ def test_a_limit_that_is_passed_is_named(change: dict[str, Any], sentence: str) 
 
 
 def test_the_whole_plan_has_limits() -> None:
-    """Targets, budgets and prompts are bounded together too, and a budget that is no number binds nobody."""
+    """The totals of targets, budgets and prompts are limited too, and a NaN budget is refused."""
     long = replace(TARGET, workload=Workload(prompt="x" * plan_limits.MAX_PROMPT_BYTES))
     assert limit_violations(plan_of(*[long] * 61)) == [
         "the plan has bytes of all prompts 6100000, outside 0 to 6000000"

@@ -1,4 +1,4 @@
-"""Rounds: the same instants everywhere, none twice, none in a burst."""
+"""The schedule: the same rounds on all vantages, none twice, none bunched."""
 
 import pytest
 from hypothesis import given
@@ -56,7 +56,7 @@ def test_two_vantages_meet_in_the_same_rounds() -> None:
 
 
 def test_a_round_comes_once() -> None:
-    """Asking again within a round gives nothing."""
+    """A round is returned once."""
     schedule = Schedule([target()], now_at=0)
     at = schedule.next_at() or 0
     assert len(schedule.due(at)) == 1
@@ -65,7 +65,7 @@ def test_a_round_comes_once() -> None:
 
 
 def test_missed_rounds_are_counted_not_replayed() -> None:
-    """After an hour asleep there is one round to probe at most, and the others are counted."""
+    """After an hour of sleep at most one round is due, and the others count as missed."""
     schedule = Schedule([target()], now_at=0)
     first_at = schedule.next_at() or 0
     assert len(schedule.due(first_at + 360 * 10 * SECOND_US)) == 1
@@ -73,7 +73,7 @@ def test_missed_rounds_are_counted_not_replayed() -> None:
 
 
 def test_a_round_much_too_late_is_missed() -> None:
-    """A round found later than a quarter of its interval would be no pair to anyone's."""
+    """A round later than a quarter of its interval could not be paired, and is missed."""
     schedule = Schedule([target()], now_at=0)
     assert schedule.due((schedule.next_at() or 0) + 3 * SECOND_US) == []
     assert schedule.missed == 1
@@ -88,7 +88,7 @@ def test_a_clock_set_back_realigns() -> None:
 
 
 def test_targets_spread_over_the_interval() -> None:
-    """A hundred targets do not arrive together: no tenth of the interval holds more than a quarter of them."""
+    """No tenth of the interval has more than a quarter of a hundred targets."""
     from isochrone_wire.stable_ids import stable_id  # only this law needs real ids
 
     phases = [phase_us(stable_id("target", str(n)), 60 * SECOND_US) // (6 * SECOND_US) for n in range(100)]
@@ -97,7 +97,7 @@ def test_targets_spread_over_the_interval() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_the_next_instant_is_the_earliest(count: int) -> None:
-    """`next_at` is when the first of all targets is due, and nothing without targets."""
+    """`next_at` is the earliest start of all targets, and `None` without targets."""
     targets = [target(n + 1, every_us=(n + 1) * SECOND_US) for n in range(count)]
     schedule = Schedule(targets, now_at=0)
     expected = min((next_round_at(0, target_id=t.id, every_us=t.every_us) for t in targets), default=None)
@@ -106,7 +106,7 @@ def test_the_next_instant_is_the_earliest(count: int) -> None:
 
 @given(IDS, VANTAGES, st.integers(1, HOUR_US))
 def test_a_vantage_has_its_place_in_the_spread(number: int, vantage: str, spread_us: int) -> None:
-    """Where in the spread a vantage begins depends on its name and the target alone, and lies within the spread."""
+    """The offset of a vantage depends only on its name and the target, and lies within the spread."""
     of = target(number, every_us=2 * HOUR_US, spread_us=spread_us)
     assert stagger_us(of, vantage) == stagger_us(of, vantage) < spread_us
     assert stagger_us(of, vantage) >= 0
@@ -145,7 +145,7 @@ def test_each_round_lived_through_is_due_or_missed_once(
 def test_a_new_plan_begins_no_round_again(
     number: int, vantage: str, before_us: int, after_us: int, steps_us: list[int]
 ) -> None:
-    """A round that was begun does not come again when a new plan with another spread is taken up after it."""
+    """A started round is not due again when a new plan with another spread is applied."""
     old = Schedule([target(number, spread_us=before_us)], now_at=0, vantage=vantage)
     now, begun = 0, []
     for step in steps_us:
@@ -182,7 +182,7 @@ def test_rounds_realign_after_a_step(step_us: int, missed: int, spread_us: int) 
 
 
 def test_a_clock_that_came_back_leaves_nobody_waiting() -> None:
-    """A plan taken up after a step back by an hour does not wait for the hour to pass again."""
+    """A plan applied after a step back by an hour does not wait for that hour."""
     of = target(spread_us=9 * SECOND_US)
     old = Schedule([of], now_at=2 * HOUR_US, vantage="sg-1")
     old.due(2 * HOUR_US + 20 * SECOND_US)

@@ -1,4 +1,4 @@
-"""The laws of measurement can fail: each bug that real tools had, put into this one, turns the law against it red."""
+"""Mutation tests of the measurement laws: each bug of a real tool, injected here, fails the test of its law."""
 
 import importlib.util
 import time
@@ -20,7 +20,7 @@ AGENT_TESTS = Path(__file__).parents[1]
 
 
 def laws(name: str) -> ModuleType:
-    """The tests of another file of the agent, by its name."""
+    """Load another test module of the agent by its name."""
     spec = importlib.util.spec_from_file_location(f"laws_{name}", next(AGENT_TESTS.rglob(f"{name}.py")))
     assert spec is not None
     assert spec.loader is not None
@@ -30,7 +30,7 @@ def laws(name: str) -> ModuleType:
 
 
 def count_the_role(patch: pytest.MonkeyPatch) -> None:
-    """As vLLM's bench did: the first event stops the clock, whatever it holds."""
+    """VLLM's benchmark: the first event ends the TTFT, whatever it contains."""
     honest = OpenAIChat._choice
 
     def choice(self: OpenAIChat, said: dict[str, Any]) -> list[Signal]:
@@ -40,7 +40,7 @@ def count_the_role(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_chunks(patch: pytest.MonkeyPatch) -> None:
-    """As many scripts do: a chunk is a token."""
+    """Many scripts: a chunk counts as a token."""
     honest = stream_metrics.count_tokens
     patch.setattr(
         stream_metrics,
@@ -50,17 +50,17 @@ def count_chunks(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_usage(patch: pytest.MonkeyPatch) -> None:
-    """As where usage is thought to come only with the last event."""
+    """Tools that expect usage only in the last event: usage is ignored."""
     patch.setattr(OpenAIChat, "_usage", staticmethod(lambda _usage: Usage()))
 
 
 def trust_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
-    """As with `time.time()`: stamps on a clock that can be set."""
+    """`time.time()`: timestamps of a clock that can be set."""
     patch.setattr(receive_timestamps, "read_stamp", lambda _words: Stamp(time.time_ns(), 0, kernel=False))
 
 
 def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
-    """As where speed is all tokens over the span: the first chunk's tokens took no time."""
+    """Speed as all tokens over the span, although the tokens of the first chunk took no time."""
     honest = stream_metrics.tokens_per_second
 
     def speed(chunk_ns: Any, tokens: stream_metrics.Tokens) -> float | None:
@@ -72,7 +72,7 @@ def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgive_errors_inside(patch: pytest.MonkeyPatch) -> None:
-    """As several tools do: an error inside a stream of status 200 is the end of a success."""
+    """Several tools: an error inside a stream of status 200 counts as the end of a success."""
     honest = OpenAIChat.interpret
 
     def interpret(self: OpenAIChat, event: Event) -> list[Signal]:
@@ -82,7 +82,7 @@ def forgive_errors_inside(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_end(patch: pytest.MonkeyPatch) -> None:
-    """As where a cut stream is a success: no terminal marker is needed."""
+    """A truncated stream counts as a success: no terminal marker is required."""
     patch.setattr(measurement.Measurement, "_implied_failure", lambda _self: None)
 
 
@@ -119,7 +119,7 @@ CASES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_bug_turns_its_law_red(name: str) -> None:
-    """The law holds as things are, and fails with the bug in."""
+    """The law's test passes without the bug, and fails with it."""
     inject, law = CASES[name]
     law()
     with pytest.MonkeyPatch.context() as patch:

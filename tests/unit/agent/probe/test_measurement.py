@@ -1,4 +1,4 @@
-"""The state machine of one probe, and what its instants amount to."""
+"""The state machine of one probe, and the metrics of its sample."""
 
 from itertools import product
 
@@ -50,18 +50,18 @@ def sample_of(*signals: tuple[int, Signal]) -> Sample:
 
 
 def stream(*answers: tuple[int, int], tokens: int | None = None) -> Sample:
-    """A stream of answers (at ms, characters), finished with this usage."""
-    said = [(at, Answer(chars)) for at, chars in answers]
+    """Build a stream of answers (at ms, characters) that ends with this usage."""
+    signals = [(at, Answer(chars)) for at, chars in answers]
     last = answers[-1][0]
     end: list[tuple[int, Signal]] = [(last, Usage(output_tokens=tokens)), (last, Finished("stop"))]
-    return sample_of((0, Sent()), (0, Opened(status=200)), *said, *end)
+    return sample_of((0, Sent()), (0, Opened(status=200)), *signals, *end)
 
 
 @pytest.mark.parametrize(
     ("state", "signal"), list(product(State, SIGNALS)), ids=lambda v: getattr(v, "value", type(v).__name__)
 )
-def test_what_may_follow_what(state: State, signal: Signal) -> None:
-    """Each signal moves each state where the table says, or is refused with a sentence that names both."""
+def test_the_transitions(state: State, signal: Signal) -> None:
+    """Each signal moves each state as the table says, or raises an error that names both."""
     measurement = measured(*[(0, step) for step in PATH_TO[state]])
     assert measurement.state is state
     if (state, type(signal)) in _NEXT:
@@ -73,14 +73,14 @@ def test_what_may_follow_what(state: State, signal: Signal) -> None:
 
 
 def test_tokens_after_the_end_are_refused() -> None:
-    """The one transition everybody forgets: an answer behind the terminal marker is no part of the stream."""
+    """An answer after the terminal marker is not part of the stream."""
     assert (State.DONE, Answer) not in _NEXT
     assert _NEXT[State.DONE, Usage] is State.DONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(SIGNALS)), max_size=12))
 def test_a_sample_can_always_be_taken(steps: list[tuple[int, Signal]]) -> None:
-    """Whatever came, in whatever order, there is a sample, and no duration in it is negative or out of order."""
+    """Any signals in any order yield a sample without negative or unordered durations."""
     measurement = Measurement()
     for at_ms, signal in steps:
         try:
@@ -95,7 +95,7 @@ def test_a_sample_can_always_be_taken(steps: list[tuple[int, Signal]]) -> None:
 
 
 def test_every_duration_runs_from_the_request_sent() -> None:
-    """TTFB, TTFT, TTFAT and E2E are measured from the same instant, which is not the beginning of the connection."""
+    """TTFB, TTFT, TTFAT and E2E start when the request has been sent, not when the connection begins."""
     sample = sample_of(
         (10, Sent()),
         (15, Opened(status=200)),
@@ -134,33 +134,33 @@ def test_a_chunk_is_not_a_token() -> None:
     ids=["one-chunk", "two-chunks", "within-50-ms"],
 )
 def test_no_speed_is_better_than_a_wrong_one(answers: list[tuple[int, int]]) -> None:
-    """An answer that arrives in a lump has no speed, and says so."""
+    """An answer that arrives at once has no speed, and is flagged."""
     sample = stream(*answers, tokens=100)
     assert sample.tokens_per_second is None
     assert Quality.BUFFERED in sample.quality
 
 
 def test_hidden_reasoning_is_not_streamed() -> None:
-    """Reasoning tokens that were never shown do not make the visible ones look faster."""
-    said = [(100 * n, Answer(4)) for n in range(1, 12)]
+    """Hidden reasoning tokens do not raise the speed of the visible ones."""
+    signals = [(100 * n, Answer(4)) for n in range(1, 12)]
     usage = Usage(output_tokens=1011, reasoning_tokens=1000)
-    sample = sample_of((0, Sent()), (0, Opened(status=200)), *said, (1100, usage), (1100, Finished()))
+    sample = sample_of((0, Sent()), (0, Opened(status=200)), *signals, (1100, usage), (1100, Finished()))
     assert sample.tokens_per_second == pytest.approx(10.0)
     assert sample.output_tokens == 1011
 
 
-def digested(*answers: tuple[int, int], usage: Usage) -> Sample:
-    """A stream with a long digest of its reasoning before these answers (at ms, characters)."""
+def summarised_stream(*answers: tuple[int, int], usage: Usage) -> Sample:
+    """Build a stream with a long reasoning summary before these answers (at ms, characters)."""
     digest = [(at, Reasoning(400, summarised=True)) for at in (100, 150, 200)]
-    said = [(at, Answer(chars)) for at, chars in answers]
+    signals = [(at, Answer(chars)) for at, chars in answers]
     last = answers[-1][0]
-    return sample_of((0, Sent()), (0, Opened(status=200)), *digest, *said, (last, usage), (last, Finished()))
+    return sample_of((0, Sent()), (0, Opened(status=200)), *digest, *signals, (last, usage), (last, Finished()))
 
 
-def test_a_digest_has_no_part_in_speed() -> None:
-    """A digest is told at its own pace, and the tokens behind it are in no chunk: speed is that of the answer."""
+def test_a_summary_is_not_part_of_the_speed() -> None:
+    """A summary has its own pace, and its tokens are in no chunk: speed is that of the answer."""
     answers = [(1000 + 10 * n, 4) for n in range(11)]
-    sample = digested(*answers, usage=Usage(output_tokens=1011, reasoning_tokens=1000))
+    sample = summarised_stream(*answers, usage=Usage(output_tokens=1011, reasoning_tokens=1000))
     assert sample.tokens_per_second == pytest.approx(100.0)
     assert (sample.ttft_us, sample.ttfat_us, sample.output_tokens, sample.first_chunk_tokens) == (
         100_000,
@@ -168,38 +168,38 @@ def test_a_digest_has_no_part_in_speed() -> None:
         1011,
         1,
     )
-    unsaid = digested(*answers, usage=Usage(output_tokens=1011))
+    unsaid = summarised_stream(*answers, usage=Usage(output_tokens=1011))
     assert (unsaid.tokens_per_second, unsaid.first_chunk_tokens, unsaid.quality) == (None, None, Quality.CLEAN)
-    estimated = digested(*answers, usage=Usage())
+    estimated = summarised_stream(*answers, usage=Usage())
     assert estimated.tokens_per_second == pytest.approx(100.0)
     assert (estimated.output_tokens, estimated.quality) == (311, Quality.ESTIMATED_TOKENS)
 
 
-def test_an_answer_in_a_lump_is_buffered_whatever_went_before() -> None:
-    """However long the digest took to tell, an answer that comes at once has no speed."""
-    sample = digested((1000, 4), (1010, 4), (1020, 4), usage=Usage(output_tokens=1003, reasoning_tokens=1000))
+def test_an_answer_that_arrives_at_once_is_buffered() -> None:
+    """An answer that arrives at once has no speed, however long its reasoning summary took."""
+    sample = summarised_stream((1000, 4), (1010, 4), (1020, 4), usage=Usage(output_tokens=1003, reasoning_tokens=1000))
     assert (sample.tokens_per_second, sample.quality) == (None, Quality.BUFFERED)
 
 
-def test_reasoning_of_which_nothing_is_told_is_no_token() -> None:
-    """That a model thinks stops no clock and is no chunk; when nothing else comes, the sample says where it went."""
-    untold = Reasoning(0, summarised=True)
-    said: list[tuple[int, Signal]] = [(0, Sent()), (0, Opened(status=200)), (100, untold)]
-    thought = sample_of(*said, (200, Answer(4)), (200, Finished()))
+def test_hidden_reasoning_is_no_token() -> None:
+    """Hidden reasoning ends no TTFT and is no chunk; without an answer the error names it as the cause."""
+    hidden = Reasoning(0, summarised=True)
+    signals: list[tuple[int, Signal]] = [(0, Sent()), (0, Opened(status=200)), (100, hidden)]
+    thought = sample_of(*signals, (200, Answer(4)), (200, Finished()))
     assert (thought.ttft_us, thought.chunks, thought.outcome) == (200_000, 1, Outcome.OK)
-    silent = sample_of(*said, (200, Usage(output_tokens=200)), (200, Finished()))
+    silent = sample_of(*signals, (200, Usage(output_tokens=200)), (200, Finished()))
     assert (silent.outcome, silent.error, silent.chunks) == (Outcome.GARBLED, ONLY_HIDDEN_REASONING, 0)
 
 
 def test_estimates_are_labelled() -> None:
-    """Without usage the tokens are one per four characters, and the sample says that they are estimated."""
+    """Without usage, tokens are estimated as one per four characters, and the sample is flagged."""
     sample = stream((100, 40), (200, 40), (300, 40))
     assert (sample.output_tokens, sample.token_source) == (30, TokenSource.ESTIMATED)
     assert Quality.ESTIMATED_TOKENS in sample.quality
 
 
 def test_usage_may_come_in_pieces() -> None:
-    """What a later usage block leaves out keeps the value of an earlier one."""
+    """A field missing in a later usage block keeps its earlier value."""
     pieces: list[tuple[int, Signal]] = [
         (0, Usage(prompt_tokens=7, cached_tokens=3)),
         (5, Answer(4)),
@@ -220,14 +220,14 @@ def test_gaps_and_stalls() -> None:
 
 
 def test_the_first_failure_is_the_cause() -> None:
-    """A timeout followed by the cut that it causes stays a timeout, with its limit."""
+    """A timeout followed by the disconnect it causes stays a timeout, with its limit."""
     timeout = Failed(outcome=Outcome.TIMED_OUT, error="late", timeout_us=5)
     sample = sample_of((0, Sent()), (9, timeout), (9, Failed(outcome=Outcome.TRUNCATED, error="cut")))
     assert (sample.outcome, sample.timeout_us, sample.error) == (Outcome.TIMED_OUT, 5, "late")
 
 
 def test_a_stream_that_fails_keeps_its_partial_timings() -> None:
-    """What was measured before the failure is in the sample."""
+    """A failed sample contains everything measured before the failure."""
     failure = Failed(outcome=Outcome.STALLED, error="silence", timeout_us=30_000_000)
     sample = sample_of((0, Sent()), (5, Opened(status=200)), (100, Answer(4)), (120, Answer(4)), (30_120, failure))
     assert (sample.outcome, sample.ttft_us, sample.chunks) == (Outcome.STALLED, 100_000, 2)

@@ -1,4 +1,4 @@
-"""What response headers say, and what they only pretend to say."""
+"""Response headers: valid values are parsed, malformed and implausible ones are ignored."""
 
 import pytest
 from hypothesis import example, given
@@ -40,9 +40,7 @@ NOW = 1_700_000_000_000_000
     ],
 )
 def test_waits(text: str, microseconds: int | None) -> None:
-    """Every way providers write a wait, as a duration or as the instant it ends, and nothing for what is none or
-    longer than 30 days.
-    """
+    """Every format of a wait is parsed; anything else, and more than 30 days, is `None`."""
     assert parse_wait_us(text, now_at=NOW) == microseconds
 
 
@@ -50,7 +48,7 @@ def test_waits(text: str, microseconds: int | None) -> None:
 @example("Wed, 21 Oct 0001 07:28:00 +2359")
 @example("0001-01-01T00:00:00+23:59")
 def test_no_text_breaks_a_wait(text: str) -> None:
-    """Whatever stands in a header is a wait within bounds or none; nothing raises."""
+    """Any text is a wait within bounds or `None`; nothing raises."""
     wait_us = parse_wait_us(text, now_at=NOW)
     assert wait_us is None or 0 <= wait_us <= MAX_WAIT_US
 
@@ -59,12 +57,12 @@ def test_no_text_breaks_a_wait(text: str) -> None:
     ("text", "number"), [("59", 59), ("0", 0), ("-1", None), ("", None), (None, None), ("9" * 40, None)]
 )
 def test_counts(text: str | None, number: int | None) -> None:
-    """-1, nothing and nonsense are unknown, not zero; zero is zero."""
+    """-1, empty and malformed counts are unknown, not zero; zero is zero."""
     assert parse_count(text) == number
 
 
 def test_a_full_set_of_headers() -> None:
-    """Request id, the provider's own time, the edge and the limits are read out of one response."""
+    """Request id, processing time, edge and limits are parsed from one response."""
     headers = {
         "x-request-id": "req-1",
         "openai-processing-ms": "187",
@@ -81,13 +79,13 @@ def test_a_full_set_of_headers() -> None:
 
 
 def test_silence_is_unknown() -> None:
-    """A response without such headers leaves all of it unknown."""
+    """A response without such headers leaves all fields unknown."""
     opened = read_headers(200, {}, now_at=NOW)
     assert (opened.request_id, opened.provider_us, opened.edge, opened.ratelimit) == (None, None, None, None)
 
 
 def test_anthropics_headers() -> None:
-    """Limits under Anthropic's names, with resets as instants."""
+    """Limits under Anthropic's names, with resets as times."""
     headers = {
         "request-id": "req_1",
         "anthropic-ratelimit-requests-limit": "50",
@@ -113,5 +111,5 @@ def test_anthropics_headers() -> None:
     ],
 )
 def test_the_providers_own_time(headers: dict[str, str], microseconds: int | None) -> None:
-    """What the provider says it took, under whichever header, in microseconds."""
+    """The provider's processing time is parsed from each known header, in microseconds."""
     assert read_headers(200, headers, now_at=NOW).provider_us == microseconds

@@ -1,4 +1,4 @@
-"""The contract of every dialect: recorded shapes become samples, however the network cuts them."""
+"""The contract of every dialect: recorded streams become samples, with any boundaries of reads."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ def by_name(case: Transcript) -> str:
 
 @pytest.mark.parametrize("case", EVERY, ids=by_name)
 def test_each_shape_comes_to_its_sample(case: Transcript) -> None:
-    """Outcome, chunks and tokens follow from what the server said, in all the ways servers say it."""
+    """Outcome, chunks and tokens follow from the stream, in every format of the servers."""
     sample = whole(case.dialect, case.body)
     assert sample.outcome is case.outcome, sample.error
     assert (sample.chunks, sample.reasoning_tokens) == (case.chunks, case.reasoning_tokens)
@@ -80,7 +80,7 @@ URLS = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_asks_at_its_address_with_its_key(dialect: str) -> None:
-    """Path, model, the header of the key and the nonce are where this API wants them; the key is nowhere else."""
+    """Path, model, key header and nonce are where the API expects them; the key is nowhere else."""
     url, headers, body = request(dialect)
     assert (url, [name for name, value in headers.items() if "sk-1" in value]) == (URLS[dialect][0], [URLS[dialect][1]])
     assert "[nonce] Hi" in json.dumps(body)
@@ -96,13 +96,13 @@ def limits(body: dict[str, Any]) -> list[int]:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_bounds_the_answer(dialect: str) -> None:
-    """The longest answer is bounded once, with the workload's number."""
+    """The request contains the workload's output limit exactly once."""
     _, _, body = request(dialect, max_output_tokens=77)
     assert limits(body) == [77]
 
 
 def test_quirks_change_the_request() -> None:
-    """A provider may want the limit under another name, and no question for usage."""
+    """A quirk renames the limit, and omits the request for usage."""
     quirks = Quirks(token_limit="max_completion_tokens", usage_option=False)
     _, _, body = request("openai-chat", quirks=quirks, max_output_tokens=77)
     assert "max_completion_tokens" in body
@@ -119,7 +119,7 @@ def test_a_temperature_is_sent_when_it_is_pinned(dialect: str, temperature: floa
 
 
 def thinking(body: dict[str, Any]) -> dict[str, Any]:
-    """What a request says of reasoning."""
+    """Return the reasoning parameters of a request."""
     names = ("reasoning_effort", "reasoning", "thinking", "output_config", "thinkingConfig")
     said = body | body.get("generationConfig", {})
     return {name: said[name] for name in names if name in said}
@@ -179,7 +179,7 @@ def test_no_effort_is_left_out(dialect: str, model: str) -> None:
     ],
 )
 def test_thinking_leaves_room_for_the_answer(model: str, effort: str, limit: int) -> None:
-    """Anthropic's limit covers thinking and answer; what the workload allows is for the answer."""
+    """Anthropic's limit covers thinking and answer; the workload's limit is for the answer alone."""
     _, _, body = request("anthropic", model=model, reasoning_effort=effort, max_output_tokens=77)
     assert body["max_tokens"] == limit
 

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, what is its own."""
+"""Properties specific to OpenAI's chat completions."""
 
 import json
 
@@ -61,12 +61,12 @@ def test_the_request_says_what_the_workload_asks_for() -> None:
     ],
 )
 def test_error_bodies_become_a_sentence_without_keys(body: bytes, sentence: str) -> None:
-    """What the provider says of an error is kept, on one line, with anything like a key taken out."""
+    """The provider's error message is kept on one line, with anything like a key masked."""
     assert DIALECT.error(body) == sentence
 
 
 def test_usage_with_every_chunk_counts_the_first_one() -> None:
-    """Where the provider states usage with every chunk, the tokens of the first one are its count, not an estimate."""
+    """If usage comes with every chunk, the tokens of the first chunk are its count, not an estimate."""
     said = '{{"choices":[{{"delta":{{"content":"{}"}}}}],"usage":{{"prompt_tokens":9,"completion_tokens":{}}}}}'
     first, *rest = [said.format("abcd" * n, tokens) for n, tokens in ((5, 2), (1, 10), (1, 20), (1, 42))]
     reads = [(100, sse(first)), *((100 + 100 * n, sse(text)) for n, text in enumerate(rest, 1)), (400, sse(*FULL[4:5]))]
@@ -76,7 +76,7 @@ def test_usage_with_every_chunk_counts_the_first_one() -> None:
 
 
 def test_groqs_own_times_are_kept() -> None:
-    """Queueing and reading the prompt, as Groq states them, are the provider's own time to the first token."""
+    """Groq's queue and prompt times are the provider's own time to first token."""
     counts = '"prompt_tokens":9,"completion_tokens":3,"queue_time":0.02,"prompt_time":0.003'
     usage = f'{{"choices":[],"x_groq":{{"usage":{{{counts}}}}}}}'
     sample = whole("openai-chat", sse(*FULL[:5], usage, FULL[6]))

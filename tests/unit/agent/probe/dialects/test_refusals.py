@@ -1,4 +1,4 @@
-"""Refusals that will pass: how long to wait, where only the error itself says it."""
+"""Temporary refusals: the wait time where only the error itself states it."""
 
 import json
 from typing import Any
@@ -50,17 +50,17 @@ def delayed(delay: Any) -> dict[str, Any]:
     ],
 )
 def test_a_wait_in_the_body(body: object, wait_us: int | None) -> None:
-    """Only `RetryInfo` is believed; everything else is an unknown wait, never a failure to read the rest."""
+    """Only `RetryInfo` is used; anything else is an unknown wait, and never an error."""
     assert stated_wait_us(json.dumps(body).encode()) == wait_us
 
 
 def test_a_body_cut_short_says_nothing() -> None:
-    """A body longer than what is read of it has no wait, and does no harm."""
+    """A body longer than the part that is read has no wait, and does no harm."""
     assert stated_wait_us(json.dumps({"error": GEMINI}).encode()[:-9]) is None
 
 
 def test_a_wait_inside_a_stream() -> None:
-    """The same error as an event under status 200 says the same."""
+    """The same error as an event under status 200 has the same wait."""
     failure = in_band_failure(GEMINI)
     assert (failure.outcome, failure.retry_after_us) == (Outcome.THROTTLED, 12_000_000)
 
@@ -88,7 +88,7 @@ def test_a_wait_inside_a_stream() -> None:
     ],
 )
 def test_a_throttle_has_many_names(error: object, throttled: bool) -> None:  # noqa: FBT001  # a case
-    """A rate limit inside a stream is known by its code, type or status, whoever named it; not by its prose."""
+    """A rate limit inside a stream is recognised by its code, type or status, not by its message."""
     assert in_band_failure(error).outcome is (Outcome.THROTTLED if throttled else Outcome.HTTP_ERROR)
 
 
@@ -101,7 +101,7 @@ def test_a_throttle_has_many_names(error: object, throttled: bool) -> None:  # n
     ],
 )
 def test_headers_are_believed_first(told: RateLimit | None, expected: RateLimit) -> None:
-    """The wait of the body fills in what the headers leave unsaid, and changes nothing that they say."""
+    """The wait of the body is used only if the headers have none."""
     measurement = Measurement()
     measurement.observe(Sent(), 0)
     measurement.observe(Opened(status=429, ratelimit=told), 1)
