@@ -158,8 +158,8 @@ class Histogram:
             return None
         found = self._alone.estimate(share)
         low, high = float(found.low[0]), float(found.high[0])
-        told = (None, None) if np.isnan(low) else (low, high)
-        return Quantile(value=float(found.value[0]), low=told[0], high=told[1])
+        bounds = (None, None) if np.isnan(low) else (low, high)
+        return Quantile(value=float(found.value[0]), low=bounds[0], high=bounds[1])
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and how many possibly are: those in the limit's own

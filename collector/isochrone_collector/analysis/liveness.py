@@ -43,14 +43,14 @@ def classify(signals: VantageSignals, *, now_at: int, plan: Plan | None) -> tupl
     """Return the liveness at `now_at` (microseconds since the epoch) under the plan in force, with the reason."""
     due_at = signals.next_heartbeat_at or signals.last_seen_at + _DEFAULT_HEARTBEAT_US
     if now_at > due_at + LATE_GRACE_US:
-        heard, due = rough_duration(now_at - signals.last_seen_at), rough_duration(now_at - due_at)
-        return Liveness.LATE, f"last heartbeat {heard} ago; the next was due {due} ago"
+        last, due = rough_duration(now_at - signals.last_seen_at), rough_duration(now_at - due_at)
+        return Liveness.LATE, f"last heartbeat {last} ago; the next was due {due} ago"
     if _is_fresh(signals.newest_sample_at, now_at=now_at, plan=plan):
         return Liveness.ONLINE, "samples arrive"
     nothing = _why_nothing_planned(plan)
     if nothing:
         return Liveness.EMPTY, nothing
-    return Liveness.SILENT, f"{_heard_and_delivered(signals, now_at=now_at)}; {_likely_cause(signals, plan)}"
+    return Liveness.SILENT, f"{_silence(signals, now_at=now_at)}; {_likely_cause(signals, plan)}"
 
 
 def fresh_us(plan: Plan | None) -> int:
@@ -83,11 +83,11 @@ def _why_nothing_planned(plan: Plan | None) -> str:
     return ""
 
 
-def _heard_and_delivered(signals: VantageSignals, *, now_at: int) -> str:
-    heard = f"last heartbeat {rough_duration(now_at - signals.last_seen_at)} ago"
+def _silence(signals: VantageSignals, *, now_at: int) -> str:
+    last = f"last heartbeat {rough_duration(now_at - signals.last_seen_at)} ago"
     if signals.newest_sample_at is None:
-        return f"{heard}, but no sample since it joined {rough_duration(now_at - signals.first_seen_at)} ago"
-    return f"{heard}, but its newest sample is {rough_duration(now_at - signals.newest_sample_at)} old"
+        return f"{last}, but no sample since it joined {rough_duration(now_at - signals.first_seen_at)} ago"
+    return f"{last}, but its newest sample is {rough_duration(now_at - signals.newest_sample_at)} old"
 
 
 def _likely_cause(signals: VantageSignals, plan: Plan | None) -> str:

@@ -170,10 +170,10 @@ def quoted(etag: str) -> str:
 
 def is_current(if_none_match: str | None, etag: str) -> bool:
     """Return whether the header contains the tag, strong or weak, or is `*`. A malformed header matches nothing."""
-    said = (if_none_match or "").strip()
-    if said == "*":
+    header = (if_none_match or "").strip()
+    if header == "*":
         return True
-    return _TAGS.fullmatch(said) is not None and etag in _ONE_TAG.findall(said)
+    return _TAGS.fullmatch(header) is not None and etag in _ONE_TAG.findall(header)
 
 
 def cache_control(region: RegionTables, *, now_at: int) -> str:

@@ -13,11 +13,11 @@ async def coverage(context: QueryContext, selection: Selection) -> CoverageList:
     """Return the rounds planned until now and the rounds recorded, per vantage and target."""
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        everyone = await vantages.vantages(connection)
+        all_vantages = await vantages.vantages(connection)
         rows = await probe_queries.recorded(connection, resolved.scope)
         spans = await context.plans.spans(connection, selection.window)
     regions = resolved.scope.regions
-    present = [vantage for vantage in everyone if regions is None or vantage.region in regions]
+    present = [vantage for vantage in all_vantages if regions is None or vantage.region in regions]
     lines = [line for vantage in present for line in _coverage(vantage, rows, spans, resolved, now_at=context.clock())]
     return CoverageList(window=selection.window, coverage=tuple(lines))
 

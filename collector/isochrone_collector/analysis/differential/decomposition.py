@@ -53,7 +53,7 @@ def parts(
     for name, column in columns.items():
         for key, part in _shifts(phases, column, wanted, name=name, baseline=baseline, changes=changes):
             found[key].append(part)
-    return {key: tuple(told) for key, told in found.items()}
+    return {key: tuple(own) for key, own in found.items()}
 
 
 def _columns(phases: Phases) -> dict[str, Reals]:
@@ -72,8 +72,8 @@ def _columns(phases: Phases) -> dict[str, Reals]:
 def _mostly(target_id: Integers, flags: Flags, among: Flags) -> Flags:
     """Return, for each probe, whether at least half of its target's probes in `among` are flagged."""
     target_ids, target = np.unique(target_id, return_inverse=True)
-    flagged, asked = (np.bincount(target[kept], minlength=len(target_ids)) for kept in (among & flags, among))
-    return np.asarray((2 * flagged >= asked)[target])
+    flagged, counted = (np.bincount(target[kept], minlength=len(target_ids)) for kept in (among & flags, among))
+    return np.asarray((2 * flagged >= counted)[target])
 
 
 def _ever(target_id: Integers, flags: Flags) -> Flags:

@@ -69,8 +69,8 @@ def place_of(quantile: Quantile | None, *, sign: int = 1) -> Place:
     """Return the sort key of a quantile: smallest first, or with the `sign` -1 largest first."""
     if quantile is None:
         return _NOWHERE
-    said = quantile.low is not None and quantile.high is not None
-    return (0 if said else 1, sign * quantile.value)
+    has_interval = quantile.low is not None and quantile.high is not None
+    return (0 if has_interval else 1, sign * quantile.value)
 
 
 def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | None:
@@ -109,8 +109,8 @@ def _speed_for_money(standing: Standing) -> Place:
     speed, usd = standing.tokens_per_second_p50, standing.usd_per_m_output
     if speed is None or usd is None:
         return _NOWHERE
-    said, _ = place_of(speed)
-    return (said, -speed.value / usd if usd else -inf)
+    certainty, _ = place_of(speed)
+    return (certainty, -speed.value / usd if usd else -inf)
 
 
 def _price(standing: Standing) -> Place:

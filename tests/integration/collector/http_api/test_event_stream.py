@@ -47,7 +47,7 @@ async def test_a_snapshot_comes_first_and_then_what_changes(web: Web) -> None:
         (f"{WATCH}?route=voice&after=48", {}, [50]),
     ],
 )
-async def test_who_comes_back_misses_and_repeats_nothing(
+async def test_resuming_misses_and_repeats_nothing(
     web: Web, path: str, headers: dict[str, str], expected: list[int]
 ) -> None:
     """A reader that sends its last event id gets every later event once, in order."""
@@ -65,7 +65,7 @@ async def test_a_reader_that_is_ahead_gets_a_snapshot(web: Web) -> None:
         assert [event.id for event in await first(events, 2)] == [47, 48]
 
 
-async def test_silence_is_told_from_death(start_web: StartWeb) -> None:
+async def test_heartbeats_are_sent(start_web: StartWeb) -> None:
     """Without changes, comments are sent as heartbeats for readers and proxies."""
     web = await start_web(**BRIEF)
     await web.publish(CHAT)
@@ -73,7 +73,7 @@ async def test_silence_is_told_from_death(start_web: StartWeb) -> None:
         assert [await asyncio.wait_for(anext(events), 20) for _ in range(3)] == [None, None, None]
 
 
-async def test_too_many_watchers_are_refused_politely(start_web: StartWeb) -> None:
+async def test_too_many_watchers_are_refused(start_web: StartWeb) -> None:
     """A watcher above the limit gets 503 with Retry-After; a freed place can be taken."""
     web = await start_web(max_watchers=2)
     await web.publish(CHAT)
@@ -138,7 +138,7 @@ async def test_streams_end_when_the_collector_stops(web: Web) -> None:
     await until(lambda: web.publisher.watchers == 0)
 
 
-async def test_who_is_shut_out_stops_reading(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_revoked_credential_ends_the_stream(start_web: StartWeb, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream ends when its credential is revoked, but not when the database is unavailable."""
     web = await start_web(**BRIEF)
     await web.publish(CHAT)

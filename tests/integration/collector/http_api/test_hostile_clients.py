@@ -1,4 +1,4 @@
-"""What hostile or broken clients send over HTTP: an answer in the 400s or a closed connection, and nothing else."""
+"""Hostile or broken HTTP clients get a 4xx status or a closed connection."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ US = "/v1/routes/us-east-2"
 
 
 async def said(web: Web, request: bytes) -> bytes:
-    """What a connection answers to bytes, until it is closed or nothing comes any more."""
+    """Return the response to bytes, until the connection is closed or silent."""
     reader, writer = await asyncio.open_connection(web.address.host, web.address.port)
     try:
         writer.write(request)
@@ -50,7 +50,7 @@ async def said(web: Web, request: bytes) -> bytes:
         "/v1/explain/a/b?generation=-1",
     ],
 )
-async def test_nonsense_is_a_bad_request(web: Web, target: str) -> None:
+async def test_malformed_requests_are_bad_requests(web: Web, target: str) -> None:
     """Broken escapes, other encodings, control characters and numbers out of range are 400, in a problem document."""
     answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 400 "), answer
@@ -74,7 +74,7 @@ async def test_nonsense_is_a_bad_request(web: Web, target: str) -> None:
     ],
 )
 async def test_strange_names_are_unknown_names(web: Web, target: str) -> None:
-    """A region is looked up among the known ones and nowhere else: whatever else it looks like, it is not there."""
+    """A region is only compared with the known names, whatever it looks like."""
     answer = await said(web, f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert answer.split(b" ")[1] in (b"404", b"400"), answer
 
@@ -100,13 +100,13 @@ async def test_what_is_no_request_is_refused(web: Web, request_bytes: bytes) -> 
 
 
 async def test_an_upgrade_is_ignored(web: Web) -> None:
-    """There are no web sockets here: whoever asks for one gets the document."""
+    """A request for a web socket gets the document."""
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n"
     answer = await said(web, f"GET {US} HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_who_says_nothing_is_dropped(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_closed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection without a whole request ends after a while, also when it trickles, and one that waits stays."""
     monkeypatch.setattr(connection, "IDLE_US", SECOND_US // 2)
     async with web.watch(f"{US}/watch"):
@@ -127,7 +127,7 @@ async def test_who_says_nothing_is_dropped(web: Web, monkeypatch: pytest.MonkeyP
 
 
 async def test_connections_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit a connection is told to come again and closed; those there are go on, and places are reused."""
+    """A connection above the limit gets 503 and is closed; the others go on, and freed places are reused."""
     assert (await web.get(US)).status_code == 200
     await web.client.aclose()
     monkeypatch.setattr(Connection, "maximum", 20)
@@ -149,7 +149,7 @@ async def test_connections_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_there_is_no_cors(web: Web) -> None:
-    """A page from elsewhere is given no leave to read answers."""
+    """Pages of other origins may not read responses."""
     answer = await web.get(US, origin="https://evil.example")
     assert not [name for name in answer.headers if name.startswith("access-control-")]
     assert (await web.client.options(US)).status_code == 405

@@ -38,7 +38,7 @@ def credential(collector: Collector, name: str, role: str) -> str:
     return enrolment.join(parse_address(collector.address), token, version="test").credential
 
 
-def test_a_credential_opens_the_door(start_collector: StartCollector) -> None:
+def test_a_credential_is_required_with_tls(start_collector: StartCollector) -> None:
     """With TLS, readers and operators have access, vantages and unknown credentials do not; health is open to all."""
     collector = start_collector(more=("--tls", *OPEN))
     assert collector.http.startswith("https://")
@@ -89,7 +89,7 @@ def shown(collector: Collector) -> str:
     return ssl.get_server_certificate((url.host, url.port))
 
 
-def test_a_taken_port_stops_nobody(start_collector: StartCollector) -> None:
+def test_a_taken_port_does_not_stop_the_collector(start_collector: StartCollector) -> None:
     """A collector that cannot listen for HTTP logs it and runs on; HTTP can also be disabled."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         collector = start_collector(more=("--http-listen", f"127.0.0.1:{taken.getsockname()[1]}"))
@@ -99,7 +99,7 @@ def test_a_taken_port_stops_nobody(start_collector: StartCollector) -> None:
     assert collector.stop() == 0
 
 
-def test_every_door_shows_the_same_tables(start_collector: StartCollector) -> None:
+def test_http_grpc_and_metrics_have_the_same_tables(start_collector: StartCollector) -> None:
     """HTTP, gRPC and Prometheus report the same generations, and the explanation over HTTP replays."""
     collector = start_collector(more=OPEN)
     collector.call.apply(PLAN)

@@ -1,4 +1,4 @@
-"""Route tables over HTTP: what a polling consumer gets, and what it is told when it asks for the wrong thing."""
+"""Route tables over HTTP: documents, caching, long polls and errors."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ async def test_a_document_ends_its_line(web: Web, path: str) -> None:
 
 
 async def test_one_route_may_be_asked_for(web: Web) -> None:
-    """With a route there is its table alone, under its own tag."""
+    """With `route` the document has only that table, under its own tag."""
     answer = await web.get(f"{US}?route=voice&format=json")
     assert [table["route"] for table in answer.json()["tables"]] == ["voice"]
     assert answer.headers["etag"] == f'"{VOICE.etag}"'
@@ -70,7 +70,7 @@ async def test_a_known_document_is_not_sent_again(web: Web) -> None:
 
 
 async def test_a_route_that_goes_changes_the_tag(web: Web) -> None:
-    """When an older table leaves the plan the newest stays what it was, and yet it is another document."""
+    """If an older table leaves the plan, the newest generation stays, but the tag changes."""
     tag = (await web.get(US)).headers["etag"]
     plan = web.local.plans.current
     assert plan is not None
@@ -79,7 +79,7 @@ async def test_a_route_that_goes_changes_the_tag(web: Web) -> None:
 
 
 async def test_the_same_tables_are_the_same_bytes(web: Web) -> None:
-    """A strong tag stands for bytes: asked at another time, the same tables are written in the same way."""
+    """A strong tag stands for bytes: the same tables are encoded equally at any time."""
     before = await web.get(US)
     web.local.clock.at += 7 * SECOND_US
     after = await web.get(US)
@@ -102,7 +102,7 @@ async def test_caches_are_told_how_long(web: Web, later_us: int, expected: str) 
 
 
 async def test_without_the_database_the_old_table_is_served(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collector that lost its database serves the same bytes with their old instants, and says since when."""
+    """Without its database a collector serves the same bytes with their old instants, and reports since when."""
     before = await web.get(US)
 
     def away() -> None:
@@ -141,10 +141,10 @@ async def test_without_the_database_the_old_table_is_served(web: Web, monkeypatc
         ("/v1/route", 404, None, None),
     ],
 )
-async def test_a_wrong_question_is_a_problem(
+async def test_a_wrong_request_is_a_problem(
     web: Web, path: str, status: int, kind: str | None, names: tuple[list[str], str | None] | None
 ) -> None:
-    """Whoever asks for what is not there gets a problem document, with what is there and what they may have meant."""
+    """An unknown name gets a problem document, with the known names and the most similar one."""
     answer = await web.get(path)
     problem = answer.json()
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), problem
@@ -157,8 +157,8 @@ async def test_a_wrong_question_is_a_problem(
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
-async def test_before_the_first_table_one_is_told_to_come_again(start_web: StartWeb) -> None:
-    """Where routes are planned and nothing was decided yet, it is 503 and when to ask again, not 404."""
+async def test_before_the_first_table_clients_should_retry(start_web: StartWeb) -> None:
+    """A planned route without a table yet is 503 with Retry-After, not 404."""
     web = await start_web()
     answer = await web.get(US)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
@@ -177,7 +177,7 @@ async def test_only_get_and_head_are_known(web: Web) -> None:
 
 
 async def test_a_long_poll_ends_with_the_news(web: Web) -> None:
-    """Whoever waits gets the document as soon as a table changes there, and is not woken by another region's."""
+    """A long poll ends as soon as a table of its region changes, and not by another region's."""
     waiting = asyncio.create_task(web.get(f"{US}?wait=30s&after=48"))
     await until(lambda: web.publisher.watchers == 1)
     await web.publish(next_table(ELSEWHERE, 49))
@@ -190,14 +190,14 @@ async def test_a_long_poll_ends_with_the_news(web: Web) -> None:
 
 
 async def test_a_long_poll_does_not_wait_for_what_is_there(web: Web) -> None:
-    """A consumer that is behind, or does not say what it has, is answered at once."""
+    """A consumer that is behind, or sends no generation, is answered at once."""
     for path in (f"{US}?wait=30s&after=47", f"{US}?wait=30s", f"{US}?wait=30s&after=0"):
         answer = await asyncio.wait_for(web.get(path), 10)
         assert answer.json()["generation"] == 48, path
 
 
-async def test_a_long_poll_without_news_says_so(web: Web) -> None:
-    """When nothing changes it is 204, or 304 for whoever sent the tag; both tell the generation there is."""
+async def test_a_long_poll_without_changes_ends(web: Web) -> None:
+    """Without changes the status is 204, or 304 with the tag; both have the current generation."""
     tag = (await web.get(US)).headers["etag"]
     by_number, by_tag = await asyncio.gather(
         web.get(f"{US}?wait=1s&after=48"), web.get(f"{US}?wait=1s", if_none_match=tag)
@@ -206,8 +206,8 @@ async def test_a_long_poll_without_news_says_so(web: Web) -> None:
     assert (by_tag.status_code, by_tag.headers["x-isochrone-generation"]) == (304, "48")
 
 
-async def test_who_hangs_up_waits_no_longer(web: Web) -> None:
-    """A long poll whose asker has left gives its place free at once."""
+async def test_a_disconnected_long_poll_ends(web: Web) -> None:
+    """A long poll whose client has disconnected frees its place at once."""
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(web.get(f"{US}?wait=60s&after=48"), 0.3)
     await web.client.aclose()
@@ -217,7 +217,7 @@ async def test_who_hangs_up_waits_no_longer(web: Web) -> None:
 
 
 async def test_every_rendering_is_of_one_generation(web: Web) -> None:
-    """Document, stream, overview and the publisher behind gRPC tell the same table under the same number."""
+    """Document, stream, overview and publisher have the same table under the same generation."""
     document = (await web.get(f"{US}?route=chat")).json()
     async with web.watch(f"{US}/watch?route=chat") as events:
         (event,) = await first(events, 1)
@@ -251,7 +251,7 @@ def check(instance: object, schema: dict[str, Any], document: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("path", "asked"), ANSWERS)
-async def test_answers_are_as_described(web: Web, path: str, asked: str) -> None:
+async def test_responses_match_the_document(web: Web, path: str, asked: str) -> None:
     """A real answer of every path that answers in JSON is one that the OpenAPI document allows."""
     document = await description(web)
     answer = await web.get(asked)

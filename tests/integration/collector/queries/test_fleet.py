@@ -72,7 +72,7 @@ def test_samples_make_a_vantage_online(call: Caller) -> None:
     assert online.next_heartbeat_at == online.last_seen_at + 15 * SECOND_US
 
 
-def test_a_broken_promise_is_late(call: Caller) -> None:
+def test_an_overdue_heartbeat_is_late(call: Caller) -> None:
     """A vantage whose next heartbeat is overdue is late, however fresh its samples."""
     vitals = replace(VITALS, next_heartbeat_us=1)
     call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 1), vitals=vitals))
@@ -83,7 +83,7 @@ def test_a_broken_promise_is_late(call: Caller) -> None:
     assert "the next was due" in status(call, "us-1").reason
 
 
-def test_without_a_plan_everybody_is_empty(start_collector: StartCollector) -> None:
+def test_without_a_plan_every_vantage_is_empty(start_collector: StartCollector) -> None:
     """Before the first plan a vantage without samples is empty, not silent."""
     call = start_collector().call
     assert call.vantages().vantages == ()
@@ -92,7 +92,7 @@ def test_without_a_plan_everybody_is_empty(start_collector: StartCollector) -> N
     assert call.vantages().plan_version == 0
 
 
-def test_the_ledger_of_the_spool_that_speaks(call: Caller) -> None:
+def test_the_ledger_counts_the_current_spool(call: Caller) -> None:
     """The ledger counts only the batches of the spool that pushed last."""
     call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 4), vitals=replace(VITALS, finished=4)))
     call.push(Batch(vantage=US, epoch=9, seq=1, samples=samples(call, 2), vitals=replace(VITALS, finished=2)))
@@ -100,7 +100,7 @@ def test_the_ledger_of_the_spool_that_speaks(call: Caller) -> None:
     assert (status(call, "us-1").finished, status(call, "us-1").ledgered) == (3, 3)
 
 
-def test_what_an_agent_says_of_itself_is_told(call: Caller) -> None:
+def test_reported_vitals_are_returned(call: Caller) -> None:
     """A refused plan, drops, quarantine and missed rounds are returned as the agent reported them."""
     vitals = replace(
         VITALS,
@@ -121,7 +121,7 @@ def test_what_an_agent_says_of_itself_is_told(call: Caller) -> None:
     assert told.reason.endswith("it refuses plan 1")
 
 
-def test_spend_and_what_the_day_comes_to(call: Caller) -> None:
+def test_spend_and_forecast(call: Caller) -> None:
     """Spend is returned per vantage and provider with its budget, and the forecast is never below it."""
     day_at = now_at() // DAY_US * DAY_US
     spent = (Spend(provider="sim", day_at=day_at, usd=0.5, tokens=1_000, requests=10),)

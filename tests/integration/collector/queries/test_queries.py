@@ -105,7 +105,7 @@ def test_a_differential_worked_out_by_hand(world: World) -> None:
     assert (found["sim/b"].decision, found["sim/b"].reason) == (Decision.UNDECIDED, "no ttft from us-east-2")
 
 
-def test_vantages_of_a_region_speak_with_one_voice(world: World) -> None:
+def test_vantages_of_a_region_are_pooled(world: World) -> None:
     """A region's value in a round is the median of its samples there."""
     second = Vantage(name="us-2", region="us-east-2")
     world.push(US, *(world.sample(n, ttft_us=100 * MS) for n in range(6)))
@@ -134,7 +134,7 @@ def test_sql_and_the_model_agree(asked: World, metric: Metric) -> None:
     assert line.unit == metric.unit
 
 
-def test_what_is_no_answer_is_no_latency(world: World) -> None:
+def test_failed_probes_have_no_latency(world: World) -> None:
     """Durations of throttled, garbled, failed or skipped probes are not compared."""
     nothing = (Outcome.THROTTLED, Outcome.GARBLED, Outcome.SKIPPED_BUDGET, Outcome.HTTP_ERROR)
     world.push(US, *(world.sample(n, ttft_us=MS, outcome=outcome) for n, outcome in enumerate(nothing)))
@@ -223,7 +223,7 @@ def test_an_altered_target_keeps_its_past(world: World) -> None:
         ({"window": Window(from_at=0, until_at=10**15)}, "INVALID_ARGUMENT", "longer than 400 days"),
     ],
 )
-def test_wrong_questions_are_told_what_there_is(asked: World, question: dict[str, Any], code: str, said: str) -> None:
+def test_unknown_names_are_refused(asked: World, question: dict[str, Any], code: str, said: str) -> None:
     """The error for an unknown name lists the known names and the most similar one."""
     parts = {key: question[key] for key in ("targets", "regions", "window") if key in question}
     more = {key: part for key, part in question.items() if key not in parts}
@@ -233,7 +233,7 @@ def test_wrong_questions_are_told_what_there_is(asked: World, question: dict[str
 
 
 @pytest.mark.parametrize("limit", [-1, 10_001])
-def test_limits_have_limits(asked: World, limit: int) -> None:
+def test_sample_limits_are_bounded(asked: World, limit: int) -> None:
     """A limit above 10 000 or below 0 is refused."""
     assert refusal(asked.call.samples, asked.select(), limit)[0] is grpc.StatusCode.INVALID_ARGUMENT
 

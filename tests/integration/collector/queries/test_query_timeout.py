@@ -37,7 +37,7 @@ async def test_the_server_ends_what_takes_too_long(database_url: str) -> None:
     await database.close()
 
 
-async def test_whoever_has_no_limit_is_asked_to_try_again(database_url: str) -> None:
+async def test_a_canceled_statement_of_ingest_is_retried(database_url: str) -> None:
     """Ingest has no timeout: a statement canceled by someone else is retried."""
     database = Database(database_url)
     await database.open()
@@ -47,7 +47,7 @@ async def test_whoever_has_no_limit_is_asked_to_try_again(database_url: str) -> 
     await database.close()
 
 
-def test_a_reader_learns_that_it_was_too_much(impatient: Collector) -> None:
+def test_a_query_that_takes_too_long_ends_with_an_error(impatient: Collector) -> None:
     """A query that waits for the database ends with the collector's own error, and the next one succeeds."""
     impatient.call.apply(PLAN)
     now_at = time.time_ns() // 1000

@@ -205,7 +205,7 @@ def test_one_region_has_no_other(asked: Asked) -> None:
     assert (line.decision.value, line.reason) == ("undecided", f"no other region to compare {US} with")
 
 
-def test_a_region_in_trouble_is_not_compared(start_collector: StartCollector) -> None:
+def test_a_region_with_a_problem_is_not_compared(start_collector: StartCollector) -> None:
     """If the control target fails, the region is not compared, and the line has the reason."""
     plan = PLAN + "  - {provider: us, model: control, base_url: http://h}\ncontrol: us/control\n"
     ill = Asked(start_collector().call, plan)
@@ -232,7 +232,7 @@ def test_a_region_in_trouble_is_not_compared(start_collector: StartCollector) ->
         (lambda a: a.call.tiers(a.select(regions=("us-east",))), "NOT_FOUND", "did you mean 'us-east-2'?"),
     ],
 )
-def test_names_that_are_not_there_are_told_the_nearest(asked: Asked, ask: Any, code: str, said: str) -> None:
+def test_unknown_names_get_the_most_similar_one(asked: Asked, ask: Any, code: str, said: str) -> None:
     """The error for an unknown order, use, metric, region or target has the most similar name."""
     with pytest.raises(grpc.RpcError) as refused:
         ask(asked)

@@ -119,7 +119,7 @@ def test_a_refusal_of_a_stream_is_a_sentence(place: Place) -> None:
             list(place.portions(method, asked))
 
 
-def test_following_tells_what_comes_and_nothing_else(place: Place) -> None:
+def test_following_returns_only_new_samples(place: Place) -> None:
     """Following returns only new samples of the selection, each once, late rounds included."""
     now_at = hours_ago(0)
     place.push("followed", place.sample(now_at))
@@ -139,7 +139,7 @@ def test_following_tells_what_comes_and_nothing_else(place: Place) -> None:
     assert [row.sample for row in next(portions).samples] == [last]
 
 
-def test_whoever_resumes_misses_nothing(place: Place) -> None:
+def test_resuming_misses_nothing(place: Place) -> None:
     """Resuming from a portion's `resume_at` repeats what came before the interruption and adds what came since."""
     now_at = hours_ago(0)
     place.push("resumed", place.sample(now_at))
@@ -159,11 +159,11 @@ def test_whoever_resumes_misses_nothing(place: Place) -> None:
     assert [row.sample for row in next(again).samples] == rows[2:]
 
 
-def test_one_cannot_follow_from_long_ago(place: Place) -> None:
+def test_following_from_long_ago_is_refused(place: Place) -> None:
     """Following from long ago is refused, with a hint to export older samples."""
     selection = codec.encode(Selection(window=Window(from_at=0, until_at=1)))
     asked = observatory_pb2.FollowSamplesRequest(selection=selection, since_at=hours_ago(24 * 9))
-    with pytest.raises(grpc.RpcError, match="export what is older"):
+    with pytest.raises(grpc.RpcError, match="export older samples"):
         list(place.portions(place.call.observatory.FollowSamples, asked))
 
 

@@ -46,7 +46,7 @@ def test_rounds_follow_the_plans_in_force(spans: list[PlanSpan], planned: int) -
 def test_nobody_is_asked_for_rounds_before_or_after_their_time(
     first_seen_at: int, oldest_at: int | None, now_at: int, expected: tuple[int, int]
 ) -> None:
-    """A vantage is there from its first push or the oldest round in it, and the future has not happened."""
+    """A vantage is active from its first push or its oldest round, until now."""
     part = active_window(WINDOW, first_seen_at=first_seen_at, last_seen_at=now_at, oldest_at=oldest_at, now_at=now_at)
     assert (part.from_at, part.until_at) == expected
 
@@ -68,6 +68,6 @@ def test_a_vantage_of_the_future_has_no_rounds() -> None:
     ],
 )
 def test_a_vantage_that_was_replaced_owes_nothing(last_seen_at: int, oldest_at: int | None, planned: int) -> None:
-    """Gone before the window and without a round in it: nothing is asked. Who fell silent within it owes all of it."""
+    """A vantage gone before the window has no planned rounds; one that fell silent within it has all of them."""
     part = active_window(WINDOW, first_seen_at=-(10**12), last_seen_at=last_seen_at, oldest_at=oldest_at, now_at=9_999)
     assert planned_rounds(100, [span(0, None, t100=100)], part) == planned

@@ -1,4 +1,4 @@
-"""Liveness: promises, samples and plans decide, in that order, and the reason says which."""
+"""Liveness: decided by heartbeats, samples and plans, in this order, with the reason."""
 
 from dataclasses import replace
 from typing import Any
@@ -62,7 +62,7 @@ WELL = VantageSignals(
     ],
 )
 def test_a_vantage_is_what_was_last_heard_of_it(changes: dict[str, Any], plan: Plan | None, expected: str) -> None:
-    """A broken promise is late, fresh samples are online, an empty plan is empty, and the rest is silent."""
+    """An overdue heartbeat is late, fresh samples are online, an empty plan is empty, all else is silent."""
     liveness, reason = classify(replace(WELL, **changes), now_at=NOW_AT, plan=plan)
     assert f"{liveness}: {reason}".startswith(expected)
 
@@ -78,7 +78,7 @@ def test_a_vantage_is_what_was_last_heard_of_it(changes: dict[str, Any], plan: P
     ],
 )
 def test_silence_comes_with_a_clue(changes: dict[str, Any], clue: str) -> None:
-    """Whoever reads that a vantage is silent reads what most likely keeps it so, the nearest cause first."""
+    """The reason for a silent vantage has the most likely cause."""
     liveness, reason = classify(replace(WELL, newest_sample_at=None, **changes), now_at=NOW_AT, plan=PLAN)
     assert liveness is Liveness.SILENT
     assert reason.endswith(f"; {clue}")
@@ -106,5 +106,5 @@ def test_three_rounds_are_fresh(plan: Plan | None, seconds: int) -> None:
     ],
 )
 def test_durations_are_spoken(us: int, said: str) -> None:
-    """A reason names a duration in the unit a person would, and never a negative one."""
+    """A duration in a reason has the natural unit and is never negative."""
     assert rough_duration(us) == said

@@ -116,7 +116,7 @@ def test_the_dwell_is_bounded() -> None:
     assert dwell_us(replace(CALM, penalty=1e9, penalty_at=AT), AT, RULES) == 8 * RULES.dwell_us
 
 
-def test_a_sudden_change_is_left_at_once() -> None:
+def test_a_sudden_slowdown_is_a_fast_switch() -> None:
     """A lower bound of a quarter of the challenger's median over the short window skips streak and dwell."""
     for low_ms, kind in ((80, ChangeKind.EVIDENCE), (90, ChangeKind.FAST)):
         compared = apart("a", "b", 0, 90, short=(low_ms, 500))
@@ -132,7 +132,7 @@ def test_a_fast_switch_waits_for_what_the_penalty_adds() -> None:
     assert ChangeKind.FAST in found[3:]
 
 
-def test_who_breaks_the_objective_is_left_for_who_keeps_it() -> None:
+def test_missing_the_objective_is_a_fast_switch() -> None:
     """Incumbent `no` and challenger `yes` switch at once; `maybe` is not enough."""
     broken = evidence("a", 350, p95_ms=(1100, 1300))
     for p95_ms, kind in (((600, 900), ChangeKind.FAST), ((600, 1200), ChangeKind.EVIDENCE)):
@@ -172,7 +172,7 @@ def test_a_failing_member_hands_over_at_once() -> None:
     assert (hard.change, hard.state.weights, hard.state.incumbent) == (ChangeKind.HARD, {"b": 1.0}, "b")
 
 
-def test_when_all_members_fail_nobody_gains() -> None:
+def test_when_all_members_fail_no_traffic_moves() -> None:
     """If all members fail, no traffic moves, and the table is degraded."""
     shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
     dead = [replace(one, failing_vantages=2, failing_here=2) for one in (A, B)]
@@ -189,7 +189,7 @@ def test_equal_members_come_to_share() -> None:
     assert [entry.rank for entry in found[-1].entries] == [1, 1]
 
 
-def test_who_shares_goes_on_until_something_speaks_against_it() -> None:
+def test_sharing_ends_only_on_contrary_evidence() -> None:
     """Doubt does not end sharing, so weights do not flap; being certainly worse for enough epochs does."""
     shared = after(6, brief(A, B, compared=(apart("a", "b", -15, 15),)))[-1].state
     later = replace(shared, epoch=NOW - 1)
@@ -241,9 +241,7 @@ def test_one_member_alone_leads() -> None:
         ({}, ("eu",), "where its endpoint is is not known; allowed: eu"),
     ],
 )
-def test_who_may_not_be_ranked_is_told_with_the_reason(
-    targets: dict[str, object], residency: tuple[str, ...], reason: str
-) -> None:
+def test_excluded_members_have_a_reason(targets: dict[str, object], residency: tuple[str, ...], reason: str) -> None:
     """A member that is paused or outside the residency is not ranked."""
     known = {"a": described("a", region="EU-central"), **targets}
     route = Route(name="r", members=(), residency=residency)
@@ -259,7 +257,7 @@ def test_a_first_choice_that_is_left_out_is_replaced() -> None:
     assert (gone.change, gone.state.weights, gone.state.penalty) == (ChangeKind.PLAN, {"b": 1.0}, 0.0)
 
 
-def test_lost_rounds_evict_nobody_who_carries_traffic() -> None:
+def test_lost_rounds_do_not_exclude_a_member_with_traffic() -> None:
     """With too few recorded rounds a member is not chosen, but the first choice is kept under the other rules."""
     gaps = replace(A, coverage=0.2)
     reason = "20% of its rounds were recorded; 50% needed"
@@ -272,14 +270,14 @@ def test_lost_rounds_evict_nobody_who_carries_traffic() -> None:
     assert decide(brief(failing, B), CALM).change is ChangeKind.HARD
 
 
-def test_a_new_plan_is_told_once() -> None:
+def test_a_new_plan_publishes_one_table() -> None:
     """A new plan publishes one table even if nothing else changed."""
     first = decide(replace(brief(A, B), plan_version=2), CALM)
     assert first.change is ChangeKind.PLAN
     assert decide(replace(brief(A, B), plan_version=2), first.state).change is ChangeKind.EVIDENCE
 
 
-def test_a_frozen_route_forgets_who_is_no_member() -> None:
+def test_a_frozen_route_drops_removed_members() -> None:
     """If the plan removes a member during a freeze, the others keep their weights in proportion."""
     shared = replace(CALM, order=("a", "b", "c"), weights={"a": 0.5, "b": 0.25, "c": 0.25})
     decision = decide(replace(brief(A, B), suspects=4), shared)
@@ -298,7 +296,7 @@ def test_a_frozen_route_forgets_who_is_no_member() -> None:
         ),
     ],
 )
-def test_a_freeze_keeps_nobody_whom_the_plan_forbids(
+def test_a_freeze_keeps_no_forbidden_member(
     targets: dict[str, Target], residency: tuple[str, ...], reason: str
 ) -> None:
     """Suspecting ourselves is no reason to send where nothing may be sent: the best of the others gets it all, and
@@ -315,7 +313,7 @@ def test_a_freeze_keeps_nobody_whom_the_plan_forbids(
     assert frozen.change is not ChangeKind.EVIDENCE
 
 
-def test_who_was_forbidden_in_a_freeze_comes_back_by_steps() -> None:
+def test_a_member_forbidden_in_a_freeze_returns_in_steps() -> None:
     """A member that is permitted again regains its weight in steps."""
     frozen = decide(replace(brief(A, B, targets={"a": described("a", paused=True)}), suspects=4), CALM)
     assert frozen.state.weights == {"b": 1.0}

@@ -1,4 +1,4 @@
-"""What a shift allows to say."""
+"""Decisions on shifts, and their correction for many comparisons."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ MS = 1_000
     ],
 )
 def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
-    """Off zero and large is a difference, wholly within the margin is none, and all else is open."""
+    """An interval that excludes zero and a large shift is a difference, one within the margin is equivalent."""
     shift = Shift(estimate=estimate * MS, low=low * MS, high=high * MS)
     assert decide(shift, n=9, margin=20.0 * MS, metric=Metric.TTFT) == (decision, reason)
 
@@ -54,7 +54,7 @@ def test_margins(metric: Metric, median: float, margin: float) -> None:
 @pytest.mark.parametrize("decision", [Decision.FASTER, Decision.SLOWER])
 @pytest.mark.parametrize("q_value", [0.051, 0.9, None])
 def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: float | None) -> None:
-    """Above a false-discovery rate of 5 % a difference is not told, and the reason names rate and comparisons."""
+    """Above a false-discovery rate of 5 % a difference is undecided; the reason has the rate and the comparisons."""
     found, reason = adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300)
     assert found is Decision.UNDECIDED
     assert "among 300 comparisons" in reason
@@ -64,7 +64,7 @@ def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: fl
     ("decision", "q_value"), [(Decision.FASTER, 0.05), (Decision.SLOWER, 0.0), (Decision.EQUIVALENT, 0.9)]
 )
 def test_what_is_no_chance_stands(decision: Decision, q_value: float) -> None:
-    """A sure difference stands among however many; that two are alike is not a difference found."""
+    """A certain difference survives any number of comparisons, and equivalence is not corrected."""
     assert adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300) == (decision, "")
 
 

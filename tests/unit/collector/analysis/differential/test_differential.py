@@ -1,4 +1,4 @@
-"""Differentials: what is paired, what is left out, and what may be said of the rest."""
+"""Differentials: pairing, left-out rounds and decisions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def subject(target: int = 1, region: str = "sg") -> Subject:
 
 
 def differential(rows: Sequence[Row], *, metric: Metric = Metric.TTFT, **known: Any) -> Differential:
-    """The one of target 1 in sg against us."""
+    """Return the differential of target 1 in sg against us."""
     [found] = differentials_of(
         build_panel(probes(rows)), [subject()], metric=metric, baseline="us", known=ComparisonContext(**known)
     )
@@ -47,7 +47,7 @@ def test_a_differential_worked_out_by_hand() -> None:
 
 
 def test_medians_are_those_of_the_paired_rounds() -> None:
-    """A night that only one region saw does not move the medians that are compared."""
+    """Rounds that only one region recorded do not change the medians."""
     day = [100.0 * MS] * 10
     night = [900.0 * MS] * 20
     found = differential(series("us", day) + series("sg", [value + 50 * MS for value in day + night]))
@@ -75,7 +75,7 @@ def test_too_little_is_undecided_and_says_why(
 
 
 def test_rounds_that_do_not_meet_are_compared_as_two_samples() -> None:
-    """Two regions that probe at different instants are compared all the same, and it is said that they are no pairs."""
+    """Two regions that probe at different instants are compared unpaired."""
     rows = series("us", [300.0 * MS + one for one in noise(40, seed=1)])
     rows += series("sg", [400.0 * MS + one for one in noise(30, seed=2)], start=1_000)
     found = differential(rows)
@@ -88,7 +88,7 @@ def test_rounds_that_do_not_meet_are_compared_as_two_samples() -> None:
 
 
 def test_timeouts_on_both_sides_are_no_likeness() -> None:
-    """Two regions that both ran into the same limit are not called equivalent, whether their rounds meet or not."""
+    """Two regions that both hit the same limit are not equivalent, paired or not."""
     lost = [60_000.0 * MS] * 20
     for start, reason in (
         (0, "most rounds of sg ended in a timeout"),
@@ -100,7 +100,7 @@ def test_timeouts_on_both_sides_are_no_likeness() -> None:
 
 
 def test_the_two_parts_of_a_latency_tell_road_from_server() -> None:
-    """A region that is 40 ms further away and whose server is 10 ms faster is 30 ms slower, and the parts say so."""
+    """A region with 40 ms more network and a 10 ms faster server is 30 ms slower, with these parts."""
     base = noise(30, seed=3)
     rows = [Row(1, "us", at, 500 * MS + one, network=20.0 * MS) for at, one in enumerate(base)]
     rows += [Row(1, "sg", at, 530 * MS + one, network=60.0 * MS) for at, one in enumerate(base)]
@@ -141,14 +141,14 @@ def clearly_slower() -> list[Row]:
     ],
 )
 def test_what_keeps_a_sure_difference_from_being_told(known: dict[str, Any], reason: str) -> None:
-    """Trouble of a region itself, too little coverage and a change just now leave it undecided, with the reason."""
+    """A region's own problem, too little coverage or a recent change leave it undecided, with the reason."""
     assert differential(clearly_slower()).decision is Decision.SLOWER
     found = differential(clearly_slower(), **known)
     assert (found.decision, found.reason, found.q_value) == (Decision.UNDECIDED, reason, None)
 
 
 def test_trouble_elsewhere_changes_nothing() -> None:
-    """Other regions' and other targets' trouble is not ours."""
+    """Problems of other regions and targets have no effect."""
     known: dict[str, Any] = {
         "region_problems": {"eu": "eu is in trouble"},
         "participations": {(2, "sg"): Participation(recorded=1, planned=100)},
@@ -158,7 +158,7 @@ def test_trouble_elsewhere_changes_nothing() -> None:
 
 
 def test_a_change_point_begins_the_window() -> None:
-    """After a change only what came since is compared, and the instant is told."""
+    """After a change only later rounds are compared, and the result has the instant."""
     base = noise(60, seed=5)
     rows = series("us", [300 * MS + one for one in base])
     rows += series("sg", [(200 if at < 30 else 500) * MS + one for at, one in enumerate(base)])
@@ -168,7 +168,7 @@ def test_a_change_point_begins_the_window() -> None:
 
 
 def test_sides_and_parts_come_with_the_answer() -> None:
-    """Failures and coverage of both sides, and the parts that were asked for, are told whatever the decision is."""
+    """Failures and coverage of both sides, and requested parts, are reported whatever the decision is."""
     parts = (Part(name="rtt", shift=1.0),)
     participations = {
         (1, "us"): Participation(tried=60, failed=6, recorded=60, planned=60),
@@ -184,7 +184,7 @@ def test_sides_and_parts_come_with_the_answer() -> None:
 
 
 def test_one_lucky_pair_among_many_is_not_told() -> None:
-    """A difference that would be told alone is undecided among two hundred others that are none."""
+    """A difference that is decided alone is undecided among two hundred comparisons without difference."""
     values = [100.0 * MS, 130.0 * MS, 140.0 * MS, 150.0 * MS, 160.0 * MS, 170.0 * MS, 180.0 * MS]
     rows = series("us", [100.0 * MS] * 7) + series("sg", values)
     others = [
@@ -231,7 +231,7 @@ def test_giving_up_early_is_not_fast(lost: int, start: int, decision: Decision, 
 
 
 def test_timeouts_beyond_the_baseline_count_against_a_region() -> None:
-    """A region most of whose rounds end in a limit beyond the baseline's answers is slower, and that is told."""
+    """A region most of whose rounds time out beyond the baseline's values is slower."""
     other = [60_000.0 * MS if place < 30 else 300 * MS + one for place, one in enumerate(noise(40, seed=8))]
     base = [300 * MS + one for one in noise(40, seed=9)]
     found = differential(series("us", base) + series("sg", other, limits=range(30)))
@@ -239,7 +239,7 @@ def test_timeouts_beyond_the_baseline_count_against_a_region() -> None:
 
 
 def test_too_few_rounds_tell_how_many_were_left_out() -> None:
-    """Where timeouts that tell no sign leave too few rounds the reason counts them."""
+    """If timeouts of unknown sign leave too few rounds, the reason counts them."""
     rows = series("us", [15.0] * 9) + series("sg", [10.0] * 4 + [16.0] * 5, limits=range(4))
     found = differential(rows)
     expected = "5 of 6 rounds needed; 4 left out: a timeout of one side came before the other's answer"
@@ -251,6 +251,6 @@ def test_too_few_rounds_tell_how_many_were_left_out() -> None:
     [("us", Decision.UNDECIDED, "most probes of us failed"), ("sg", Decision.SLOWER, "")],
 )
 def test_nothing_is_decided_in_favour_of_who_nearly_always_fails(side: str, decision: Decision, reason: str) -> None:
-    """Few answers that came through are no merit, however fast; that a failing region is slower may be told."""
+    """A mostly failing region is never faster; it may be slower."""
     found = differential(clearly_slower(), participations={(1, side): Participation(tried=200, failed=140)})
     assert (found.decision, found.reason) == (decision, reason)

@@ -1,4 +1,4 @@
-"""Which rounds meet, which are left out, and what a change point cuts off."""
+"""Pairing: shared rounds, left-out rounds, and rounds before a change point."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def matched(found: Pairs) -> list[tuple[int, int, float, float]]:
 
 
 def test_only_shared_rounds_are_paired() -> None:
-    """A round that one region missed says nothing; the others meet their own partner, whatever came between."""
+    """A round that one region missed is left out; the others are paired with their own partner."""
     given = [Row(1, "us", at, at / 10) for at in (10, 20, 40)] + [Row(1, "sg", at, at * 10.0) for at in (20, 30, 40)]
     found = pair_up(build_panel(probes(given)), [(1, "sg")], baseline="us", changes={})
     assert matched(found) == [(0, 20, 2.0, 200.0), (0, 40, 4.0, 400.0)]
@@ -27,7 +27,7 @@ def test_only_shared_rounds_are_paired() -> None:
 
 
 def test_targets_and_regions_keep_apart() -> None:
-    """Pairs come in the order they are asked for, each with its own target's baseline, however mixed the probes are."""
+    """Pairs are in the requested order, each with its own target's baseline, however mixed the probes are."""
     regions = ("sg", "us", "eu")
     given = [Row(target, region, 7, target * 10.0 + len(region)) for target in (5, 6) for region in regions]
     given += [Row(6, "eu", 8, 1.0)]
@@ -38,7 +38,7 @@ def test_targets_and_regions_keep_apart() -> None:
 
 
 def test_a_round_lost_on_both_sides_is_left_out() -> None:
-    """Two timeouts are no evidence that two regions are alike; one timeout is evidence against the region it hit."""
+    """Two timeouts are not evidence of equality; one timeout is evidence against its region."""
     given = series("us", [60.0, 60.0, 5.0], limits=(0, 1)) + series("sg", [60.0, 7.0, 60.0], limits=(0, 2))
     found = pair_up(build_panel(probes(given)), [(1, "sg")], baseline="us", changes={})
     assert [(base, region) for _, _, base, region in matched(found)] == [(60.0, 7.0), (5.0, 60.0)]
@@ -84,7 +84,7 @@ def test_what_nobody_saw_has_no_pairs() -> None:
 def test_a_limit_that_is_not_beyond_the_other_value_tells_no_sign(
     baseline: tuple[float, bool], region: tuple[float, bool], kept: int, undetermined: int, lost: tuple[int, int]
 ) -> None:
-    """Who gave up connecting after 10 s was not faster than who got an answer after 15 s; the round is left out."""
+    """A timeout after 10 s is not faster than an answer after 15 s; the round is left out."""
     sides = (("us", baseline), ("sg", region))
     given = [Row(1, name, 7, value, censored=censored) for name, (value, censored) in sides]
     found = pair_up(build_panel(probes(given)), [(1, "sg")], baseline="us", changes={})

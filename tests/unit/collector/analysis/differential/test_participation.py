@@ -1,4 +1,4 @@
-"""Who was there: planned, recorded and failed, and when a region has a problem of its own."""
+"""Participation: planned, recorded and failed rounds, and regions with a problem of their own."""
 
 import pytest
 
@@ -18,7 +18,7 @@ WINDOW = Window(from_at=0, until_at=100)
 
 
 def test_probes_are_counted_by_how_they_ended() -> None:
-    """Throttled and skipped probes are neither tried nor failed, and their round is recorded all the same."""
+    """Throttled and skipped probes are neither tried nor failed, but their round is recorded."""
     kinds = (Kind.OK, Kind.OK, Kind.FAILED, Kind.THROTTLED, Kind.SKIPPED)
     given = [Row(1, "us", at, kind=kind) for at, kind in enumerate(kinds)]
     assert participations(probes(given), {}) == {(1, "us"): Participation(tried=3, failed=1, recorded=5)}
@@ -31,7 +31,7 @@ def test_a_round_is_recorded_once_by_each_vantage() -> None:
 
 
 def test_who_was_to_be_there_and_was_not_is_listed() -> None:
-    """A region of which nothing came still has what was planned of it."""
+    """A region without samples still has its planned rounds."""
     found = participations(probes([Row(1, "us", 7)]), {(1, "us"): 4, (1, "sg"): 4})
     assert found[1, "sg"] == Participation(planned=4)
     assert (found[1, "us"].coverage, found[1, "sg"].coverage) == (0.25, 0.0)
@@ -66,7 +66,7 @@ def test_rounds_are_planned_for_every_vantage_while_it_is_there() -> None:
     ],
 )
 def test_too_little_coverage_has_its_reason(recorded: int, due: int, reason: str) -> None:
-    """Below half of the planned rounds nothing is decided; without a plan nothing was missed."""
+    """With less than half of the planned rounds there is a coverage problem; without a plan there is none."""
     assert Participation(recorded=recorded, planned=due).coverage_problem("us") == reason
 
 
@@ -92,12 +92,12 @@ def test_too_little_coverage_has_its_reason(recorded: int, due: int, reason: str
     ],
 )
 def test_the_control_target_shows_a_region_in_trouble(participation: Participation, reason: str) -> None:
-    """A region is in trouble when its control target surely fails in more than a tenth of the probes, or is absent."""
+    """A region has a problem if its control target certainly fails in more than a tenth of the probes, or is absent."""
     assert participation.control_problem("us", "sim/c") == reason
 
 
 def test_a_side_of_a_differential_tells_failures_with_their_interval() -> None:
-    """Both sides' failures are shown, because only what came through is compared."""
+    """Both sides' failures are shown, because only successful probes are compared."""
     side = Participation(tried=40, failed=10, recorded=48, planned=50).side(30)
     assert (side.n, side.coverage) == (30, 0.96)
     assert side.failures is not None
@@ -107,7 +107,7 @@ def test_a_side_of_a_differential_tells_failures_with_their_interval() -> None:
 
 
 def test_the_oldest_round_of_each_vantage() -> None:
-    """A vantage was there from its oldest round on, of whichever target."""
+    """The oldest round of a vantage is that of any target."""
     given = [Row(1, "us", 30, vantage=7), Row(2, "us", 10, vantage=7), Row(1, "sg", 20, vantage=8)]
     assert oldest_rounds(probes(given)) == {7: 10, 8: 20}
     assert oldest_rounds(probes([])) == {}

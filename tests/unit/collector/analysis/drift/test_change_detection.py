@@ -18,7 +18,7 @@ QUIET = Nature(sigma=0.1)
 
 
 def watched(rounds: Integers, values: Reals, *, at_once: int) -> list[Change]:
-    """What is found when the rounds come so many at a time."""
+    """Return the changes detected when rounds arrive in batches of a size."""
     state = SeriesState()
     found: list[Change] = []
     for begin in range(0, len(rounds), at_once):
@@ -28,7 +28,7 @@ def watched(rounds: Integers, values: Reals, *, at_once: int) -> list[Change]:
 
 
 def after_a_week(nature: Nature, more: int, seed: int) -> tuple[SeriesState, Integers, Reals]:
-    """A track that saw a week, and the rounds that follow."""
+    """Return a state with a week of rounds, and the rounds that follow."""
     rounds = nature.rounds(HISTORY_DAYS + more * nature.every_s / 86_400)
     values = nature.values(rounds, seed)
     known = len(rounds) - more
@@ -39,7 +39,7 @@ def after_a_week(nature: Nature, more: int, seed: int) -> tuple[SeriesState, Int
 
 
 def rounds_until_found(nature: Nature, seed: int, *, factor: float, within: int, step: int = 1) -> int | None:
-    """After how many rounds a change by `factor` is found; `None` when not within so many."""
+    """Return after how many rounds a change by `factor` is detected; `None` if not within the given number."""
     state, rounds, values = after_a_week(nature, within, seed)
     for begin in range(0, within, step):
         state.add(rounds[begin : begin + step], factor * values[begin : begin + step])
@@ -101,7 +101,7 @@ def test_a_change_tells_what_it_is(factor: float) -> None:
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("factor", [3.0, 20.0])
 def test_spikes_and_short_bursts_are_no_change(factor: float, length: int) -> None:
-    """Up to three wild rounds in a row are nothing that lasts, whichever rounds come with them."""
+    """Up to three outliers in a row are not a lasting change, in whatever batches they arrive."""
     for seed in range(4):
         state, rounds, values = after_a_week(QUIET, 30, seed)
         values[8 : 8 + length] *= factor
@@ -113,7 +113,7 @@ def test_spikes_and_short_bursts_are_no_change(factor: float, length: int) -> No
 
 
 def test_back_to_normal_is_a_second_change() -> None:
-    """A rise that ends is found twice: when it comes and, from its own level, when it goes; and never again."""
+    """A temporary rise is detected twice, at its beginning and at its end, and never again."""
     state, rounds, values = after_a_week(QUIET, 120, seed=5)
     values[:40] *= 1.5
     found: list[Change] = []
@@ -125,7 +125,7 @@ def test_back_to_normal_is_a_second_change() -> None:
 
 
 def test_the_same_rounds_have_the_same_changes() -> None:
-    """Nothing is left to chance: permutations have a seed."""
+    """Detection is deterministic: permutations have a fixed seed."""
     nature = replace(QUIET, sigma=0.2)
     rounds = nature.rounds(2)
     values = nature.values(rounds, 1)
@@ -135,7 +135,7 @@ def test_the_same_rounds_have_the_same_changes() -> None:
 
 
 def test_a_known_change_is_not_found_again() -> None:
-    """A series begins anew with a change that is recorded: whoever looks next sees none."""
+    """A recorded change is not detected again by the next collector."""
     rounds = QUIET.rounds(2)
     values = QUIET.values(rounds, 2)
     values[520:] *= 1.5
@@ -145,7 +145,7 @@ def test_a_known_change_is_not_found_again() -> None:
 
 
 def test_a_short_series_has_no_changes() -> None:
-    """Below sixty rounds nothing is said, however great the step; sixty quiet ones and a step of half are enough."""
+    """With fewer than sixty rounds nothing is detected; sixty quiet ones and a step of half are enough."""
     nature = replace(QUIET, sigma=0.05, swing=0.0)
     rounds = nature.rounds(1)[: MIN_ROUNDS + 12]
     values = nature.values(rounds, 4)
@@ -158,7 +158,7 @@ def test_a_short_series_has_no_changes() -> None:
 
 
 def test_a_slope_is_no_step() -> None:
-    """What grows steadily over hours is not taken for a change while no rhythm is known."""
+    """A steady growth over hours is not a change while the seasonality is unknown."""
     nature = replace(QUIET, sigma=0.03, swing=0.0)
     rounds = nature.rounds(1)
     values = nature.values(rounds, 6) * np.exp(np.linspace(0, 0.6, len(rounds)))
@@ -166,7 +166,7 @@ def test_a_slope_is_no_step() -> None:
 
 
 def test_a_series_that_never_varies_can_change() -> None:
-    """Without any noise a step of a tenth or less is none, and a greater one is."""
+    """Without noise, a step of more than a tenth is a change, and a smaller one is not."""
     rounds = QUIET.rounds(1)
     flat = np.full(len(rounds), 1000.0)
     for factor, expected in ((1.05, 0), (1.5, 1)):

@@ -1,4 +1,4 @@
-"""What is remembered of a series."""
+"""The state of a series between detections."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ NATURE = Nature(sigma=0.1)
 
 
 def test_rounds_may_come_in_any_order_and_again() -> None:
-    """A track is the same however its rounds came; the newer median of a round counts."""
+    """The state does not depend on the order of rounds; the newer median of a round counts."""
     rounds = NATURE.rounds(3)
     values = NATURE.values(rounds, 1)
     straight, crooked = SeriesState(), SeriesState()
@@ -25,7 +25,7 @@ def test_rounds_may_come_in_any_order_and_again() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """However much comes, so many rounds are kept, the newest."""
+    """Only the newest rounds are kept, up to the maximum."""
     nature = replace(NATURE, every_s=60)
     rounds = nature.rounds(12)
     state = SeriesState()
@@ -37,7 +37,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_what_is_no_value_is_left_out() -> None:
-    """Rounds without a value, or with none above zero, are not there."""
+    """Rounds without a value, or with one not above zero, are skipped."""
     rounds = NATURE.rounds(1)[:5]
     state = SeriesState()
     state.add(rounds, np.array([1.0, np.nan, 0.0, -2.0, np.inf]))
@@ -47,7 +47,7 @@ def test_what_is_no_value_is_left_out() -> None:
 
 
 def test_rounds_are_fresh_once() -> None:
-    """After a look nothing is fresh before a later round comes; an earlier one that comes late is none."""
+    """After a detection only a later round is new; a late earlier one is not."""
     rounds = NATURE.rounds(1)
     values = NATURE.values(rounds, 2)
     state = SeriesState()
@@ -60,7 +60,7 @@ def test_rounds_are_fresh_once() -> None:
 
 
 def test_changes_found_are_known() -> None:
-    """A look that finds a change makes it known to the looks that follow, beside those known before."""
+    """A detected change is remembered for later detections, beside the earlier ones."""
     rounds = NATURE.rounds(4)
     values = NATURE.values(rounds, 3)
     values[-12:] *= 2
@@ -72,7 +72,7 @@ def test_changes_found_are_known() -> None:
 
 
 def test_a_timeout_below_the_level_is_no_value() -> None:
-    """Given up early is not fast: a limit counts where it lies beyond the level since the newest change, else not."""
+    """A censored value counts only if its limit exceeds the level since the newest change."""
     rounds = NATURE.rounds(1)
     state = SeriesState(changes=[int(rounds[50])])
     state.add(rounds[:100], np.repeat([400.0, 15_000.0], 50))
@@ -83,7 +83,7 @@ def test_a_timeout_below_the_level_is_no_value() -> None:
 
 
 def test_of_timeouts_alone_nothing_is_known() -> None:
-    """As long as nothing answered there is no level that a limit could be beyond."""
+    """Without any uncensored value there is no level for a limit to exceed."""
     rounds = NATURE.rounds(1)[:3]
     state = SeriesState()
     state.add(rounds, np.array([1.0, 2.0, 3.0]), np.array([True, True, True]))
@@ -93,7 +93,7 @@ def test_of_timeouts_alone_nothing_is_known() -> None:
 
 
 def test_a_slow_target_that_cannot_be_reached_has_not_become_fast() -> None:
-    """A series around 15 s of which rounds are given up after 10 s shows no change; one around 0.4 s shows a rise."""
+    """Timeouts at 10 s are no change in a series around 15 s, and a rise in one around 0.4 s."""
     for level, found in ((15_000.0, 0), (400.0, 1)):
         rounds = NATURE.rounds(4)
         values = level / 500_000 * NATURE.values(rounds, 3)

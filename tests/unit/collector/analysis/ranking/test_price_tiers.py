@@ -1,4 +1,4 @@
-"""Price tiers: what competes with what."""
+"""Price tiers and the ranking within them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Region costs: where a provider is nearest, and what the others pay."""
+"""Region costs: the best region per provider, and the cost of the others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +52,7 @@ def noisy(median: float, *, n: int = 40, seed: int = 0, spread: float = 3 * MS) 
 
 
 def test_the_nearest_region_and_what_the_others_pay() -> None:
-    """The best region comes first and adds nothing; the others add what they are farther, in order."""
+    """The best region comes first without cost; the others follow by their cost."""
     world = {
         (1, "us"): noisy(300 * MS, seed=1),
         (1, "eu"): noisy(400 * MS, seed=2),
@@ -86,7 +86,7 @@ def test_for_a_rate_more_is_better() -> None:
 
 
 def test_regions_that_are_alike_share_the_crown() -> None:
-    """A region within the margin is equivalent, and so is the best one then; it says with whom."""
+    """A region within the margin is equivalent, and so is then the best one, with the reason."""
     world = {(1, "us"): noisy(300 * MS), (1, "eu"): noisy(301 * MS, seed=2), (1, "sg"): noisy(400 * MS, seed=3)}
     best, near, far = costs(world)
     assert [line.decision.value for line in (best, near, far)] == ["equivalent", "equivalent", "slower"]
@@ -135,7 +135,7 @@ def test_a_region_without_a_common_target_is_left_out() -> None:
 
 
 def test_a_region_in_trouble_is_left_out_with_its_reason() -> None:
-    """What is unfit is not compared, though it has values; where nothing is left every line has its reason."""
+    """Unfit data is not compared although it has values; if nothing is left, every line has its reason."""
     world = {(1, region): noisy(300 * MS, seed=seed) for seed, region in enumerate(REGIONS)}
     seen = build_panel(probes(world))
     best, _, ill = region_costs(seen, {1: "p"}, metric=Metric.TTFT, unfit={(1, "sg"): "sg has a problem of its own"})
@@ -150,7 +150,7 @@ def test_a_region_in_trouble_is_left_out_with_its_reason() -> None:
 
 
 def test_a_lasting_change_begins_a_new_count() -> None:
-    """What was before a target changed in any region says nothing of now, and other targets keep their past."""
+    """Rounds before a target's change in any region are left out; other targets keep theirs."""
     world = {
         (1, "us"): [*noisy(300 * MS), *noisy(300 * MS, seed=2)],
         (1, "eu"): [*noisy(900 * MS, seed=3), *noisy(400 * MS, seed=4)],
@@ -170,7 +170,7 @@ def test_targets_nobody_asked_for_have_no_line() -> None:
 
 
 def test_rounds_that_never_meet_are_no_pairs() -> None:
-    """Two regions that were awake at different hours are not compared."""
+    """Two regions without shared rounds are not compared."""
     nothing = [float("nan")] * 40
     best, other = costs({(1, "us"): [*noisy(300 * MS), *nothing], (1, "eu"): [*nothing, *noisy(900 * MS)]})
     assert (other.n, other.decision, other.added) == (0, Decision.UNDECIDED, None)

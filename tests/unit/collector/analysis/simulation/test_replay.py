@@ -1,4 +1,4 @@
-"""What-if replay: cases worked out by hand, and laws that hold whatever was recorded."""
+"""Replay of policies: cases worked out by hand, and properties for any recording."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def rounds_of(*rounds: tuple[float, ...], limit_ms: float = 0.0, usd: float = 1.
 
 
 def played(text: str, *rounds: tuple[float, ...], **more: Any) -> Replay:
-    """What a policy gives in these rounds after those in which everybody learns."""
+    """Replay a policy on these rounds, after rounds for learning."""
     [member_input] = policy_inputs([rounds_of(*LEARNT, *rounds, **more)])
     return policy(text, NAMES, best=member_input.best).play(member_input)
 
@@ -110,7 +110,7 @@ def test_routed_leaves_for_good_reason_only() -> None:
 
 
 def test_routed_leaves_who_fails_three_times() -> None:
-    """Three failures in a row are reason enough, long before the medians tell."""
+    """Three failures in a row cause a switch, long before the medians change."""
     replay = played("routed", *[(NONE, 200, 300)] * 6, limit_ms=500)
     assert (len(replay.censored_us), ms(replay)) == (3, [200, 200, 200])
 

@@ -1,4 +1,4 @@
-"""Slots: targets with rounds of their own, brought together."""
+"""Shared rounds of targets with different phases."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_who_is_asked_more_often_brings_the_first() -> None:
 
 
 def test_a_slot_without_a_member_is_left_out_and_counted() -> None:
-    """A slot where a member was not asked, or was throttled, is nobody's."""
+    """A slot in which a member was not probed, or was throttled, is left out."""
     found = of((A, 1.0, 1.0), (B, 2.0, 2.0), (A, 11.0, 1.0), (A, 21.0, 1.0), (B, 22.0, None))
     assert (len(found.recorded), found.left_out, found.absent) == (1, 2, ())
 
@@ -60,7 +60,7 @@ def test_who_was_never_asked_is_named() -> None:
 
 
 def test_vantages_are_clients_of_their_own() -> None:
-    """What two vantages saw in one slot are two rounds, each with its own region."""
+    """Two vantages in one slot make two rounds, each with its own region."""
     one, other = sent((A, 1.0, 1.0), (B, 2.0, 2.0)), sent((A, 1.0, 3.0), (B, 2.0, 4.0), vantage_id=2)
     both = SentProbes(
         **{name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in SentProbes.__dataclass_fields__}
