@@ -1,6 +1,6 @@
-"""The foundations: what the collector's database looks like, one revision after another.
+"""Migrations of the collector's database, one revision after another.
 
-`schema.sql` is the picture of the newest revision, kept true by tests/migration. Rules that keep one PostgreSQL and
-Citus both possible: the distribution column and the time are in every key; no sequences, triggers, PL/pgSQL, DEFAULT
-partitions or foreign keys between shards.
+`schema.sql` is the schema of the newest revision; tests/migration checks that it is up to date. Some rules keep both a
+single PostgreSQL and Citus possible: the distribution column and the time are in every key; no sequences, triggers,
+PL/pgSQL, DEFAULT partitions or foreign keys between shards.
 """

@@ -146,10 +146,10 @@ DROP TABLE region;
 
 
 def upgrade() -> None:
-    """Lay the foundations in an empty database."""
+    """Create the tables in an empty database."""
     op.execute(_UP)
 
 
 def downgrade() -> None:
-    """Take everything away, the samples with it."""
+    """Drop all tables, with the samples."""
     op.execute(_DOWN)

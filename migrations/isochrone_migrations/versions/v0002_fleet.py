@@ -1,4 +1,4 @@
-"""The fleet: who may come in, fuller vitals, and plans that bring an earlier one back."""
+"""Fleet: credentials and invitations, more vitals, and plans that restore an earlier one."""
 
 from alembic import op
 
@@ -72,10 +72,10 @@ DROP TABLE credential;
 
 
 def upgrade() -> None:
-    """Make the tables and columns."""
+    """Create the tables and columns."""
     op.execute(_UP)
 
 
 def downgrade() -> None:
-    """Take them away."""
+    """Drop them."""
     op.execute(_DOWN)

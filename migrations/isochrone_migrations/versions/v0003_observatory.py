@@ -1,4 +1,4 @@
-"""The observatory: summaries that outlive samples, the changes found in them, and alerts."""
+"""Observatory: summaries that outlive samples, drift events, and alerts."""
 
 from alembic import op
 
@@ -99,10 +99,10 @@ DROP TABLE summary;
 
 
 def upgrade() -> None:
-    """Make the tables and columns."""
+    """Create the tables and columns."""
     op.execute(_UP)
 
 
 def downgrade() -> None:
-    """Take them away."""
+    """Drop them."""
     op.execute(_DOWN)

@@ -1,4 +1,4 @@
-"""Route tables, with the inputs that made them."""
+"""Route tables, with the inputs of their decisions."""
 
 from alembic import op
 
@@ -31,10 +31,10 @@ DROP TABLE route_table;
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.execute(_UP)
 
 
 def downgrade() -> None:
-    """Take it away."""
+    """Drop it."""
     op.execute(_DOWN)
