@@ -34,7 +34,7 @@ class Clock:
 
 
 class InProcessCollector:
-    """A collector without its sockets: pushes go in, the chore is run by hand, at whatever time it is."""
+    """A collector without sockets: tests push to it, run its jobs and set its clock."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

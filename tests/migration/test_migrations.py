@@ -1,4 +1,4 @@
-"""Migrations: up, down and up again, once however many start, and drawn as they are."""
+"""Migrations: up, down and up again, concurrent starts, and the committed schema."""
 
 import subprocess
 import sys
@@ -21,12 +21,12 @@ def revisions() -> list[str]:
 
 
 def test_the_picture_is_true(database_url: str) -> None:
-    """The committed schema.sql is what the migrations give."""
+    """The committed schema.sql is the result of the migrations."""
     assert schema_picture.picture(database_url) == schema_picture.PICTURE.read_text()
 
 
 def test_the_newest_revision_goes_down_and_up_again(database_url: str) -> None:
-    """Down from the newest revision and up again gives the same schema."""
+    """Downgrading and upgrading again gives the same schema."""
     before = schema_picture.picture(database_url)
     schema.downgrade(database_url, revision=(["base", *revisions()])[-2])
     assert schema_picture.picture(database_url) != before
@@ -35,7 +35,7 @@ def test_the_newest_revision_goes_down_and_up_again(database_url: str) -> None:
 
 
 def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
-    """All the way down no table of ours is left, also when partitions were made and filled."""
+    """A full downgrade leaves no table of the collector, also with partitions and samples."""
     with psycopg.connect(database_url) as connection:
         connection.execute(
             "CREATE TABLE sample_20260101 PARTITION OF sample FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')"
@@ -47,7 +47,7 @@ def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
 
 
 def test_three_at_once_migrate_once(empty_database_url: str) -> None:
-    """Collectors that start together wait for one of them; none fails, and the schema is there."""
+    """Collectors that start together wait for one of them; none fails, and the schema is complete."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", "--database-url", empty_database_url]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ended = [process.communicate(timeout=120) for process in started]
@@ -56,7 +56,7 @@ def test_three_at_once_migrate_once(empty_database_url: str) -> None:
 
 
 def test_a_migration_that_fails_changes_nothing(empty_database_url: str) -> None:
-    """A revision that meets a table in its way is rolled back as a whole, and the error says so."""
+    """A revision that fails is rolled back as a whole, and the error states it."""
     with psycopg.connect(empty_database_url) as connection:
         connection.execute("CREATE TABLE sample_late (x int)")
     with pytest.raises(SchemaError, match="nothing was changed"):

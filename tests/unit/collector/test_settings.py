@@ -1,4 +1,4 @@
-"""Settings: no address that leaks, no password that shows."""
+"""Settings: TLS for reachable addresses, and no secrets in messages."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def usual(**told: Any) -> Settings:
 
 @pytest.mark.parametrize("text", ["", ":4600", "127.0.0.1:x", "h:65536", "h:-1"])
 def test_what_is_no_address(text: str) -> None:
-    """What is not host:port is refused with an example, as a matter of settings."""
+    """An invalid address is a SettingsError with an example."""
     with pytest.raises(SettingsError, match="host:port") as refused:
         parse_address(text)
     assert refused.value.exit_code == 2
@@ -25,13 +25,13 @@ def test_what_is_no_address(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "[::]", "collector.example", "8.8.8.8"])
 def test_plain_text_stays_on_this_machine(host: str) -> None:
-    """An address others can reach, or a name that might be one, speaks TLS without being told."""
+    """An address that other machines can reach, or a host name, uses TLS by default."""
     assert check(listen=f"{host}:4600", database_url=None, data_dir=None, environment={}).tls == Tls()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
 def test_on_loopback_tls_is_for_who_wants_it(host: str) -> None:
-    """Every way to say this machine is plain text, unless TLS is asked for, or files of it are given."""
+    """Loopback addresses use plain text, unless TLS or certificate files are set."""
     pem = Path("a.pem")
     asked: tuple[tuple[dict[str, Any], Tls | None], ...] = (
         ({}, None),
@@ -91,7 +91,7 @@ def test_settings_keep_the_password_to_themselves() -> None:
     ],
 )
 def test_how_long_things_are_kept(told: dict[str, str], periods: RetentionPeriods) -> None:
-    """Durations as people write them, and two words for good."""
+    """Retention periods are durations, or one of two words for unlimited."""
     assert usual(**told).retention == periods
 
 
@@ -116,7 +116,7 @@ def test_what_others_are_made_from_is_kept_longer(told: dict[str, str], message:
 
 @pytest.mark.parametrize(("told", "expected_us"), [("25s", 25_000_000), ("1ms", 1_000), ("1h", 3_600_000_000)])
 def test_a_question_has_a_limit(told: str, expected_us: int) -> None:
-    """How long the database may take for a question is a duration as people write it, 25 s unless told."""
+    """The time limit of a query is a duration, by default 25 s."""
     told_nothing = check(listen="[::1]:0", database_url=None, data_dir=None, environment={})
     assert told_nothing.question_timeout_us == 25_000_000
     settings = check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
@@ -125,7 +125,7 @@ def test_a_question_has_a_limit(told: str, expected_us: int) -> None:
 
 @pytest.mark.parametrize("told", ["", "25", "0s", "999us", "61m", "-5s"])
 def test_a_limit_that_is_none(told: str) -> None:
-    """No duration, or one in which nothing could be answered or nobody would still wait, is refused by its option."""
+    """A time limit that is not a duration, too short or too long is refused, and the message names its option."""
     with pytest.raises(SettingsError, match=r"^--question-timeout"):
         check(listen="[::1]:0", database_url=None, data_dir=None, environment={}, question_timeout=told)
 
@@ -166,7 +166,7 @@ def test_a_webhook_is_http(url: str) -> None:
 
 @pytest.mark.parametrize("secret", ["", "hunter2", "whsec_short"])
 def test_a_webhook_without_a_good_secret_is_refused(secret: str) -> None:
-    """Nothing is sent unsigned; the message says how to make a secret and does not repeat what was given."""
+    """A webhook without a valid secret is refused with a hint that does not repeat the input."""
     with pytest.raises(SettingsError) as refused:
         hooked(alert_url="http://127.0.0.1:1/", environment={"ISOCHRONE_ALERT_SECRET": secret})
     assert "alerts secret" in refused.value.hint
@@ -184,14 +184,14 @@ def test_a_webhook_without_a_good_secret_is_refused(secret: str) -> None:
     ],
 )
 def test_http_keeps_the_rule_of_grpc(listen: str, http: str, expected: str | None) -> None:
-    """Where other machines can reach one of the two addresses both speak TLS, so that neither is a side door."""
+    """If other machines can reach one of the two addresses, both use TLS."""
     settings = check(listen=listen, http_listen=http, database_url=None, data_dir=None, environment={})
     assert (str(settings.http) if settings.http else None) == expected
     assert (settings.tls is not None) == ("0.0.0.0" in listen + http)
 
 
 def test_an_impossible_http_address_is_refused() -> None:
-    """What is no address is said before anything starts, with one that is."""
+    """An invalid address is reported before anything starts, with an example."""
     with pytest.raises(SettingsError) as refused:
         usual(http_listen="127.0.0.1:port")
     assert "--http-listen 127.0.0.1:4680" in refused.value.hint

@@ -1,4 +1,4 @@
-"""Alerts: raised once, kept, signed, and told until somebody takes them."""
+"""Alerts: raised once, stored, signed, and delivered until the receiver accepts them."""
 
 import asyncio
 import threading
@@ -31,35 +31,35 @@ EVER = Window(from_at=now_at() - DAY_US, until_at=now_at() + 30 * DAY_US)
 
 @dataclass(slots=True)
 class Clock:
-    """The present, as the test says."""
+    """A clock that the test sets."""
 
     at: int
 
     def __call__(self) -> int:
-        """The instant, in microseconds since the epoch."""
+        """Return the instant, in microseconds since the epoch."""
         return self.at
 
 
 @dataclass(slots=True)
 class Bench:
-    """Alerts on a database, with a clock that the test moves and a webhook that it answers for."""
+    """Alert delivery on a database, with the test's clock and receiver."""
 
     database: Database
     alerting: AlertDelivery
     clock: Clock
 
     async def raise_test(self) -> None:
-        """Raise an alert, to be told at once."""
+        """Raise an alert that is due at once."""
         async with self.database.connection() as connection:
             await self.alerting.raise_alert(connection, of_test(raised_at=self.clock.at))
 
     async def listed(self) -> tuple[Alert, ...]:
-        """All alerts, newest first."""
+        """Return all alerts, newest first."""
         async with self.database.connection() as connection:
             return await alerts.of_window(connection, EVER)
 
     async def heard(self, name: str, promise_us: int) -> None:
-        """A vantage pushed just now, and promised when it will again."""
+        """Record a push of a vantage now, with the instant of its next heartbeat."""
         who = Vantage(name=name, region="us-east-2")
         sign = VitalsReport(
             vantage_id=who.id, batch_epoch=1, seen_at=self.clock.at, vitals=Vitals(next_heartbeat_us=promise_us)
@@ -69,7 +69,7 @@ class Bench:
             await vantages.record_vitals(connection, [sign])
 
     async def roll_calls(self, until_at: int) -> None:
-        """Let time pass, with a roll call every half minute."""
+        """Let time pass, with a check for absences every half minute."""
         while self.clock.at < until_at:
             self.clock.at = min(self.clock.at + 30 * SECOND_US, until_at)
             await self.alerting.check_absences()
@@ -95,8 +95,8 @@ async def bench(database_url: str, receiver: Receiver) -> AsyncIterator[Bench]:
         yield made
 
 
-async def test_an_alert_is_told_once_and_signed(bench: Bench, receiver: Receiver) -> None:
-    """The receiver gets it with a signature that verifies; taken is taken, and raised twice is raised once."""
+async def test_an_alert_is_delivered_once_and_signed(bench: Bench, receiver: Receiver) -> None:
+    """The receiver gets an alert once, with a valid signature, even if it is raised twice."""
     await bench.raise_test()
     await bench.raise_test()
     await bench.alerting.deliver()
@@ -108,8 +108,8 @@ async def test_an_alert_is_told_once_and_signed(bench: Bench, receiver: Receiver
     assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, bench.clock.at, "")
 
 
-async def test_a_refused_alert_is_told_again(bench: Bench, receiver: Receiver) -> None:
-    """500 and then 200: the same id twice, not before the pause is over, and the error is forgotten."""
+async def test_a_refused_alert_is_sent_again(bench: Bench, receiver: Receiver) -> None:
+    """After a 500 the alert is sent again with the same id once the pause is over, and success clears the error."""
     receiver.answers[:] = [500]
     await bench.raise_test()
     await bench.alerting.deliver()
@@ -128,7 +128,7 @@ async def test_a_refused_alert_is_told_again(bench: Bench, receiver: Receiver) -
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_redirects_are_not_followed(bench: Bench, receiver: Receiver, status: int) -> None:
-    """A redirect is a failure: an alert goes where the operator said and nowhere else."""
+    """A redirect is a failure: an alert is only sent to the operator's URL."""
     receiver.answers[:] = [status]
     await bench.raise_test()
     await bench.alerting.deliver()
@@ -138,7 +138,7 @@ async def test_redirects_are_not_followed(bench: Bench, receiver: Receiver, stat
 
 
 async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
-    """410 says that nobody wants it: it is not told again."""
+    """After a 410 the alert is not sent again."""
     receiver.answers[:] = [410]
     await bench.raise_test()
     await bench.alerting.deliver()
@@ -147,8 +147,8 @@ async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
     assert len(receiver.told) == 1
 
 
-async def test_after_a_day_nobody_tries_again(bench: Bench, receiver: Receiver) -> None:
-    """The pauses grow, and a day after an alert was raised it is given up; it stays listed with its error."""
+async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None:
+    """The pauses grow, and retries end a day after the alert was raised; it stays listed with its error."""
     receiver.answers[:] = [503] * 100
     await bench.raise_test()
     end_at = bench.clock.at + 2 * DAY_US
@@ -162,7 +162,7 @@ async def test_after_a_day_nobody_tries_again(bench: Bench, receiver: Receiver) 
 
 
 async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for it for longer than the limit."""
+    """An attempt ends at the timeout."""
     monkeypatch.setattr(webhook, "TIMEOUT_S", 0.3)
     receiver.hold = threading.Event()
     await bench.raise_test()
@@ -173,7 +173,7 @@ async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, m
 
 
 async def test_without_a_webhook_alerts_are_kept(database_url: str) -> None:
-    """They are raised and listed, told to nobody, and a test says that there is no webhook."""
+    """Without a webhook alerts are raised and listed but not sent, and a test alert fails with a message."""
     async with a_bench(database_url, None) as bench:
         await bench.raise_test()
         await bench.alerting.deliver()
@@ -181,8 +181,8 @@ async def test_without_a_webhook_alerts_are_kept(database_url: str) -> None:
         assert (alert.attempts, alert.delivered_at) == (0, None)
 
 
-async def test_nobody_listens(database_url: str) -> None:
-    """A refused connection is an error like any other, and its sentence does not repeat the address."""
+async def test_a_refused_connection_is_recorded(database_url: str) -> None:
+    """A refused connection is recorded as an error, without the address."""
     hook = WebhookSettings(url="http://127.0.0.1:9/url-token-7f3a", secret=SECRET)
     async with a_bench(database_url, hook) as bench:
         await bench.raise_test()
@@ -191,8 +191,10 @@ async def test_nobody_listens(database_url: str) -> None:
         assert alert.last_error == "no connection"
 
 
-async def test_an_absence_is_told_once_and_so_is_the_return(bench: Bench) -> None:
-    """A vantage that promised 15 s is missed two minutes late, once; and it is back, once. Restarts change nothing."""
+async def test_one_alert_per_absence_and_return(bench: Bench) -> None:
+    """A vantage with 15 s heartbeats is absent once it is two minutes late: one alert, and one for its return, also
+    across restarts.
+    """
     await bench.alerting.check_absences()
     await bench.heard("ohio-1", 15 * SECOND_US)
     gone_at = bench.clock.at
@@ -214,7 +216,7 @@ async def test_an_absence_is_told_once_and_so_is_the_return(bench: Bench) -> Non
 
 
 async def test_a_second_absence_is_another(bench: Bench) -> None:
-    """Who is back and gone again is missed again."""
+    """A vantage that is absent again after its return gets another alert."""
     await bench.alerting.check_absences()
     for _ in range(2):
         await bench.heard("ohio-1", 15 * SECOND_US)
@@ -223,8 +225,8 @@ async def test_a_second_absence_is_another(bench: Bench) -> None:
     assert kinds.count(AlertKind.VANTAGE_ABSENT) == 2
 
 
-def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver: Receiver, tmp_path: Path) -> None:
-    """A real collector: the test command says what came of it, and neither secret nor address is in its log or list."""
+def test_a_collector_sends_a_test_alert(start_collector: StartCollector, receiver: Receiver, tmp_path: Path) -> None:
+    """The test command reports the result, and neither secret nor address is in the collector's log or list."""
     file = tmp_path / "alert.secret"
     file.write_text(webhook_signature.format_secret(SECRET))
     collector = start_collector(more=["--alert-url", receiver.address, "--alert-secret-file", str(file)])
@@ -245,8 +247,8 @@ def test_a_collector_tells_its_webhook(start_collector: StartCollector, receiver
     assert "webhook.set" in collector.log()
 
 
-def test_a_collector_without_a_webhook_says_so(start_collector: StartCollector) -> None:
-    """A test without a webhook fails with what would help, and the list says that nobody is told."""
+def test_a_collector_without_a_webhook(start_collector: StartCollector) -> None:
+    """A test alert without a webhook fails with a hint, and the list mentions the missing webhook."""
     collector = start_collector()
     with pytest.raises(grpc.RpcError) as refused:
         collector.call.test_alert()

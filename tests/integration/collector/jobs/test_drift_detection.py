@@ -1,4 +1,4 @@
-"""Lasting changes found in what was pushed: read, found once, recorded, told, and listed."""
+"""Lasting changes in pushed samples: found once, recorded, delivered, and listed."""
 
 import time
 from collections.abc import AsyncIterator
@@ -40,14 +40,14 @@ CHANGED = 360
 
 @dataclass(slots=True)
 class Past:
-    """Rounds of the last hours, pushed through a real collector; `b` rises by 30 % with round `CHANGED`."""
+    """Rounds of the last hours, pushed to a real collector; `b` rises by 30 % with round `CHANGED`."""
 
     call: Caller
     start_at: int
     seq: int = 0
 
     def round_at(self, number: int) -> int:
-        """When a round was."""
+        """Return the instant of a round."""
         return self.start_at + number * EVERY_US
 
     def push(self, *numbers: int) -> None:
@@ -73,7 +73,7 @@ class Past:
         )
 
     def found(self) -> DriftList:
-        """What readers see."""
+        """Return the changes that readers get."""
         until_at = now_at() + MINUTE_US
         return self.call.drift(Selection(window=Window(from_at=until_at - DAY_US, until_at=until_at)))
 
@@ -86,18 +86,18 @@ def a_past(collector: Collector) -> Past:
 
 @dataclass(slots=True)
 class Later:
-    """The wall clock, some microseconds later."""
+    """A wall clock that is ahead by some microseconds."""
 
     by_us: int = 0
 
     def __call__(self) -> int:
-        """The instant it shows."""
+        """Return its instant."""
         return now_at() + self.by_us
 
 
 @dataclass(slots=True)
 class Watch:
-    """A watch of the test's own beside the collector's, on a database whose collector is not serving any more."""
+    """Drift detection of the test, on a database whose collector is stopped."""
 
     database: Database
     drift: DriftDetection
@@ -106,7 +106,7 @@ class Watch:
 
 @pytest.fixture
 async def watch(database_url: str) -> AsyncIterator[Watch]:
-    """A watch on the test's database; it looks when the test says so."""
+    """Drift detection on the test's database, which the test runs."""
     database = Database(database_url)
     await database.open()
     plans = Plans(database=database, clock=now_at)
@@ -120,7 +120,7 @@ async def watch(database_url: str) -> AsyncIterator[Watch]:
 def test_a_rise_in_what_is_pushed_becomes_an_alert(
     start_collector: StartCollector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real collector: samples of past rounds shift by 30 %; one event, one alert, told to the webhook."""
+    """A shift of 30 % in past rounds becomes one event and one alert, which the webhook receives."""
     monkeypatch.setenv("ISOCHRONE_ALERT_SECRET", webhook_signature.format_secret(SECRET))
     monkeypatch.setenv("ISOCHRONE_ALERT_URL", receiver.address)
     first = start_collector()
@@ -144,8 +144,8 @@ def test_a_rise_in_what_is_pushed_becomes_an_alert(
     assert told.body["data"]["change_percent"] == pytest.approx(event.change_percent, abs=0.01)
 
 
-async def test_each_look_reads_on(start_collector: StartCollector, watch: Watch) -> None:
-    """A change appears while rounds come in, late ones too; looking again, or anew, finds nothing more."""
+async def test_each_run_reads_new_rounds(start_collector: StartCollector, watch: Watch) -> None:
+    """A change is found as rounds arrive, late ones too; a second run, or a restarted detection, finds nothing more."""
     past = a_past(start_collector())
     past.push(*range(CHANGED - 40))
     await watch.drift._plans.refresh()
@@ -168,8 +168,8 @@ async def test_each_look_reads_on(start_collector: StartCollector, watch: Watch)
     assert past.found().events == before
 
 
-async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: Watch) -> None:
-    """Series below sixty rounds are counted as too short."""
+async def test_series_with_too_few_rounds_are_counted(start_collector: StartCollector, watch: Watch) -> None:
+    """Series with fewer than sixty rounds are counted as too short."""
     past = a_past(start_collector())
     past.push(*range(20))
     await watch.drift._plans.refresh()
@@ -178,8 +178,8 @@ async def test_too_few_rounds_are_said(start_collector: StartCollector, watch: W
     assert (found.events, found.watched, found.too_short) == ((), 0, 4)
 
 
-async def test_what_is_committed_after_a_look_is_read_all_the_same(local: InProcessCollector) -> None:
-    """A batch that came in time but whose commit took longer than the look is read with what is late."""
+async def test_a_batch_committed_after_a_run_is_read(local: InProcessCollector) -> None:
+    """A batch that is received in time but committed after the run is read with the late ones."""
     await local.begin(DAY_AT)
     watch = watch_in(local)
     await watch.run()
@@ -200,7 +200,7 @@ async def test_what_is_committed_after_a_look_is_read_all_the_same(local: InProc
 async def test_the_server_rests_while_rounds_are_read(
     local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that reads many rows leaves the server to others now and then, for a while, and reads the same."""
+    """While the leader reads many rows the server rests now and then, for a limited time, with the same result."""
     await local.begin(DAY_AT)
     for nth in range(8):
         await local.push(US, [local.sample(DAY_AT + nth * SECOND_US, ttft_us) for ttft_us in range(1_000, 2_000)])
@@ -218,10 +218,10 @@ async def test_the_server_rests_while_rounds_are_read(
 
 
 @pytest.mark.parametrize(("pause_us", "rests"), [(30 * SECOND_US, True), (10 * MINUTE_US - 1, False)])
-async def test_a_watch_that_is_behind_does_not_rest(
+async def test_detection_that_is_behind_does_not_rest(
     local: InProcessCollector, monkeypatch: pytest.MonkeyPatch, pause_us: int, *, rests: bool
 ) -> None:
-    """What came since the last look is read with rests as long as looks come often, and without when they do not."""
+    """New rounds are read with rests if runs are frequent, and without rests if they are not."""
     rested = list[bool]()
 
     async def medians(connection: Connection, scope: Scope, *, resting_us: int) -> list[MediansRow]:
@@ -241,7 +241,7 @@ async def test_a_watch_that_is_behind_does_not_rest(
 
 
 def watch_in(local: InProcessCollector) -> DriftDetection:
-    """A watch by the clock of the test."""
+    """Return a drift detection with the clock of the test."""
     alerting = AlertDelivery(database=local.database, webhook=None, clock=local.clock)
     return DriftDetection(
         database=local.database,
@@ -252,5 +252,5 @@ def watch_in(local: InProcessCollector) -> DriftDetection:
 
 
 def watch_of(watch: DriftDetection, local: InProcessCollector) -> SeriesState:
-    """What a watch remembers of the one target's TTFT."""
+    """Return the state of the one target's TTFT series."""
     return watch._states[SeriesKey(target_id=local.target_id, region=US.region, metric=Metric.TTFT)]

@@ -1,4 +1,4 @@
-"""What goes and what stays, against a real PostgreSQL."""
+"""Retention of samples, summaries and the ledger, against a real PostgreSQL."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def retention_of(local: InProcessCollector, periods: RetentionPeriods = KEEP) ->
 
 
 async def pass_days(local: InProcessCollector, at: int, periods: RetentionPeriods = KEEP) -> None:
-    """Be at an instant, and have done what was due by then."""
+    """Go to an instant, and run the jobs that are due by then."""
     await local.turn_to(at, keep_us=periods.samples_us)
     await local.rollup.run()
     await retention_of(local, periods).run()
@@ -51,8 +51,8 @@ async def days_of(local: InProcessCollector) -> list[int]:
         return await partitions.days(connection)
 
 
-async def test_each_resolution_goes_in_its_time(local: InProcessCollector, database_url: str) -> None:
-    """First the samples, then the hours, then the days; and what is left answers as before."""
+async def test_each_resolution_has_its_retention_period(local: InProcessCollector, database_url: str) -> None:
+    """Samples are deleted first, then hours, then days; the remaining data gives the same answers as before."""
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT + MINUTE_US)])
     day = Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)
@@ -64,8 +64,8 @@ async def test_each_resolution_goes_in_its_time(local: InProcessCollector, datab
         assert await local.count(day) == (2 if days < 9 else 0), days
 
 
-async def test_nothing_goes_unsummarised(local: InProcessCollector, database_url: str) -> None:
-    """However old samples are, they stay until their day is summarised."""
+async def test_nothing_is_deleted_unsummarised(local: InProcessCollector, database_url: str) -> None:
+    """Samples are kept until their day is summarised, however old they are."""
     await local.begin(DAY_AT)
     await local.push(US, [local.sample(DAY_AT)])
     await local.turn_to(DAY_AT + 20 * DAY_US)
@@ -77,8 +77,8 @@ async def test_nothing_goes_unsummarised(local: InProcessCollector, database_url
     assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 1
 
 
-async def test_no_hour_goes_before_its_day(local: InProcessCollector, database_url: str) -> None:
-    """Hours that are kept no longer stay until their day is summarised, also when no day ever was."""
+async def test_no_hour_is_deleted_before_its_day(local: InProcessCollector, database_url: str) -> None:
+    """Hours are kept until their day is summarised, also if no day has been summarised yet."""
     await local.begin(DAY_AT)
     await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT + 5 * HOUR_US)])
     for hour_at in (DAY_AT, DAY_AT + 5 * HOUR_US):
@@ -96,8 +96,8 @@ async def test_no_hour_goes_before_its_day(local: InProcessCollector, database_u
 
 
 async def test_a_retired_day_is_not_made_again(local: InProcessCollector, database_url: str) -> None:
-    """When samples are kept for longer than before, or by another collector, days that went stay away: what comes of
-    them is too old, and their summaries stay as they are.
+    """If samples are then kept for longer, or by another collector, retired days are not created again: their samples
+    are too old, and their summaries stay unchanged.
     """
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
@@ -119,7 +119,9 @@ async def test_a_retired_day_is_not_made_again(local: InProcessCollector, databa
 async def test_a_retired_day_made_by_an_earlier_version_is_not_summarised(
     local: InProcessCollector, database_url: str
 ) -> None:
-    """A collector that knows nothing of retired days may make one again and store there: the summaries stay."""
+    """If a collector of an earlier version creates a retired day's partition again and stores samples there, the
+    summaries stay.
+    """
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(20)])
     later_at = DAY_AT + 10 * DAY_US
@@ -136,8 +138,8 @@ async def test_a_retired_day_made_by_an_earlier_version_is_not_summarised(
     assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + HOUR_US)) == 20
 
 
-async def test_for_good_is_for_good(local: InProcessCollector, database_url: str) -> None:
-    """Where everything is kept nothing goes, the ledger and late samples neither."""
+async def test_unlimited_retention_deletes_nothing(local: InProcessCollector, database_url: str) -> None:
+    """Without retention periods nothing is deleted, not even from the ledger or the late samples."""
     await local.begin(DAY_AT)
     await local.push(US, [local.sample(DAY_AT), local.sample(DAY_AT - 90 * DAY_US)])
     before = [count(database_url, table) for table in ("sample", "sample_late", "ingest_batch")]
@@ -150,7 +152,7 @@ async def test_for_good_is_for_good(local: InProcessCollector, database_url: str
 async def test_a_batch_is_known_as_long_as_its_samples_could_be_there_twice(
     local: InProcessCollector, database_url: str
 ) -> None:
-    """While a batch could store a sample again the ledger knows it; forgotten, it is set aside as too old."""
+    """The ledger keeps a batch while it could be stored again; after that its samples are set aside as too old."""
     await local.begin(DAY_AT)
     newest_at = DAY_AT + (DAYS_AHEAD + 1) * DAY_US - 1
     batch = [local.sample(DAY_AT), local.sample(newest_at)]
@@ -171,7 +173,7 @@ async def test_a_batch_is_known_as_long_as_its_samples_could_be_there_twice(
 
 
 async def test_late_samples_go_when_they_were_there_long_enough(local: InProcessCollector, database_url: str) -> None:
-    """What was set aside is kept as long as samples are, counted from when it came."""
+    """Late samples are kept as long as other samples, counted from their receipt."""
     await local.begin(DAY_AT)
     await local.push(US, [local.sample(DAY_AT - 90 * DAY_US)])
     await pass_days(local, DAY_AT + 3 * DAY_US)
@@ -182,7 +184,9 @@ async def test_late_samples_go_when_they_were_there_long_enough(local: InProcess
 
 @pytest.mark.parametrize("keep_days", [2, 3, 10, 31, 32, 33, 60, None])
 def test_no_sample_is_taken_to_go_at_once(keep_days: int | None) -> None:
-    """The oldest round that is stored is of a day that is not over yet, whatever is kept, nor will be in a day."""
+    """The oldest round that is accepted belongs to a day that is not retired now or within a day, for any retention
+    period.
+    """
     keep_us = None if keep_days is None else keep_days * DAY_US
     window = partitions.window(DAY_AT + 5 * HOUR_US, keep_us=keep_us)
     assert window.from_at <= DAY_AT
@@ -223,7 +227,7 @@ async def test_retiring_gives_way(
 
 
 async def test_a_partition_that_went_is_noticed(local: InProcessCollector, database_url: str) -> None:
-    """Ingest that still believes in a partition asks for the batch again, and then sets its samples aside."""
+    """Ingest that expects a dropped partition asks for a retry, and then sets the samples aside."""
     await local.begin(DAY_AT)
     await partitions.retire(local.database, before_at=DAY_AT)
     old = local.sample(DAY_AT - DAY_US)
@@ -235,7 +239,7 @@ async def test_a_partition_that_went_is_noticed(local: InProcessCollector, datab
 
 
 async def test_without_any_partition_samples_are_set_aside(local: InProcessCollector, database_url: str) -> None:
-    """When nobody made partitions for days, samples go to sample_late with the reason, and back once there are some."""
+    """Without partitions samples are stored in sample_late with the reason, and in sample again once there are some."""
     await local.begin(DAY_AT)
     local.clock.at = DAY_AT + 10 * DAY_US
     await local.ingest.refresh_window()
@@ -248,7 +252,7 @@ async def test_without_any_partition_samples_are_set_aside(local: InProcessColle
 
 
 async def test_the_window_ends_at_a_gap(local: InProcessCollector) -> None:
-    """Only rounds that have a partition are taken, without a gap from today on."""
+    """Only rounds with a partition are accepted, up to the first gap from today on."""
     await local.begin(DAY_AT)
     assert await partitions.covered(local.database, now_at=DAY_AT) == partitions.window(DAY_AT)
     await partitions.retire(local.database, before_at=DAY_AT - 4 * DAY_US)
@@ -258,7 +262,7 @@ async def test_the_window_ends_at_a_gap(local: InProcessCollector) -> None:
 
 @pytest.fixture
 def restricted_url(database_url: str) -> Iterator[str]:
-    """The same database for a user who may read and write everything and make nothing."""
+    """The same database for a user that may read and write everything but not create tables."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         name = f"restricted_{connection.info.dbname}"
         connection.execute(f'CREATE ROLE "{name}" LOGIN')
@@ -267,8 +271,8 @@ def restricted_url(database_url: str) -> Iterator[str]:
         connection.execute(f'DROP OWNED BY "{name}"; DROP ROLE "{name}"')
 
 
-async def test_who_may_not_make_partitions_is_told(local: InProcessCollector, restricted_url: str) -> None:
-    """A user without the right learns at once which right is missing, even while today still has its partition."""
+async def test_a_missing_privilege_is_reported(local: InProcessCollector, restricted_url: str) -> None:
+    """A missing privilege is reported at once, even while today still has its partition."""
     await local.begin(DAY_AT)
     database = Database(restricted_url)
     await database.open()
@@ -284,7 +288,7 @@ async def test_who_may_not_make_partitions_is_told(local: InProcessCollector, re
 def test_serve_and_doctor_name_the_missing_right(
     database_url: str, restricted_url: str, start_collector: StartCollector
 ) -> None:
-    """`serve` does not start on a database in which it may not make partitions, and the doctor says why."""
+    """`serve` does not start if it may not create partitions, and the doctor reports the reason."""
     start_collector(database_url=database_url).stop()
     served = run_command(
         "serve", "--listen", "127.0.0.1:0", "--metrics-listen", "off", "--database-url", restricted_url
@@ -299,7 +303,7 @@ def test_serve_and_doctor_name_the_missing_right(
 
 async def test_a_right_that_is_lost_does_not_stop_ingest(local: InProcessCollector, restricted_url: str) -> None:
     """A collector whose right is taken away while it serves goes on taking samples, as long as there are partitions in
-    them and then beside them; that it cannot make any is the chore's error, again and again.
+    them and then beside them; that the failure to create any is the job's error at every run.
     """
     await local.begin(DAY_AT)
     database = Database(restricted_url)

@@ -1,4 +1,4 @@
-"""Samples into summaries of hours and days, late ones too, against a real PostgreSQL."""
+"""Rollups of samples, including late ones, into summaries of hours and days, against a real PostgreSQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ DAY = Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)
 
 
 async def test_an_hour_is_summarised_after_its_end(local: InProcessCollector) -> None:
-    """Not before the hour and a little grace are over, and then with quantiles within 1 % of the exact ones."""
+    """An hour is summarised only after a grace period, with quantiles within 1 % of the exact ones."""
     await local.begin(DAY_AT + 30 * MINUTE_US)
     chance = Random(3)
     values = [int(chance.lognormvariate(13, 0.5)) for _ in range(200)]
@@ -54,7 +54,7 @@ async def test_an_hour_is_summarised_after_its_end(local: InProcessCollector) ->
 
 
 async def test_timeouts_and_outcomes_are_kept(local: InProcessCollector) -> None:
-    """Limits are summarised as limits, outcomes and costs are counted, and the newest round is known."""
+    """Summaries contain timeouts as limits, outcomes, costs, and the newest round."""
     await local.begin(DAY_AT + 50 * MINUTE_US)
     cut = {"outcome": Outcome.TIMED_OUT, "timeout_us": 60_000_000}
     await local.push(
@@ -81,7 +81,7 @@ async def test_timeouts_and_outcomes_are_kept(local: InProcessCollector) -> None
 
 
 async def test_every_metric_is_summarised(local: InProcessCollector, database_url: str) -> None:
-    """A sample that has everything leaves one row of each metric, with its own value."""
+    """A complete sample results in one row per metric, with its value."""
     await local.begin(DAY_AT)
     full = {"dns_us": 1_000, "tcp_us": 20_000, "tls_us": 30_000, "ttfat_us": 500_000, "e2e_us": 9_000_000}
     await local.push(US, [local.sample(DAY_AT, tokens_per_second=80.0, rtt_us=21_000, **full)])
@@ -99,7 +99,7 @@ async def test_every_metric_is_summarised(local: InProcessCollector, database_ur
 
 
 async def test_a_day_is_the_sum_of_its_hours(local: InProcessCollector, database_url: str) -> None:
-    """A whole day is answered from one row that holds every hour's values."""
+    """A whole day is answered from one row with the values of all hours."""
     await local.begin(DAY_AT + DAY_US - 1)
     await local.push(US, [local.sample(DAY_AT + k * HOUR_US // 2, 100_000 + k) for k in range(48)])
     await local.turn_to(DAY_AT + DAY_US + GRACE_US)
@@ -112,7 +112,7 @@ async def test_a_day_is_the_sum_of_its_hours(local: InProcessCollector, database
 
 
 async def test_late_samples_change_hour_and_day(local: InProcessCollector) -> None:
-    """Samples that arrive a week after their round are in the summaries a little later, and the others still are."""
+    """Samples that arrive a week after their round are added to the summaries."""
     await local.begin(DAY_AT + 10 * MINUTE_US)
     await local.push(US, [local.sample(DAY_AT)])
     await local.turn_to(DAY_AT + 7 * DAY_US)
@@ -131,7 +131,7 @@ async def test_late_samples_change_hour_and_day(local: InProcessCollector) -> No
 
 
 async def test_a_slow_commit_is_not_overlooked(local: InProcessCollector, database_url: str) -> None:
-    """A batch that was received before the ledger was last looked at, and committed after, is found the next time."""
+    """A late batch that was received before the last search and committed after it is found by the next one."""
     await local.begin(DAY_AT + 10 * MINUTE_US)
     await local.push(US, [local.sample(DAY_AT)])
     await local.turn_to(DAY_AT + 3 * HOUR_US)
@@ -147,7 +147,7 @@ async def test_a_slow_commit_is_not_overlooked(local: InProcessCollector, databa
 
 
 async def test_first_start_summarises_everything(local: InProcessCollector) -> None:
-    """A database full of samples and without any summary is caught up with, over days without any samples too."""
+    """The first run summarises all samples of a database without summaries, across days without samples."""
     await local.begin(DAY_AT + 20 * DAY_US + GRACE_US)
     days = (0, 1, 9, 19)
     await local.push(US, [local.sample(DAY_AT + day * DAY_US + k * HOUR_US) for day in days for k in range(24)])
@@ -160,7 +160,9 @@ async def test_first_start_summarises_everything(local: InProcessCollector) -> N
 
 
 async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day is made before the next day's first hour is, and one whose hours were made before, first of all."""
+    """A day is summarised before the first hour of the next day, and a day whose hours are already summarised comes
+    first.
+    """
     await local.begin(DAY_AT + 3 * DAY_US)
     await local.push(US, [local.sample(DAY_AT + day * DAY_US) for day in range(3)])
     made: list[tuple[str, int]] = []
@@ -186,10 +188,8 @@ async def test_catching_up_makes_days_on_the_way(local: InProcessCollector, monk
     assert made == expected
 
 
-async def test_the_later_of_two_leaders_has_the_last_word(
-    local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who read an hour before samples came to it does not write over who read it after."""
+async def test_the_later_read_of_two_leaders_wins(local: InProcessCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that read an hour before samples were added does not overwrite one that read it later."""
     await local.begin(DAY_AT + HOUR_US)
     await local.push(US, [local.sample(DAY_AT + k * MINUTE_US) for k in range(5)])
     real, has_read, may_write = rollups._write, asyncio.Event(), asyncio.Event()
@@ -216,7 +216,7 @@ async def test_the_later_of_two_leaders_has_the_last_word(
 
 
 async def test_summarising_again_changes_nothing(local: InProcessCollector, database_url: str) -> None:
-    """Whoever does it a second time, or beside another, leaves the same rows."""
+    """Summarising twice, or concurrently, results in the same rows."""
     await local.begin(DAY_AT + DAY_US - 1)
     await local.push(US, [local.sample(DAY_AT + k * HOUR_US, 100_000 * k + 1) for k in range(24)])
     await local.turn_to(DAY_AT + DAY_US + HOUR_US)
@@ -230,7 +230,7 @@ async def test_summarising_again_changes_nothing(local: InProcessCollector, data
 
 
 async def test_summaries_outlive_samples(local: InProcessCollector) -> None:
-    """When the samples of a summarised day are gone, looking at it again leaves what was summarised."""
+    """Summarising a day again after its samples are gone leaves its summaries unchanged."""
     await local.begin(DAY_AT + 10 * MINUTE_US)
     await local.push(US, [local.sample(DAY_AT)])
     await local.turn_to(DAY_AT + 2 * DAY_US)
@@ -258,7 +258,7 @@ async def test_summaries_outlive_samples(local: InProcessCollector) -> None:
 def test_windows_are_made_of_the_largest_pieces(
     window: tuple[int, int], days_until: int, expected: list[tuple[str, int, int]]
 ) -> None:
-    """Days where whole ones are summarised and hours elsewhere, every hour once; in hours of the first day."""
+    """A window consists of summarised whole days, and of hours elsewhere, each hour once; in hours of the first day."""
     asked = Window(from_at=DAY_AT + window[0] * HOUR_US, until_at=DAY_AT + window[1] * HOUR_US)
     for cut in (0, 1):
         # What is no whole hour is left out.

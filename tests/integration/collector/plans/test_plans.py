@@ -1,4 +1,4 @@
-"""Plans: applied once, fetched cheaply, remembered for ever."""
+"""Plans: applied once, fetched cheaply, and kept forever."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def versions(collector: Collector) -> list[tuple[int, str]]:
 
 
 def test_before_the_first_plan(start_collector: StartCollector) -> None:
-    """An agent without a plan to fetch gets none, and readers an empty list, not an error."""
+    """Without a plan an agent gets none, and readers an empty list instead of an error."""
     collector = start_collector()
     assert collector.call.fetch_plan() is None
     assert collector.call.fetch_plan(if_version=0) is None
@@ -40,7 +40,7 @@ def test_before_the_first_plan(start_collector: StartCollector) -> None:
 
 
 def test_apply_then_fetch(start_collector: StartCollector) -> None:
-    """A plan applied is fetched with its version; who runs it already is told so with an empty reply."""
+    """An applied plan is fetched with its version; an agent that already has it gets an empty reply."""
     collector = start_collector()
     change = collector.call.apply(PLAN)
     assert (change.version, change.changed, change.added) == (1, True, ("sim/a", "sim/b"))
@@ -55,7 +55,7 @@ def test_apply_then_fetch(start_collector: StartCollector) -> None:
 
 
 def test_the_same_meaning_is_not_a_new_version(start_collector: StartCollector) -> None:
-    """Another spelling of the plan in force changes nothing; another meaning counts up."""
+    """Another spelling of the plan in force changes nothing; another meaning is a new version."""
     collector = start_collector()
     collector.call.apply(PLAN)
     lines = PLAN.splitlines()
@@ -67,7 +67,7 @@ def test_the_same_meaning_is_not_a_new_version(start_collector: StartCollector) 
 
 
 def test_a_dry_run_changes_nothing(start_collector: StartCollector) -> None:
-    """What a dry run says is what applying would do, and nothing is in force afterwards."""
+    """A dry run returns the changes that applying would make, and applies nothing."""
     collector = start_collector()
     tried = collector.call.apply(PLAN, dry_run=True)
     assert versions(collector) == []
@@ -76,7 +76,7 @@ def test_a_dry_run_changes_nothing(start_collector: StartCollector) -> None:
 
 
 def test_a_document_with_problems_changes_nothing(start_collector: StartCollector) -> None:
-    """Problems are the answer, and the plan in force stays."""
+    """A document with problems returns them, and the plan in force stays."""
     collector = start_collector()
     collector.call.apply(PLAN)
     change = collector.call.apply("baseline: us-east-2\ntargts: []\n")
@@ -86,7 +86,9 @@ def test_a_document_with_problems_changes_nothing(start_collector: StartCollecto
 
 
 def test_operators_at_the_same_time(start_collector: StartCollector) -> None:
-    """Plans applied at once get one version each, and the same plan applied at once gets one in all."""
+    """Plans that are applied concurrently get one version each, and the same plan applied concurrently gets a single
+    one.
+    """
     collector = start_collector()
     with ThreadPoolExecutor(4) as threads:
         same = list(threads.map(lambda _: collector.call.apply(PLAN), range(4)))
@@ -96,7 +98,7 @@ def test_operators_at_the_same_time(start_collector: StartCollector) -> None:
 
 
 def test_a_restart_remembers(start_collector: StartCollector) -> None:
-    """A collector that starts again serves the plan it had, and targets of former plans keep their names."""
+    """A restarted collector serves the same plan, and targets of former plans keep their names."""
     first = start_collector()
     first.call.apply(PLAN)
     first.call.apply(PLAN.replace("model: b", "model: c"))
@@ -117,7 +119,7 @@ def test_another_collector_notices(start_collector: StartCollector) -> None:
 
 
 def test_the_command_applies(start_collector: StartCollector, tmp_path: Path) -> None:
-    """The command shows the change and the cost, as a table or as JSON, and says who applied it."""
+    """The command shows the changes and the cost, as a table or as JSON, and records the user."""
     collector = start_collector()
     shown = collector.apply(PLAN, tmp_path).stdout
     assert "+ sim/a" in shown
@@ -130,7 +132,7 @@ def test_the_command_applies(start_collector: StartCollector, tmp_path: Path) ->
 
 
 def test_the_command_asks_first(start_collector: StartCollector, tmp_path: Path) -> None:
-    """Without --yes and without anybody to ask, nothing happens, and the hint says what to do."""
+    """Without --yes and without a terminal nothing is applied, and there is a hint."""
     collector = start_collector()
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
@@ -144,7 +146,7 @@ def test_the_command_asks_first(start_collector: StartCollector, tmp_path: Path)
 
 
 def test_the_command_reports_all_problems(start_collector: StartCollector, tmp_path: Path) -> None:
-    """All problems come with their lines and exit code 2; so does a file that is no text."""
+    """All problems are listed with their lines and exit code 2; a file that is not text is an error as well."""
     collector = start_collector()
     file = tmp_path / "plan.yaml"
     file.write_text("baselin: us\ntargets:\n  - {model: a}\n")
@@ -156,7 +158,7 @@ def test_the_command_reports_all_problems(start_collector: StartCollector, tmp_p
 
 
 def test_the_command_without_a_collector(tmp_path: Path) -> None:
-    """Nobody there is exit code 3, an address that is none is exit code 2; never a traceback."""
+    """An unreachable collector is exit code 3, an invalid address exit code 2; there is never a traceback."""
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
     absent = run_command("apply", str(file), "--collector", "127.0.0.1:1", "--yes")
@@ -166,7 +168,7 @@ def test_the_command_without_a_collector(tmp_path: Path) -> None:
 
 
 def test_an_earlier_plan_is_restored_as_a_new_one(start_collector: StartCollector, tmp_path: Path) -> None:
-    """Rolling back tells what it changes, puts the old document into force as a new version, and is in the history."""
+    """A rollback lists its changes, puts the old document into force as a new version, and is in the history."""
     collector = start_collector()
     where = ("--collector", collector.address)
     collector.apply(PLAN, tmp_path)
@@ -190,7 +192,7 @@ def test_an_earlier_plan_is_restored_as_a_new_one(start_collector: StartCollecto
 
 
 def test_a_plan_is_shown_as_it_was_written(start_collector: StartCollector, tmp_path: Path) -> None:
-    """Each version's document comes back word for word, comments and all; without a number, the one in force."""
+    """The original document of each version is returned, including comments; without a number, the one in force."""
     collector = start_collector()
     where = ("--collector", collector.address)
     first, second = f"# café, as written\n{PLAN}", PLAN.replace("model: b", "model: c").rstrip("\n")
@@ -210,7 +212,7 @@ def test_a_plan_is_shown_as_it_was_written(start_collector: StartCollector, tmp_
 
 
 def test_there_is_no_way_back_to_a_plan_that_never_was(start_collector: StartCollector) -> None:
-    """An unknown version is named, and so is where to look; restoring the plan in force changes nothing."""
+    """The error for an unknown version contains a hint; restoring the plan in force changes nothing."""
     collector = start_collector()
     where = ("--collector", collector.address)
     assert "no plan has been applied yet" in run_command("plan", "history", *where).stderr
@@ -222,7 +224,7 @@ def test_there_is_no_way_back_to_a_plan_that_never_was(start_collector: StartCol
 
 
 def test_the_fleet_has_its_cost(start_collector: StartCollector) -> None:
-    """What a day costs is told for all known vantages together, and a budget that will bind is told before it does."""
+    """The forecast contains the daily cost of all known vantages, and the budgets that will be exhausted."""
     collector = start_collector()
     for name in ("sg-1", "us-1"):
         collector.call.push(Batch(vantage=Vantage(name=name, region="r"), epoch=1, seq=0))
@@ -235,7 +237,7 @@ def test_the_fleet_has_its_cost(start_collector: StartCollector) -> None:
 
 
 def test_a_plan_of_a_newer_collector_is_told(start_collector: StartCollector, database_url: str) -> None:
-    """A stored plan that this version cannot read keeps it from starting, in a sentence and without a traceback."""
+    """A stored plan that this version cannot read prevents the start, with a message instead of a traceback."""
     start_collector().stop()
     with psycopg.connect(database_url) as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""What watchers of route tables are given: on a real database, by a real service, with tables put there by hand."""
+"""Watches of route tables: a real database and service, with tables that the test inserts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ def a_table(
     at: int = NOW_AT,
     sentence: str = "",
 ) -> NewTable:
-    """A table as the builder leaves it, with nothing in it but perhaps a sentence."""
+    """Return an empty table of the builder, with an optional sentence."""
     table = RouteTable(
         generation=generation,
         etag=f"g{generation}",
@@ -76,14 +76,14 @@ def a_table(
 
 
 class Stage:
-    """A database with a plan, and publishers on it that tests refresh by hand."""
+    """A database with a plan, and publishers that tests refresh."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.plans = Plans(database=database, clock=lambda: NOW_AT)
 
     def publisher(self, *, max_watchers: int = 10, heartbeat_us: int = 60 * SECOND_US) -> Publisher:
-        """Another collector's publisher, which knows nothing yet."""
+        """Return the publisher of another collector, without any tables yet."""
         return Publisher(
             database=self.database,
             plans=self.plans,
@@ -93,12 +93,12 @@ class Stage:
         )
 
     async def publish(self, *tables: NewTable) -> None:
-        """Put tables into the database, as the leader does."""
+        """Insert tables into the database, as the leader does."""
         async with self.database.transaction() as connection:
             await routes.publish(connection, tables)
 
     async def generations(self) -> list[int]:
-        """The numbers in the database."""
+        """Return the generations in the database."""
         async with self.database.connection() as connection:
             return [row.generation for row in await routes.after(connection, 0)]
 
@@ -115,7 +115,7 @@ async def stage(database_url: str) -> AsyncIterator[Stage]:
 
 
 async def seen(publisher: Publisher, region: str, *, after: int, count: int) -> list[int]:
-    """The next generations that a watcher is given."""
+    """Return the next generations that a watcher gets."""
     found: list[int] = []
     async with asyncio.timeout(10), aclosing(publisher.watch(region, "", after=after)) as tables:
         while len(found) < count:
@@ -124,8 +124,8 @@ async def seen(publisher: Publisher, region: str, *, after: int, count: int) -> 
     return found
 
 
-async def test_everybody_begins_with_what_is_in_force(stage: Stage) -> None:
-    """A watcher that saw nothing gets the newest table of each region, in order, and not what these replaced."""
+async def test_a_new_watcher_gets_the_tables_in_force(stage: Stage) -> None:
+    """A new watcher gets the newest table of each region, in order, and none of the replaced ones."""
     await stage.publish(a_table(1), a_table(2, SG), a_table(3), a_table(4, SG))
     publisher = stage.publisher()
     await publisher.refresh()
@@ -133,8 +133,8 @@ async def test_everybody_begins_with_what_is_in_force(stage: Stage) -> None:
     assert await seen(publisher, US, after=0, count=1) == [3]
 
 
-async def test_what_the_database_told_first_is_not_told_again(stage: Stage) -> None:
-    """A watcher that catches up from the database, which is ahead of its publisher by one table, gets it once."""
+async def test_tables_from_the_database_are_not_repeated(stage: Stage) -> None:
+    """A watcher that catches up from a database ahead of its publisher gets each table once."""
     await stage.publish(*(a_table(number) for number in range(1, 700)))
     publisher = stage.publisher()
     await publisher.refresh()
@@ -161,8 +161,8 @@ async def test_what_the_database_told_first_is_not_told_again(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["one that saw them come", "one that was started since"])
-async def test_who_resumes_misses_nothing(stage: Stage, is_new: bool) -> None:  # noqa: FBT001  # a case
-    """A watcher that names the last generation it saw gets every later one of its region, whoever it asks now."""
+async def test_a_resumed_watch_misses_nothing(stage: Stage, is_new: bool) -> None:  # noqa: FBT001  # a case
+    """A watcher that resumes after a generation gets every later one of its region, from any collector."""
     publisher = stage.publisher()
     for number in range(1, 8):
         await stage.publish(a_table(number, US if number % 2 else SG))
@@ -173,8 +173,8 @@ async def test_who_resumes_misses_nothing(stage: Stage, is_new: bool) -> None:  
     assert await seen(asked, US, after=1, count=3) == [3, 5, 7]
 
 
-async def test_what_is_forgotten_here_comes_from_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher that is further behind than a collector remembers is given what it missed all the same."""
+async def test_tables_not_in_memory_come_from_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher that is further behind than the collector's memory gets the missed tables from the database."""
     monkeypatch.setattr("isochrone_collector.publishing.publisher._MAX_REMEMBERED", 2)
     publisher = stage.publisher()
     for number in range(1, 8):
@@ -183,8 +183,8 @@ async def test_what_is_forgotten_here_comes_from_the_database(stage: Stage, monk
     assert await seen(publisher, US, after=1, count=6) == [2, 3, 4, 5, 6, 7]
 
 
-async def test_who_missed_too_much_gets_what_is_in_force(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher that was away for longer than can be told starts from the tables of now, without those it knows."""
+async def test_a_watcher_that_missed_too_many_tables(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher that missed too many tables gets the tables in force, without those it knows."""
     monkeypatch.setattr("isochrone_collector.publishing.publisher._MAX_REMEMBERED", 1)
     monkeypatch.setattr("isochrone_collector.store.routes.MAX_CATCH_UP", 3)
     publisher = stage.publisher()
@@ -195,7 +195,7 @@ async def test_who_missed_too_much_gets_what_is_in_force(stage: Stage, monkeypat
 
 
 async def test_a_watcher_ahead_of_its_collector_waits(stage: Stage) -> None:
-    """Who saw a table at another collector is not told it again by one that learns of it only now."""
+    """A watcher that got a table from another collector does not get it again from one that is behind."""
     await stage.publish(a_table(1))
     behind = stage.publisher()
     await behind.refresh()
@@ -208,7 +208,7 @@ async def test_a_watcher_ahead_of_its_collector_waits(stage: Stage) -> None:
 
 
 async def test_quiet_regions_have_heartbeats(stage: Stage) -> None:
-    """A watcher hears that it is still there, also while other regions have news that is not its own."""
+    """A watcher gets heartbeats, even while other regions have new tables."""
     await stage.publish(a_table(1), a_table(2, SG))
     publisher = stage.publisher(heartbeat_us=SECOND_US // 10)
     await publisher.refresh()
@@ -221,8 +221,8 @@ async def test_quiet_regions_have_heartbeats(stage: Stage) -> None:
         assert await waiting is None
 
 
-async def test_two_leaders_cannot_give_one_number(stage: Stage) -> None:
-    """Of two who publish the same generation the second is told, and nothing of its other tables is kept."""
+async def test_two_leaders_cannot_publish_one_generation(stage: Stage) -> None:
+    """The second of two leaders that publish the same generation gets an error, and none of its tables is stored."""
     await stage.publish(a_table(1))
     with pytest.raises(Conflict, match="generation 1"):
         await stage.publish(a_table(1, SG), a_table(2, SG))
@@ -230,7 +230,7 @@ async def test_two_leaders_cannot_give_one_number(stage: Stage) -> None:
 
 
 async def test_old_tables_go_and_the_newest_stays(stage: Stage) -> None:
-    """Evidence goes after its time and switches after theirs, but the newest table of a route stays for good."""
+    """Refreshes and switches are deleted after their periods, but never the newest table of a route."""
     old_at, ancient_at = NOW_AT - 2 * DAY_US, NOW_AT - 100 * DAY_US
     await stage.publish(
         a_table(1, at=ancient_at, change=ChangeKind.HARD),
@@ -244,8 +244,8 @@ async def test_old_tables_go_and_the_newest_stays(stage: Stage) -> None:
     assert await stage.generations() == [2, 4, 5]
 
 
-async def test_unknown_names_are_told_from_unbuilt_ones(stage: Stage) -> None:
-    """A region that no table is of is refused with those that there are."""
+async def test_unknown_names_are_refused(stage: Stage) -> None:
+    """A region without tables is refused with the list of existing ones."""
     await stage.publish(a_table(1))
     publisher = stage.publisher()
     await publisher.refresh()
@@ -272,12 +272,12 @@ async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
 
 
 async def until_watched_by(publisher: Publisher, count: int) -> None:
-    """Return once so many watch."""
+    """Return once there are `count` watches."""
     while publisher.watchers != count:
         await asyncio.sleep(0.01)
 
 
-async def test_too_many_are_refused_politely(stage: Stage) -> None:
+async def test_too_many_watches_are_refused(stage: Stage) -> None:
     """Beyond the limit a watcher is told when to come again and nobody else is disturbed; a place that is free is given
     away.
     """
@@ -299,8 +299,8 @@ async def test_too_many_are_refused_politely(stage: Stage) -> None:
         assert (await stub.WatchTables(routes_pb2.WatchTablesRequest()).read()).table.generation == 1
 
 
-async def test_a_stop_is_told_to_watchers(stage: Stage) -> None:
-    """A collector that stops ends its watchers with UNAVAILABLE, which they take as a reason to come again."""
+async def test_a_stop_ends_watches(stage: Stage) -> None:
+    """A collector that stops ends its watches with UNAVAILABLE, so that clients reconnect."""
     publisher = stage.publisher()
     async with served(stage, publisher) as stub:
         call = stub.WatchTables(routes_pb2.WatchTablesRequest())
@@ -318,8 +318,8 @@ async def read_on(call: Any, found: list[int]) -> None:
         found.append((await call.read()).table.generation)
 
 
-async def test_who_does_not_read_is_dropped_and_resumes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher that reads nothing for a while is let go, and when it comes again it gets everything it missed."""
+async def test_a_stalled_watcher_is_dropped_and_resumes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher that does not read is dropped after a while, and gets all missed tables when it resumes."""
     monkeypatch.setattr("isochrone_collector.grpc_api.routes._SEND_US", SECOND_US)
     publisher = stage.publisher()
     async with served(stage, publisher) as stub:
@@ -340,7 +340,7 @@ async def test_who_does_not_read_is_dropped_and_resumes(stage: Stage, monkeypatc
 
 
 async def test_a_limit_is_the_publishers_own(stage: Stage) -> None:
-    """Whoever watches in the same process is counted too."""
+    """Watches in the same process count towards the limit."""
     publisher = stage.publisher(max_watchers=1)
     first = publisher.watch("", "", after=0)
     waiting = asyncio.ensure_future(anext(first))

@@ -1,4 +1,4 @@
-"""Route tables from pushed samples to whoever watches, on a real PostgreSQL and real collectors."""
+"""Route tables from pushed samples to watchers, with a real PostgreSQL and real collectors."""
 
 import signal
 import threading
@@ -30,25 +30,25 @@ def now_at() -> int:
 
 
 def tables(collector: Collector, region: str) -> RegionTables | None:
-    """What is in force in a region; `None` while nothing is."""
+    """Return the tables in force in a region; `None` while there are none."""
     with ObservatoryClient(collector.address) as client, suppress(RefusedError, UnreachableError):
         return client.get_tables(region)
     return None
 
 
 def first_choice(collector: Collector, region: str) -> str:
-    """Where the route of a region goes first; empty while nobody knows."""
+    """Return the first choice of the route in a region; empty while there is no table."""
     found = tables(collector, region)
     return found.tables[0].entries[0].target if found and found.tables[0].entries else ""
 
 
 def wait_for(collector: Collector, region: str, target: str) -> None:
-    """Until the route of a region goes to a target first."""
+    """Wait until a target is the first choice in a region."""
     eventually(PATIENCE, lambda: first_choice(collector, region) == target, f"{target} leads in {region}")
 
 
 def begun(collector: Collector, *, rounds: int = 60, ago_us: int = 0) -> Fleet:
-    """A fleet on a collector with the plan, and its first rounds, decided upon in both regions."""
+    """Return a fleet on a collector with the plan and the first rounds, with tables in both regions."""
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
     fleet.tell(collector.call, rounds_until(now_at() - ago_us, rounds))
@@ -58,13 +58,13 @@ def begun(collector: Collector, *, rounds: int = 60, ago_us: int = 0) -> Fleet:
 
 
 def fail(fleet: Fleet, collector: Collector, *dead: str) -> None:
-    """Four rounds in which some fail everywhere, now."""
+    """Push four current rounds in which some targets fail everywhere."""
     at = now_at()
     fleet.tell(collector.call, [at - place for place in (3, 2, 1, 0)], without(*dead))
 
 
 def published(database_url: str) -> list[tuple[int, str, str]]:
-    """Every table ever published: its number, region and kind."""
+    """Return the generation, region and kind of every published table."""
     with psycopg.connect(database_url) as connection:
         return connection.execute(
             "SELECT generation, client_region, change FROM route_table ORDER BY generation"
@@ -72,7 +72,7 @@ def published(database_url: str) -> list[tuple[int, str, str]]:
 
 
 def assert_all_replay(collector: Collector) -> None:
-    """Every stored generation, decided again, gives the same bytes."""
+    """Assert that a replay of every stored generation gives the same bytes."""
     with psycopg.connect(collector.database_url) as connection:
         stored = connection.execute("SELECT client_region, route, generation FROM route_table").fetchall()
     assert stored
@@ -84,7 +84,7 @@ def assert_all_replay(collector: Collector) -> None:
 
 
 class Watcher:
-    """Watches everything at an address like a good consumer: whenever it is cut off, it resumes behind the last one."""
+    """A consumer that watches all tables at an address, and resumes after the last one whenever it is disconnected."""
 
     def __init__(self, address: str) -> None:
         self.seen: list[RouteTable] = []
@@ -94,11 +94,11 @@ class Watcher:
         self._thread.start()
 
     def generations(self) -> list[int]:
-        """The numbers it saw, in the order in which they came."""
+        """Return the generations it got, in order."""
         return [table.generation for table in self.seen]
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._is_over = True
         self._client.close()
         self._thread.join(20)
@@ -122,7 +122,7 @@ def watching(address: str) -> Iterator[Watcher]:
 
 
 def test_a_dead_provider_is_left_everywhere(start_collector: StartCollector) -> None:
-    """Failures seen from several vantages move the first choice of every region at once, and each decision replays."""
+    """Failures at several vantages change the first choice of every region at once; each decision can be replayed."""
     collector = start_collector()
     fleet = begun(collector)
     first = tables(collector, US)
@@ -143,7 +143,7 @@ def test_a_dead_provider_is_left_everywhere(start_collector: StartCollector) -> 
 
 
 def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -> None:
-    """Where a provider becomes slow in one region, the table moves there and nowhere else, and the events say so."""
+    """If a provider becomes slow in one region, only the table of that region changes, and so do the events."""
     collector = start_collector()
     fleet = begun(collector, rounds=50, ago_us=10 * EVERY_US)
 
@@ -167,7 +167,7 @@ def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -
 
 
 def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> None:
-    """Across SIGKILL and restart a watcher gets every generation once, in order, none lost and none repeated."""
+    """Across SIGKILL and restart a watcher gets every generation once and in order."""
     collector = start_collector()
     fleet = begun(collector)
     with watching(collector.address) as watcher:
@@ -214,7 +214,7 @@ def test_followers_serve_the_same_and_take_over(start_collector: StartCollector)
     assert_all_replay(follower)
 
 
-def test_a_lost_database_is_told(start_collector: StartCollector, tmp_path: Path) -> None:
+def test_tables_are_served_without_the_database(start_collector: StartCollector, tmp_path: Path) -> None:
     """Without its database a collector serves the old tables with their old instants and says since when; with it back
     it goes on.
     """
@@ -247,7 +247,7 @@ def test_a_lost_database_is_told(start_collector: StartCollector, tmp_path: Path
 
 
 def test_unknown_names_are_refused_with_the_known(start_collector: StartCollector) -> None:
-    """A region or route that is not there is NOT_FOUND, with those that are; also for a watcher and for `explain`."""
+    """An unknown region or route is NOT_FOUND, with the known ones; also for a watch and for `explain`."""
     collector = start_collector()
     begun(collector, rounds=10)
     with ObservatoryClient(collector.address) as client:
@@ -270,7 +270,7 @@ def test_unknown_names_are_refused_with_the_known(start_collector: StartCollecto
 
 
 def test_plans_are_acted_on(start_collector: StartCollector) -> None:
-    """A route that comes, changes or goes with a plan does so in the tables within seconds, without new samples."""
+    """A route that a plan adds, changes or removes is updated in the tables within seconds, without new samples."""
     collector = start_collector()
     begun(collector)
     collector.call.apply(f"{PLAN}  - {{name: backup, members: [{SECOND}, {THIRD}], slo: {{ttft_p95_ms: 900}}}}\n")
@@ -287,7 +287,7 @@ def test_plans_are_acted_on(start_collector: StartCollector) -> None:
 
 
 def test_a_stop_ends_watchers_politely(start_collector: StartCollector) -> None:
-    """Asked to stop, a collector ends its watchers with UNAVAILABLE, which they take up again, and is gone at once."""
+    """A collector that is stopped ends its watches with UNAVAILABLE and exits at once."""
     collector = start_collector()
     begun(collector, rounds=10)
     with watching(collector.address) as watcher:

@@ -1,4 +1,4 @@
-"""The account of each vantage: what the ledger has of the epoch that its vitals are counted over."""
+"""The account of each vantage: the samples in the ledger of the epoch that its vitals count."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ async def state_of(local: InProcessCollector, vantage: Vantage) -> VantageStateR
 
 
 async def deliver(local: InProcessCollector, epoch: int, seq: int, n: int, /, **vitals: Any) -> None:
-    """A second later, a batch of n samples with the vitals of its agent."""
+    """Push a batch of n samples a second later, with the vitals of its agent."""
     local.clock.at += SECOND_US
     samples = [local.sample(DAY_AT + k) for k in range(n)]
     await local.push(US, samples, epoch=epoch, seq=seq if n else 0, vitals=Vitals(**vitals))
@@ -57,15 +57,15 @@ async def test_a_restart_with_a_backlog_keeps_a_right_account(local: InProcessCo
 
 
 async def test_a_repeated_batch_counts_once(local: InProcessCollector) -> None:
-    """A batch that comes again adds nothing to the account."""
+    """A repeated batch adds nothing to the account."""
     await local.begin(DAY_AT)
     for _ in range(3):
         await deliver(local, BEFORE, 1, 4, epoch=BEFORE)
     assert (await state_of(local, US)).ledgered == 4
 
 
-async def test_agents_that_do_not_tell_their_epoch(local: InProcessCollector) -> None:
-    """The account of an agent of an earlier version is that of the batch that came last, counted over all of it."""
+async def test_agents_that_do_not_report_their_epoch(local: InProcessCollector) -> None:
+    """The account of an agent that does not report its epoch is that of the newest batch's epoch."""
     await local.begin(DAY_AT)
     await deliver(local, BEFORE, 1, 4)
     await deliver(local, AFTER, 1, 2)
@@ -77,7 +77,7 @@ async def test_agents_that_do_not_tell_their_epoch(local: InProcessCollector) ->
 
 
 async def test_pushes_that_overtake_each_other_all_count(local: InProcessCollector) -> None:
-    """What was received first and is committed last adds to the account, though its vitals are no news."""
+    """A batch that is received first and committed last is added to the account, with outdated vitals."""
     await local.begin(DAY_AT)
     await deliver(local, AFTER, 1, 2, epoch=AFTER, finished=2)
     local.clock.at -= 10 * SECOND_US
@@ -88,7 +88,7 @@ async def test_pushes_that_overtake_each_other_all_count(local: InProcessCollect
 
 
 async def test_vantages_pushing_together_do_not_mix(local: InProcessCollector) -> None:
-    """In one group of many pushes each vantage gets what is its own, whichever collector stores it."""
+    """In a group commit of many pushes each vantage's account gets its own samples, on any collector."""
     await local.begin(DAY_AT)
     await local.push(US, epoch=AFTER, seq=0)
     await local.push(SG, epoch=AFTER, seq=0)
@@ -135,7 +135,7 @@ async def test_regions_with_late_rounds_are_known(local: InProcessCollector) -> 
 async def test_the_ledger_knows_the_rounds_of_a_batch(
     local: InProcessCollector, database_url: str, rounds: tuple[int, ...]
 ) -> None:
-    """A batch's oldest and newest round of those with a partition, and none when it has none of these."""
+    """The ledger has the oldest and newest round of a batch among those with a partition, or none."""
     await local.begin(DAY_AT)
     too_old = local.sample(DAY_AT - 50 * 86_400 * SECOND_US)
     await local.push(US, [too_old, *(local.sample(DAY_AT + second * SECOND_US) for second in rounds)])

@@ -1,4 +1,4 @@
-"""Long windows: answered from summaries, saying the same as the samples would."""
+"""Long windows: answered from summaries, with the same results as from samples."""
 
 import threading
 import time
@@ -71,7 +71,7 @@ def collector(start_collector: StartCollector) -> Collector:
 
 @pytest.fixture
 async def database(collector: Collector) -> AsyncIterator[Database]:
-    """The collector's database, as its chores see it."""
+    """The collector's database, as its jobs use it."""
     opened = Database(collector.database_url)
     await opened.open()
     yield opened
@@ -79,7 +79,7 @@ async def database(collector: Collector) -> AsyncIterator[Database]:
 
 
 def close(found: Quantile | None, exact: Quantile | None) -> bool:
-    """Within the one per cent that buckets are wide, the bounds too."""
+    """Check that a quantile and its bounds are within 1 %, the width of the buckets."""
     assert found is not None
     assert exact is not None
     pairs = [(found.value, exact.value), (found.low, exact.low), (found.high, exact.high)]
@@ -90,7 +90,7 @@ def close(found: Quantile | None, exact: Quantile | None) -> bool:
 
 
 def exact(call: Caller, window: Window) -> Standing:
-    """The one line of a window that is answered from samples."""
+    """Return the one line of a window that is answered from samples."""
     board = call.leaderboard(Selection(window=window))
     assert board.source is Source.SAMPLES
     return board.standings[0]
@@ -129,7 +129,7 @@ async def test_long_windows_say_what_samples_would(collector: Collector, databas
 
 
 async def test_more_samples_than_can_be_read_are_counted(collector: Collector, database: Database) -> None:
-    """Counting stops at the limit, and takes regions and targets into account."""
+    """Counting stops at the limit, and respects regions and targets."""
     now_at = time.time_ns() // 1000
     fill(collector.call, now_at)
     (target,) = collector.call.targets().targets
@@ -164,7 +164,9 @@ async def test_what_samples_are_gone_of_is_still_known(collector: Collector, dat
 async def test_what_is_not_summarised_yet_is_read_within_bounds(
     local: InProcessCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While summaries are behind, a long window is refused rather than read without end; the loop does not merge."""
+    """While summaries are behind, a long window is refused instead of reading too many samples; merging runs in a
+    thread.
+    """
     us = Vantage(name="us-1", region="us")
     await local.begin(DAY_AT + HOUR_US)
     await local.push(us, [local.sample(DAY_AT + n * MINUTE_US) for n in range(5)])

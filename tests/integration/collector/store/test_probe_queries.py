@@ -1,4 +1,4 @@
-"""Probes as columns, out of a real table: what each outcome is worth of each metric."""
+"""Probes as columns from a real table: the value of each metric for each outcome."""
 
 import math
 from collections.abc import AsyncIterator, Iterable
@@ -46,7 +46,7 @@ async def connection(database_url: str) -> AsyncIterator[Connection]:
 
 
 async def put(connection: Connection, *lots: tuple[Origin, Iterable[Sample]]) -> None:
-    """Samples into the table, each lot from an origin."""
+    """Insert samples, each list from an origin."""
     names = ", ".join(COLUMNS)
     async with connection.cursor() as cursor, cursor.copy(f"COPY sample ({names}) FROM STDIN (FORMAT BINARY)") as copy:
         copy.set_types(list(COLUMNS.values()))
@@ -61,7 +61,7 @@ def scope(**more: Any) -> Scope:
 
 
 def shown(probes: Probes) -> list[tuple[Any, ...]]:
-    """Region, kind, value, whether it is a limit, and network of each probe."""
+    """Return region, kind, value, limit flag and network part of each probe."""
     regions = [probes.regions[place] for place in probes.region]
     columns = (probes.kind, probes.value, probes.censored, probes.network)
     return [*zip(regions, *(column.tolist() for column in columns), strict=True)]
@@ -93,14 +93,14 @@ def shown(probes: Probes) -> list[tuple[Any, ...]]:
 async def test_what_a_probe_is_worth(
     connection: Connection, sample: Sample, metric: Metric, expected: tuple[Any, ...]
 ) -> None:
-    """Value, limit and network of each metric are those of the glossary, whatever became of the probe."""
+    """Value, limit and network part of each metric are as in the glossary, for every outcome."""
     await put(connection, (US, [sample]))
     [found] = shown(await probe_queries.probes(connection, scope(), metric))
     assert found == pytest.approx(("us-east-2", *expected), nan_ok=True)
 
 
 async def test_every_outcome_is_of_one_kind(connection: Connection) -> None:
-    """What is neither a success, throttled nor never sent is a failure."""
+    """A probe that is neither a success, throttled nor skipped is a failure."""
     samples = [replace(OK, outcome=outcome) for outcome in Outcome]
     await put(connection, (US, samples))
     kinds = [row[1] for row in shown(await probe_queries.probes(connection, scope(), Metric.TTFT))]
@@ -110,7 +110,7 @@ async def test_every_outcome_is_of_one_kind(connection: Connection) -> None:
 
 
 async def test_a_scope_is_kept(connection: Connection) -> None:
-    """Only the rounds, targets and regions asked for are read, and a region named twice has its probes once."""
+    """Only the requested rounds, targets and regions are read, and a region that is named twice is read once."""
     rounds = [replace(FULL, round_at=NOW_AT - minutes * MINUTE_US) for minutes in (0, 30, 24 * 60, 24 * 60 + 1)]
     await put(connection, (US, rounds), (SG, [FULL, replace(FULL, target_id=4)]))
     both = await probe_queries.probes(connection, scope(), Metric.TTFT)
@@ -123,14 +123,14 @@ async def test_a_scope_is_kept(connection: Connection) -> None:
 
 @pytest.mark.parametrize("regions", [(), ("us-east-2",), None])
 async def test_nothing_there_is_no_rows(connection: Connection, regions: tuple[str, ...] | None) -> None:
-    """An empty table, or no region at all, is an empty answer of the right types."""
+    """An empty table, or no region, gives an empty result of the right types."""
     found = await probe_queries.probes(connection, scope(regions=regions), Metric.TTFT)
     assert len(found) == 0
     assert [found.value.dtype, found.round_at.dtype, found.kind.dtype] == ["float64", "int64", "int8"]
 
 
 async def test_names_cannot_leave_their_quotes(connection: Connection) -> None:
-    """A region's name is data, whatever it holds."""
+    """A region's name may contain any characters."""
     region = "us'; DROP TABLE sample; -- \\' {from_at} %s \" é"
     await put(connection, (replace(US, region=region), [FULL]))
     found = await probe_queries.probes(connection, scope(regions=(region, "a{b}")), Metric.TTFT)
@@ -138,7 +138,7 @@ async def test_names_cannot_leave_their_quotes(connection: Connection) -> None:
 
 
 async def test_days_are_put_together(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many days are read at once, each probe of the window is there once; too many probes are refused."""
+    """Each probe of a window is read once, for any number of days per read; too many probes are refused."""
     rounds = [replace(FULL, round_at=NOW_AT - hours * HOUR_US) for hours in range(0, 30 * 24, 5)]
     await put(connection, (US, rounds), (SG, rounds))
     month = scope(window=Window(from_at=NOW_AT - 30 * DAY_US, until_at=NOW_AT + 1))
@@ -153,7 +153,7 @@ async def test_days_are_put_together(connection: Connection, monkeypatch: pytest
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Row:
-    """Whatever one column holds."""
+    """A row with one column."""
 
     found: NDArray[Any]
 
@@ -175,7 +175,7 @@ class Row:
 async def test_columns_are_what_the_server_sent(
     connection: Connection, expression: str, expected: list[float], kind: str
 ) -> None:
-    """An array of numbers comes out as they went in, and instants as microseconds since the Unix epoch."""
+    """Arrays of numbers are read unchanged, and instants as microseconds since the Unix epoch."""
     [row] = await columns.fetch(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
     assert row.found.dtype == kind
     assert row.found.tolist() == pytest.approx(expected, nan_ok=True)
@@ -183,13 +183,13 @@ async def test_columns_are_what_the_server_sent(
 
 @pytest.mark.parametrize("expression", ["array[1, NULL]", "array[array[1], array[2]]"])
 async def test_a_column_of_another_shape_is_no_answer(connection: Connection, expression: str) -> None:
-    """A NULL would shift every number behind it, and is found."""
+    """An array with a NULL is an error, because the NULL would shift all following numbers."""
     with pytest.raises(ValueError, match="contains NULL, or has more than one dimension"):
         await columns.fetch(connection, sql.SQL(f"SELECT {expression} AS found"), Row)
 
 
 async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many days are read at once, a series has one entry with all its values; too many probes are refused."""
+    """A series has one entry with all its values, for any number of days per read; too many probes are refused."""
     rounds = [replace(FULL, round_at=NOW_AT - days * DAY_US, ttft_us=1_000 + days) for days in range(30)]
     rounds += [replace(MUTE, round_at=NOW_AT - 3 * DAY_US)]
     await put(connection, (US, rounds), (SG, rounds[:5]))
@@ -216,7 +216,7 @@ async def test_standings_are_read_day_by_day(connection: Connection, monkeypatch
 async def test_rounds_that_were_mostly_cut_off_are_marked(
     connection: Connection, samples: list[Sample], expected: list[bool]
 ) -> None:
-    """A round's median is a limit where half of its probes or more were cut off before their first token."""
+    """A round's median is a limit if at least half of its probes were cut off before their first token."""
     await put(connection, (US, samples))
     [row] = await drift.medians(connection, scope())
     assert row.limited(Metric.TTFT).tolist() == expected

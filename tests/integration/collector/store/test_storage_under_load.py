@@ -1,4 +1,4 @@
-"""PostgreSQL is killed while batches come in and jobs run: every batch is there once, and everything goes on."""
+"""PostgreSQL is killed while batches are pushed and jobs run: every batch is stored once, and work continues."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ _BATCHES, _SAMPLES, _PUSHERS = 40, 30, 4
 
 @pytest.fixture
 async def postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
-    """A server of the test's own, with the newest schema."""
+    """A server for this test, with the newest schema."""
     server = EmbeddedPostgres(tmp_path)
     await asyncio.to_thread(server.start)
     await asyncio.to_thread(schema.migrate, server.conninfo)
@@ -36,7 +36,7 @@ async def postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
 
 
 async def _push(local: InProcessCollector, seq: int) -> None:
-    """One batch, again and again until it was acknowledged."""
+    """Push one batch until it is acknowledged."""
     samples = [local.sample(DAY_AT + (seq * _SAMPLES + place) * SECOND_US) for place in range(_SAMPLES)]
     while True:
         with suppress(DatabaseUnavailable):
@@ -46,7 +46,7 @@ async def _push(local: InProcessCollector, seq: int) -> None:
 
 
 async def test_postgres_restarted_under_load(postgres: EmbeddedPostgres) -> None:
-    """Nothing acknowledged is lost, nothing is there twice, and whoever leads does so again, on the new server."""
+    """No acknowledged batch is lost or stored twice, and a leader is elected on the restarted server."""
     database = Database(postgres.conninfo)
     await database.open()
     local = InProcessCollector(database)

@@ -28,7 +28,7 @@ TYPE_NAMES = {
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """The test's database through the collector's own pool."""
+    """The test's database, with the collector's pool."""
     opened = Database(database_url)
     await opened.open()
     yield opened
@@ -48,7 +48,7 @@ def test_the_table_holds_every_field_of_the_wire(database_url: str) -> None:
 
 @pytest.mark.parametrize("at", [0, 1, NOW_AT, -1, 253_402_300_799_999_999])
 async def test_instants_keep_every_microsecond(database: Database, at: int) -> None:
-    """An instant goes in and comes out as the same integer, and PostgreSQL agrees on what it is."""
+    """An instant is written and read as the same integer, and PostgreSQL shows the same instant."""
     async with database.connection() as connection:
         cursor = connection.cursor(binary=True)
         await cursor.execute("SELECT %(at)s::timestamptz, array[%(at)s::timestamptz]", {"at": Instant(at)})
@@ -58,7 +58,9 @@ async def test_instants_keep_every_microsecond(database: Database, at: int) -> N
 
 
 async def test_partitions_are_made_ahead(database: Database, database_url: str) -> None:
-    """A month back and three days ahead, a partition a day; tomorrow one more, and nothing twice."""
+    """There is a partition per day from a month back to three days ahead; a day later one more is created, and none
+    twice.
+    """
     window = await partitions.ensure(database, now_at=NOW_AT)
     assert window == partitions.window(NOW_AT)
     assert (window.until_at - window.from_at) // DAY_US == 35
@@ -73,7 +75,7 @@ async def test_partitions_are_made_ahead(database: Database, database_url: str) 
 
 
 async def test_every_instant_of_the_window_has_its_partition(database: Database, database_url: str) -> None:
-    """The first and the last microsecond of the window can be stored, and the ones beyond cannot."""
+    """The first and the last microsecond of the window can be stored, and those outside cannot."""
     window = await partitions.ensure(database, now_at=NOW_AT)
     columns = "target_id, vantage_id, epoch, seq, idx, region, received_at, outcome, dispatched_at, late_us, chunks"
     insert = (
@@ -91,7 +93,7 @@ async def test_every_instant_of_the_window_has_its_partition(database: Database,
 async def test_maintenance_does_not_wait_for_ever(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody who holds the table keeps the partitions from being made, but not the collector from living on."""
+    """A lock on the table prevents new partitions, but the collector continues."""
     monkeypatch.setattr(partitions, "_ATTEMPTS", 1)
     with psycopg.connect(database_url) as connection:
         connection.execute("LOCK TABLE sample IN ACCESS EXCLUSIVE MODE")
@@ -101,7 +103,7 @@ async def test_maintenance_does_not_wait_for_ever(
 
 
 async def test_commits_are_durable_whatever_the_default(database_url: str) -> None:
-    """Where the server would acknowledge before the disk has it, our connections ask for more."""
+    """The collector's connections turn synchronous_commit on if the server's default is off."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
@@ -114,7 +116,7 @@ async def test_commits_are_durable_whatever_the_default(database_url: str) -> No
 
 
 async def test_a_demoted_server_is_left(database: Database) -> None:
-    """A read-only server is a passing matter, and its connection is not used again."""
+    """A read-only server is a transient error, and its connection is not reused."""
     async with database.connection() as connection:
         await connection.execute("SET default_transaction_read_only = on")
         pid = connection.info.backend_pid
@@ -131,7 +133,7 @@ async def test_a_demoted_server_is_left(database: Database) -> None:
 
 
 async def test_a_database_that_is_not_there(database_url: str) -> None:
-    """Opening the pool fails in seconds, with our own error."""
+    """Opening the pool without a server fails in seconds, with the collector's error."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("isochrone_collector.store.postgres.pool._WAIT_FOR_CONNECTION_S", 0.5)
         with pytest.raises(DatabaseUnreachable):
@@ -139,7 +141,7 @@ async def test_a_database_that_is_not_there(database_url: str) -> None:
 
 
 async def test_a_cancellation_is_not_lost_in_the_pool(database_url: str) -> None:
-    """Whoever is cancelled at the moment a connection becomes free for them ends all the same."""
+    """A task that is cancelled while it gets a connection ends."""
     database = Database(database_url)
     await database.open()
     entered: list[int] = []

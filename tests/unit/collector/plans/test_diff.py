@@ -13,7 +13,7 @@ PLAN = Plan(version=1, baseline="us", targets=(A, B))
 
 
 def test_the_first_plan_adds_everything() -> None:
-    """Before the first plan there was nothing."""
+    """The first plan adds all of its targets."""
     change = compare(None, PLAN)
     assert (change.added, change.removed, change.altered, change.changed) == (("p/a", "p/b"), (), (), True)
 
@@ -39,7 +39,7 @@ def test_order_means_nothing() -> None:
     ],
 )
 def test_changes_are_told_apart(new: dict[str, object], expected: tuple[tuple[str, ...], ...]) -> None:
-    """Added, removed and altered targets are told by name, altered ones with what is different."""
+    """Added, removed and altered targets are listed by name, altered ones with their differences."""
     change = compare(PLAN, replace(PLAN, version=2, **new))  # type: ignore[arg-type]  # a table of mixed fields
     assert (change.added, change.removed, change.altered) == expected
     assert change.changed
@@ -65,20 +65,20 @@ R = Route(name="r", members=("p/a", "p/b"))
     ],
 )
 def test_changes_of_routes_are_told(routes: tuple[Route, ...], lines: tuple[str, ...]) -> None:
-    """A route that is new, gone or different is told by name with what is different, and makes a plan a new one."""
+    """Added, removed and altered routes are listed by name with their differences, and are a change of the plan."""
     old = replace(PLAN, routes=(R,))
     change = compare(old, replace(old, version=2, routes=routes))
     assert (change.altered, change.changed) == (lines, bool(lines))
 
 
 def test_a_paused_member_is_pointed_out() -> None:
-    """A member that is paused is never ranked: whoever applies such a plan is told."""
+    """The changes of a plan contain its routes with paused members, because these are never ranked."""
     change = compare(None, replace(PLAN, targets=(A, replace(B, paused=True)), routes=(R,)))
     assert change.altered == ("new route r: p/a, p/b", "route r: left out while paused: p/b")
 
 
 def test_unchanged_says_the_version_in_force() -> None:
-    """Applying what is already in force changes nothing and counts nothing up."""
+    """Applying the plan in force changes nothing and makes no new version."""
     change = unchanged(PLAN)
     assert (change.version, change.changed, change.added, change.altered) == (1, False, (), ())
 

@@ -1,4 +1,4 @@
-"""Plan documents: what they mean, and every problem at once with its line."""
+"""Plan documents: the meaning of each key, and every problem at once with its line."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def problems_of(text: str) -> list[str]:
 
 
 def test_a_full_document() -> None:
-    """Every key has its effect, and what a target leaves out comes from its provider, then from the document."""
+    """Every key has its effect, and missing keys of a target are taken from its provider, then from the document."""
     short = Workload(prompt="Hi", max_output_tokens=40, temperature=0.0, timeouts=Timeouts(connect_us=5_000_000))
     own = Workload(prompt=DEFAULT_PROMPT, max_output_tokens=7, temperature=None)
     first, second = plan_of(FULL).targets
@@ -118,7 +118,7 @@ def test_no_targets_is_a_plan() -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    """One wrong key hides no other problem, not even one that needs several parts to see."""
+    """One wrong key hides no other problem, not even one that involves several parts."""
     text = """\
 baselin: us
 every: 60
@@ -180,7 +180,7 @@ TARGET = "baseline: us\ntargets:\n  - {model: a, provider: p, base_url: http://h
     ],
 )
 def test_bounds(key: str, problem: str) -> None:
-    """What a target may say has limits, and the message names the key."""
+    """The values of a target have limits, and the message names the key."""
     text = TARGET % key
     if key.startswith("base_url"):
         text = text.replace("base_url: http://h, ", "")
@@ -189,14 +189,14 @@ def test_bounds(key: str, problem: str) -> None:
 
 
 def test_a_prompt_has_a_limit_in_bytes() -> None:
-    """100 000 bytes are a prompt, one more is not, however few characters they are."""
+    """A prompt may have 100 000 bytes, and not one more, regardless of its number of characters."""
     assert plan_of(TARGET % f"workload: {{prompt: {'x' * 100_000}}}").targets
     [problem] = problems_of(TARGET % f"workload: {{prompt: {'ü' * 50_001}}}")
     assert "100000 bytes" in problem
 
 
 def test_a_plan_has_a_limit() -> None:
-    """A thousand targets are a plan, one more is not."""
+    """A plan may have a thousand targets, and not one more."""
     lines = [f"  - {{model: m{n}, provider: p, base_url: http://h}}" for n in range(1_001)]
     assert len(plan_of("\n".join(["baseline: us", "targets:", *lines[:-1]])).targets) == 1_000
     [problem] = problems_of("\n".join(["baseline: us", "targets:", *lines]))
@@ -204,7 +204,7 @@ def test_a_plan_has_a_limit() -> None:
 
 
 def test_a_plan_fits_into_a_message() -> None:
-    """A long prompt shared by very many targets is refused: each would carry it to the agents."""
+    """A long prompt of very many targets is refused, because each target is sent with its own copy."""
     text = f"baseline: us\nworkloads: {{long: {{prompt: {'x' * 90_000}}}}}\ntargets:\n"
     line = "  - {{model: m{}, provider: p, base_url: http://h, workload: long}}\n"
     assert len(plan_of(text + "".join(line.format(n) for n in range(66))).targets) == 66
@@ -213,7 +213,7 @@ def test_a_plan_fits_into_a_message() -> None:
 
 
 def test_twins_are_refused() -> None:
-    """Two targets of one name, or of one id, would be one series told twice."""
+    """Two targets with the same name or the same id are refused."""
     text = """\
 baseline: us
 targets:
@@ -229,12 +229,12 @@ targets:
 
 @pytest.mark.parametrize("text", ["", "7", "- a", "baseline: us", "targets: {}", "baseline: us\ntargets: [1, null, x]"])
 def test_whatever_comes_is_answered(text: str) -> None:
-    """A document that is nothing like a plan gets problems, not an exception."""
+    """A document that is not a plan results in problems, not in an exception."""
     assert problems_of(text)
 
 
 def test_the_version_is_the_callers() -> None:
-    """The text does not know its version; who applies it does."""
+    """The version of a plan is not part of its text."""
     assert load(FULL, version=9).plan == replace(plan_of(FULL), version=9)
 
 
@@ -263,7 +263,7 @@ targets:
 
 
 def test_the_nearest_word_on_spread_and_pause_holds() -> None:
-    """A target's own word goes before its provider's, and that before the document's, also when it is `false` or 0."""
+    """A target's setting overrides its provider's, and that the document's, also if it is `false` or 0."""
     told = [(target.spread_us // 1_000_000, target.paused) for target in plan_of(NEAREST).targets]
     assert told == [(3, False), (4, True), (0, False), (2, True)]
 
@@ -296,7 +296,7 @@ budgets:
     ],
 )
 def test_budgets_come_as_a_list_or_by_provider(text: str, expected: tuple[Budget, ...]) -> None:
-    """A mapping is short for one budget per provider; a list can tell vantages apart."""
+    """A mapping has one budget per provider; a list can also have budgets per vantage."""
     assert plan_of(BUDGETED + text).budgets == expected
 
 
@@ -321,7 +321,7 @@ def test_budgets_come_as_a_list_or_by_provider(text: str, expected: tuple[Budget
     ],
 )
 def test_problems_of_budgets(text: str, problem: str) -> None:
-    """A budget that says nothing, or could not be kept, is a problem of its line, like any other."""
+    """A budget without limits, or one that cannot be enforced, is a problem of its line."""
     found = problems_of(BUDGETED + text)
     assert [p for p in found if p.startswith(problem)], found
 
@@ -347,7 +347,7 @@ targets:
     ],
 )
 def test_an_effort_that_cannot_be_asked_for_is_named(dialect: str, model: str, effort: str, words: str) -> None:
-    """A word that the API has no way to say, or a slip, is told with its line and the words there are."""
+    """A reasoning effort that the API does not support, or a misspelt one, is a problem with the known values."""
     [problem] = problems_of(EFFORT.format(dialect=dialect, model=model, effort=effort))
     assert problem.startswith("line 5: ")
     assert f"'{effort}'" in problem
@@ -365,13 +365,13 @@ def test_an_effort_that_cannot_be_asked_for_is_named(dialect: str, model: str, e
     ],
 )
 def test_an_effort_that_may_be_asked_for_is_taken(dialect: str, model: str, effort: str) -> None:
-    """Each API has its words, and where every provider has its own, so may this one."""
+    """The supported values of each API are accepted, and any value if the supported ones are unknown."""
     [target] = plan_of(EFFORT.format(dialect=dialect, model=model, effort=effort)).targets
     assert target.workload.reasoning_effort == effort
 
 
 def test_a_stored_plan_is_not_judged_again() -> None:
-    """What was applied before efforts were looked at is still read, or a collector could not start any more."""
+    """A stored plan from before efforts were checked can still be read, so that its collector can start."""
     text = EFFORT.format(dialect="anthropic", model="claude-opus-4-5", effort="hgih")
     assert load(text, version=1, stored=True).problems == ()
 
@@ -385,7 +385,7 @@ control: p/a
 
 
 def test_a_control_target_is_one_of_the_plan() -> None:
-    """The control target is named as readers see it; any other name is refused with the nearest one and its line."""
+    """The control target is the name of a target; any other name is refused with its line and the most similar name."""
     assert plan_of(CONTROLLED).control == "p/a"
     assert plan_of(CONTROLLED.replace("control: p/a", "")).control == ""
     assert problems_of(CONTROLLED.replace("control: p/a", "control: pa")) == [

@@ -1,4 +1,4 @@
-"""Routes in a plan: what they mean, and every problem at once with its line."""
+"""Routes of a plan: the meaning of each key, and every problem at once with its line."""
 
 import pytest
 
@@ -63,13 +63,13 @@ def test_a_full_route() -> None:
     ],
 )
 def test_a_class_gives_the_limit_that_is_not_said(slo: str, limit_us: int | None) -> None:
-    """A class stands for its limit; what is said takes its place; no class promises nothing."""
+    """A class sets a limit, an explicit limit overrides it, and without a class there is none."""
     (route,) = routes_of(f"  - {{name: r, members: [a/m]{slo}}}")
     assert route.slo.ttft_p95_us == limit_us
 
 
 def test_classes_are_the_uses_of_latency_budgets() -> None:
-    """A class of a route and a use of the same name must not promise different things."""
+    """A class of a route and a latency target of the same name have the same limit."""
     uses = {use.name: use.limit_us // 1000 for use in latency_targets.USES if use.metric is Metric.TTFT}
     shared = uses.keys() & CLASSES.keys()
     assert shared >= {"voice", "code", "chat", "web"}
@@ -125,12 +125,12 @@ def test_classes_are_the_uses_of_latency_budgets() -> None:
     ],
 )
 def test_a_route_that_cannot_be_meant_is_refused(route: str, problem: str) -> None:
-    """Each mistake is told with its line, what would have been right, and what was perhaps meant."""
+    """Each mistake is reported with its line, the valid values and the most similar one."""
     assert f"line 7: {problem}" in problems_of(f"  - {{name: r, {route}}}")
 
 
 def test_all_problems_of_all_routes_come_at_once() -> None:
-    """One wrong route hides no problem of another, and a name is taken once."""
+    """One wrong route hides no problem of another, and a name can be used once."""
     lines = """\
   - {name: r, members: [x/m]}
   - {name: r, members: [a/m], slo: {class: voice, ttft_p95_ms: 900}}
@@ -143,7 +143,7 @@ def test_all_problems_of_all_routes_come_at_once() -> None:
 
 
 def test_a_wrong_target_is_not_told_twice() -> None:
-    """While a target is wrong nobody can say that there is none of its name."""
+    """While a target is invalid, a reference to it is not reported as unknown."""
     text = PLAN.replace('model: m, base_url: "http://a"', 'modl: m, base_url: "http://a"')
     reading = load(text + "  - {name: r, members: [a/m]}", version=1)
     assert all(problem.startswith("line 3:") for problem in reading.problems)

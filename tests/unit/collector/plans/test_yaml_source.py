@@ -1,4 +1,4 @@
-"""YAML with lines: every part is found again, and nothing a text may do harms."""
+"""YAML with lines: each part has its line, and no text is harmful."""
 
 import pytest
 
@@ -33,12 +33,12 @@ inline: {p: 1,
     ],
 )
 def test_lines(path: yaml_source.Path, line: int) -> None:
-    """A part stands on its own line, and a part that is missing on that of what it is missing from."""
+    """A part has its own line, and a missing part has the line of its parent."""
     assert yaml_source.read(TEXT).line_of(path) == line
 
 
 def test_data_is_plain() -> None:
-    """What is read is what YAML says."""
+    """The data is the same as that of a YAML parser."""
     assert yaml_source.read(TEXT).data == {"a": 1, "list": [{"x": 1, "y": 2}, {"x": 3}], "inline": {"p": 1, "q": 2}}
 
 
@@ -62,6 +62,6 @@ def test_data_is_plain() -> None:
     ],
 )
 def test_whatever_is_wrong_becomes_a_problem(text: str, problem: str) -> None:
-    """Reading never raises, and says where."""
+    """Parsing never raises, and each problem has a line."""
     found = [str(p) for p in yaml_source.read(text).problems]
     assert [p for p in found if p.startswith(problem)], found

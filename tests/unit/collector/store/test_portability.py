@@ -195,7 +195,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def breaches(text: str) -> list[str]:
-    """What statements do that Citus does not allow."""
+    """Yield the violations of Citus's rules in a statement."""
     return [breach for statement in statements(text) for rule in RULES for breach in rule(statement)]
 
 
@@ -239,7 +239,7 @@ def migrations() -> Mapping[str, str]:
 
 @pytest.mark.parametrize("name", queries.texts())
 def test_every_statement_is_portable(name: str) -> None:
-    """Whatever the collector sends works on one server and on many nodes."""
+    """Every statement of the collector works on one server and on many nodes."""
     assert breaches(queries.texts()[name]) == []
 
 

@@ -25,7 +25,7 @@ ACCOUNT = "SELECT logicalrelid::text, spread_by, beside FROM pg_dist_partition"
 
 
 def account(database_url: str) -> dict[str, tuple[str | None, str | None]]:
-    """Table → the column it is spread by, and the table it lies beside."""
+    """Return table → its distribution column, and the table it is colocated with."""
     with psycopg.connect(database_url) as connection:
         return {name: (spread_by, beside) for name, spread_by, beside in connection.execute(ACCOUNT)}
 
@@ -39,7 +39,7 @@ def cluster(database_url: str) -> str:
 
 
 def test_without_citus_nothing_happens(empty_database_url: str) -> None:
-    """The command says what is missing and what to do, and leaves an empty database empty."""
+    """Without Citus the command reports what is missing and leaves an empty database empty."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", "--citus", "--database-url", empty_database_url]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == StartError.exit_code
@@ -49,7 +49,9 @@ def test_without_citus_nothing_happens(empty_database_url: str) -> None:
 
 
 def test_every_table_has_its_place(cluster: str) -> None:
-    """Each table is spread by its column, beside others of that column, or copied; the second time none is left."""
+    """Each table is distributed by its column, colocated with others of that column, or copied; the second run does
+    nothing.
+    """
     assert sorted(citus.distribute(cluster)) == sorted((*DISTRIBUTED, *REFERENCE))
     beside = dict.fromkeys(("sample_late", "summary", "outcome_summary", "drift_event"), "sample")
     spread = {name: (column, beside.get(name, "none")) for name, column in DISTRIBUTED.items()}
@@ -58,7 +60,7 @@ def test_every_table_has_its_place(cluster: str) -> None:
 
 
 def test_what_fails_changes_nothing(cluster: str) -> None:
-    """When one table cannot be spread none is, and the error keeps the server's reason."""
+    """If one table cannot be distributed none is, and the error contains the server's reason."""
     with psycopg.connect(cluster) as connection:
         connection.execute("ALTER TABLE pg_dist_partition ADD CHECK (logicalrelid <> 'ingest_batch'::regclass)")
     with pytest.raises(SchemaError, match=r"nothing was changed.*violates check constraint"):

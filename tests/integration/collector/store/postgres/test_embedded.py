@@ -15,7 +15,9 @@ from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 
 
 def test_it_is_what_it_should_be(tmp_path: Path) -> None:
-    """UTF-8, durable, on no network, behind a folder that only we may enter; started again it is the same database."""
+    """The server uses UTF-8 and durable settings, listens on no network, in a private folder; a restart keeps the
+    database.
+    """
     server = EmbeddedPostgres(tmp_path / "data")
     wanted = {"server_encoding": "UTF8", "fsync": "on", "synchronous_commit": "on", "listen_addresses": ""}
     for _ in range(2):
@@ -30,7 +32,7 @@ def test_it_is_what_it_should_be(tmp_path: Path) -> None:
 
 
 def test_a_deep_folder_gets_a_short_socket(tmp_path: Path) -> None:
-    """A path too long for a socket is no obstacle, and the short folder goes away again."""
+    """A path that is too long for a socket is replaced by a short folder, which is removed at the end."""
     server = EmbeddedPostgres(tmp_path / ("d" * 100) / "data")
     with server, psycopg.connect(server.conninfo) as connection:
         folder = Path(connection.info.host)
@@ -40,7 +42,7 @@ def test_a_deep_folder_gets_a_short_socket(tmp_path: Path) -> None:
 
 
 def test_a_number_that_belongs_to_a_stranger_is_no_obstacle(tmp_path: Path) -> None:
-    """A stale postmaster.pid whose number another living process got, as after a container's restart, is put aside."""
+    """A stale postmaster.pid whose id belongs to another process, as after a restart of the container, is removed."""
     server = EmbeddedPostgres(tmp_path / "data")
     with server:
         pid_file = tmp_path / "data" / "postgres" / "postmaster.pid"
@@ -54,7 +56,7 @@ def test_a_number_that_belongs_to_a_stranger_is_no_obstacle(tmp_path: Path) -> N
 
 
 def test_a_half_made_cluster_is_made_again(tmp_path: Path) -> None:
-    """An initdb that was killed leaves a folder that the next start replaces."""
+    """The folder of an initdb that was killed is replaced at the next start."""
     scratch = tmp_path / "data" / "postgres.new"
     scratch.mkdir(parents=True)
     (scratch / "base").write_text("half")
@@ -63,7 +65,7 @@ def test_a_half_made_cluster_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_broken_cluster_is_told(tmp_path: Path) -> None:
-    """A server that does not start is an error with its last words and the place of its log."""
+    """If the server does not start, the error contains the last line and the path of its log."""
     cluster = tmp_path / "data" / "postgres"
     cluster.mkdir(parents=True)
     (cluster / "PG_VERSION").write_text("18\n")
@@ -73,14 +75,14 @@ def test_a_broken_cluster_is_told(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
-    """A data folder below a file is an error in a sentence."""
+    """A data folder below a file is an error with a message."""
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedError, match="cannot use"):
         EmbeddedPostgres(tmp_path / "file" / "data").start()
 
 
 def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The wheel that is not there is named by the extra that brings it."""
+    """If the wheel is missing, the error names the extra that contains it."""
     monkeypatch.setattr(embedded, "find_spec", lambda _: None)
     with pytest.raises(EmbeddedError, match="not installed") as refused:
         EmbeddedPostgres(tmp_path).start()
@@ -89,7 +91,7 @@ def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to step down")
 def test_root_without_user_namespaces_becomes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel allows no user namespace, the server runs as nobody, who then owns the folder."""
+    """If the kernel allows no user namespace, the server runs as the user nobody, which then owns the folder."""
     monkeypatch.setattr(privileges, "_user_namespace", lambda: None)
     # pytest's own folder is closed to others, as it should be.
     folder = Path("/tmp") / f"isochrone-test-{os.getpid()}"
@@ -119,6 +121,6 @@ def _remove(folder: Path) -> None:
 
 
 def test_privileges_are_plain_for_everyone_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Who is not root runs the server as who they are."""
+    """A user other than root runs the server as itself."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert replace(privileges.unprivileged(tmp_path), hint="") == privileges.Privileges()

@@ -1,4 +1,4 @@
-"""Statements by name, and rows that fit them."""
+"""SQL statements by name, and the rows that fit them."""
 
 from importlib.resources import files
 
@@ -10,20 +10,20 @@ from isochrone_wire.model import Outcome, RateLimit, Sample
 
 
 def test_statements_are_found_by_name() -> None:
-    """A statement is what stands between its name and the next comment."""
+    """A statement is the text between its name and the next comment."""
     text = "-- One.\n-- name: one\nSELECT 1\n\n-- Two,\n-- twice.\n-- name: two\nSELECT 2\nFROM t\n"
     assert queries.parse(text) == {"one": "SELECT 1", "two": "SELECT 2\nFROM t"}
 
 
 @pytest.mark.parametrize("text", ["-- name: a\n-- name: b\nSELECT 1", "-- name: a\nSELECT 1\n-- name: a\nSELECT 2"])
 def test_a_name_without_a_statement_is_an_error(text: str) -> None:
-    """An empty statement or a name given twice is a mistake to be seen at the first use."""
+    """An empty statement or a duplicate name is an error at the first use."""
     with pytest.raises(ValueError, match="empty or defined twice"):
         queries.parse(text)
 
 
 def test_every_statement_has_a_sentence() -> None:
-    """Above each name stands what the statement is for."""
+    """Each statement has a comment above its name."""
     named = 0
     for path in files("isochrone_collector.store").joinpath("sql").iterdir():
         lines = path.read_text().splitlines()
@@ -34,7 +34,7 @@ def test_every_statement_has_a_sentence() -> None:
 
 
 def test_rows_follow_the_columns() -> None:
-    """Every value of a row stands at the place of its column."""
+    """Every value of a row is at the index of its column."""
     limits = RateLimit(limit_requests=11, retry_after_us=12)
     sample = Sample(
         target_id=1, round_at=2, outcome=Outcome.OK, dispatched_at=3, ttft_us=4, error="e", ratelimit=limits
