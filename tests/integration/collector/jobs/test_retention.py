@@ -302,8 +302,8 @@ def test_serve_and_doctor_name_the_missing_right(
 
 
 async def test_a_right_that_is_lost_does_not_stop_ingest(local: InProcessCollector, restricted_url: str) -> None:
-    """A collector whose right is taken away while it serves goes on taking samples, as long as there are partitions in
-    them and then beside them; that the failure to create any is the job's error at every run.
+    """A collector that loses the privilege while it serves continues to accept samples: into partitions while there are
+    some, and into sample_late afterwards. The failure to create partitions is the job's error at every run.
     """
     await local.begin(DAY_AT)
     database = Database(restricted_url)

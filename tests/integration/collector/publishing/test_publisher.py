@@ -278,9 +278,7 @@ async def until_watched_by(publisher: Publisher, count: int) -> None:
 
 
 async def test_too_many_watches_are_refused(stage: Stage) -> None:
-    """Beyond the limit a watcher is told when to come again and nobody else is disturbed; a place that is free is given
-    away.
-    """
+    """A watch beyond the limit is refused with a delay, and other watches continue; a free slot is used again."""
     publisher = stage.publisher(max_watchers=3)
     async with served(stage, publisher) as stub:
         idle = [stub.WatchTables(routes_pb2.WatchTablesRequest()) for _ in range(3)]

@@ -190,8 +190,8 @@ def test_a_watcher_survives_the_collector(start_collector: StartCollector) -> No
 
 
 def test_followers_serve_the_same_and_take_over(start_collector: StartCollector) -> None:
-    """Two collectors serve one generation under one etag; when the leader is killed the other builds on, and no number
-    is given twice.
+    """Two collectors serve the same generation and etag; when the leader is killed, the other one goes on, and
+    no generation is used twice.
     """
     leader = start_collector()
     follower = start_collector()
@@ -215,8 +215,8 @@ def test_followers_serve_the_same_and_take_over(start_collector: StartCollector)
 
 
 def test_tables_are_served_without_the_database(start_collector: StartCollector, tmp_path: Path) -> None:
-    """Without its database a collector serves the old tables with their old instants and says since when; with it back
-    it goes on.
+    """Without its database a collector serves the old tables with their original instants and the start of the outage;
+    when the database is back, it continues.
     """
     postgres = EmbeddedPostgres(tmp_path / "postgres")
     postgres.start()

@@ -37,8 +37,8 @@ def account_of(row: VantageStateRow) -> Account:
 
 
 async def test_a_restart_with_a_backlog_keeps_a_right_account(local: InProcessCollector) -> None:
-    """An agent that starts anew, with samples sealed before, is never told to have lost any or to have any twice: not
-    before its backlog is delivered, not while it is, not after.
+    """The account of an agent that restarts with a backlog never shows lost or duplicate samples: before, during and
+    after the delivery of the backlog.
     """
     await local.begin(DAY_AT)
     await deliver(local, BEFORE, 1, 4, epoch=BEFORE, finished=4, spool_depth=4)
