@@ -1,4 +1,4 @@
-"""What tests can borrow: one fix_*.py per thing."""
+"""Test fixtures: one fix_*.py per resource."""
 
 import signal
 
@@ -16,5 +16,5 @@ pytest_plugins = [
     "fix_webhook",
 ]
 
-# A shell starts what runs in its background with Ctrl-C ignored, and so would be whatever the tests start.
+# A shell starts background jobs with SIGINT ignored, which child processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Borrow agents: real `isochrone-agent run` processes, each with a spool of its own that outlives it."""
+"""Fixtures for agents: real `isochrone-agent run` processes, each with its own persistent spool."""
 
 import sqlite3
 import subprocess
@@ -15,36 +15,36 @@ STOP_SECONDS = 20.0
 
 @dataclass(slots=True)
 class Agent:
-    """A running agent; `spool` and `log_file` stay when it has ended."""
+    """A running agent; `spool` and `log_file` remain after it has ended."""
 
     process: subprocess.Popen[bytes] = field(repr=False)
     spool: Path
     log_file: Path
 
     def stop(self) -> int:
-        """Ask it to end and return its exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """End it without notice."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def wait(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait for the exit and return the exit code."""
         return self.process.wait(STOP_SECONDS)
 
     def log(self) -> str:
-        """What it wrote so far."""
+        """Return its log so far."""
         return self.log_file.read_text()
 
     def recorded(self) -> int:
-        """How many samples its spool was ever given."""
+        """Return the number of samples ever recorded in its spool."""
         return self._count("select finished from spool")
 
     def waiting(self) -> int:
-        """How many samples wait in its spool."""
+        """Return the number of samples waiting in its spool."""
         return self._count("select (select count(*) from waiting) + coalesce(sum(samples), 0) from sealed")
 
     def _count(self, query: str) -> int:
@@ -62,8 +62,8 @@ class Agent:
 
 
 class StartAgent(Protocol):
-    """Starts an agent; the same vantage started again finds its old spool. One that has joined, with `folder` as its
-    data folder, is told neither collector nor region.
+    """Starts an agent; a second start of the same vantage uses its old spool. A joined agent, with `folder` as its data
+    folder, needs neither collector nor region.
     """
 
     def __call__(
@@ -75,13 +75,13 @@ class StartAgent(Protocol):
         folder: Path | None = None,
         more: Sequence[str] = (),
     ) -> Agent:
-        """The agent, running."""
+        """Return the running agent."""
         ...
 
 
 @pytest.fixture
 def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
-    """Agents that end with the test."""
+    """Agents that are stopped after the test."""
     agents: list[Agent] = []
 
     def start(
@@ -90,10 +90,12 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
         folder = folder or tmp_path / "agents" / vantage
         folder.mkdir(parents=True, exist_ok=True)
         log_file = folder / f"{len(agents)}.log"
-        told = ["--data-dir", str(folder), *(("--vantage", vantage, "--region", region) if region else ())]
-        told += [*(("--collector", collector) if collector else ()), *more]
+        options = ["--data-dir", str(folder), *(("--vantage", vantage, "--region", region) if region else ())]
+        options += [*(("--collector", collector) if collector else ()), *more]
         with log_file.open("wb") as log:
-            process = subprocess.Popen([sys.executable, "-m", "isochrone_agent", "run", *told], stderr=log, stdout=log)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "isochrone_agent", "run", *options], stderr=log, stdout=log
+            )
         agents.append(Agent(process=process, spool=folder / "spool.sqlite3", log_file=log_file))
         return agents[-1]
 

@@ -1,6 +1,6 @@
-"""Borrow a browser: Chromium without a window, spoken to in its own protocol over a pair of pipes.
+"""Fixture for a browser: headless Chromium, controlled by its DevTools protocol over a pair of pipes.
 
-Tests are skipped with the reason where there is none. Nothing is fetched: pages are files.
+Tests are skipped with the reason if it is not installed. Pages are local files; nothing is fetched.
 """
 
 import json
@@ -27,8 +27,8 @@ _OPTIONS = (
     "--remote-debugging-pipe",
 )
 _END = b"\0"
-# The protocol wants the pipes as descriptors 3 and 4, whatever numbers they have here.
-_PLUMBING = """
+# The protocol requires the pipes as descriptors 3 and 4.
+_PIPE_SETUP = """
 import fcntl, os, sys
 spare = [fcntl.fcntl(int(pipe), fcntl.F_DUPFD, 10) for pipe in sys.argv[1:3]]
 os.dup2(spare[0], 3), os.dup2(spare[1], 4)
@@ -38,36 +38,36 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 @dataclass(slots=True, repr=False)
 class Browser:
-    """One tab. `events` are those that came, oldest first."""
+    """One tab. `events` are the received events, oldest first."""
 
     to: int
     by: int
     process: "subprocess.Popen[bytes]"
     session: str = ""
-    asked: int = 0
+    sent: int = 0
     pending: bytes = b""
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What a method of the protocol answers; fails when it says that something went wrong."""
-        self.asked += 1
-        message = {"id": self.asked, "method": method, "params": parameters}
+        """Call a method of the protocol and return its result; fail on an error."""
+        self.sent += 1
+        message = {"id": self.sent, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + _END)
-        while (answer := self._next()).get("id") != self.asked:
+        while (answer := self._next()).get("id") != self.sent:
             self.events.append(answer)
         assert "error" not in answer, answer
         result: dict[str, Any] = answer["result"]
         return result
 
     def wait_for(self, event: str) -> None:
-        """Wait until an event has come since the tab was opened."""
+        """Wait until an event was received since the page was opened."""
         while all(seen.get("method") != event for seen in self.events):
             self.events.append(self._next())
 
     def open(self, page: Path, *, width: int, dark: bool = False) -> None:
-        """Show a file in a window so many pixels wide; what came of former pages is forgotten."""
+        """Open a file in a window of this width in pixels; discard earlier events."""
         self.events.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
@@ -76,19 +76,19 @@ class Browser:
         self.wait_for("Page.loadEventFired")
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
+        """Return the value of a JavaScript expression in the page."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def seen(self, *methods: str) -> list[dict[str, Any]]:
-        """The parameters of all such events."""
+        """Return the parameters of all events of these methods."""
         return [event["params"] for event in self.events if event.get("method") in methods]
 
     def _next(self) -> dict[str, Any]:
         while _END not in self.pending:
             piece = os.read(self.by, 1 << 16)
-            assert piece, "the browser is gone"
+            assert piece, "the browser has exited"
             self.pending += piece
         message, _, self.pending = self.pending.partition(_END)
         found: dict[str, Any] = json.loads(message)
@@ -97,16 +97,16 @@ class Browser:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A tab of a browser that ends with the tests."""
+    """A tab of a browser that is stopped after the tests."""
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
-        pytest.skip("no Chromium here (the Debian package chromium)")
+        pytest.skip("Chromium is not installed (Debian package: chromium)")
     profile = tmp_path_factory.mktemp("browser")
     their_in, our_out = os.pipe()
     our_in, their_out = os.pipe()
-    plumbed = [sys.executable, "-c", _PLUMBING, str(their_in), str(their_out), program, *_OPTIONS]
+    command = [sys.executable, "-c", _PIPE_SETUP, str(their_in), str(their_out), program, *_OPTIONS]
     process = subprocess.Popen(
-        [*plumbed, f"--user-data-dir={profile}", "about:blank"],
+        [*command, f"--user-data-dir={profile}", "about:blank"],
         pass_fds=(their_in, their_out),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Borrow collectors: real `isochrone-collector serve` processes that end with the test."""
+"""Fixtures for collectors: real `isochrone-collector serve` processes that are stopped after the test."""
 
 import json
 import select
@@ -34,10 +34,10 @@ ANSWER_SECONDS = 30.0
 
 
 class Caller:
-    """Everything a collector can be asked over one channel, values in and values out. Refusals are `grpc.RpcError`."""
+    """All calls to a collector over one channel, with values as arguments and results. Errors are `grpc.RpcError`."""
 
-    def __init__(self, address: str, who: Identity | None = None) -> None:
-        trust, credential = (who.trust, who.credential) if who else (PLAIN, None)
+    def __init__(self, address: str, identity: Identity | None = None) -> None:
+        trust, credential = (identity.trust, identity.credential) if identity else (PLAIN, None)
         self.channel = open_channel(parse_address(address), trust, credential)
         self.fleet = fleet_pb2_grpc.FleetStub(self.channel)
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)
@@ -48,9 +48,9 @@ class Caller:
         return codec.decode(model.Receipt, self.fleet.Push(codec.encode(batch), timeout=ANSWER_SECONDS))
 
     def fetch_plan(self, if_version: int | None = None, vantage: model.Vantage | None = None) -> model.Plan | None:
-        """The plan in force, unless the version given is it."""
-        who = codec.encode(vantage) if vantage else None
-        request = fleet_pb2.FetchPlanRequest(if_version=if_version, vantage=who)
+        """Return the plan in force, or `None` if it is `if_version`."""
+        identity = codec.encode(vantage) if vantage else None
+        request = fleet_pb2.FetchPlanRequest(if_version=if_version, vantage=identity)
         response = self.fleet.FetchPlan(request, timeout=ANSWER_SECONDS)
         return codec.decode(model.Plan, response.plan) if response.HasField("plan") else None
 
@@ -65,87 +65,91 @@ class Caller:
         return codec.decode(operations.PlanChange, self.operations.RollBackPlan(request, timeout=ANSWER_SECONDS))
 
     def invite(self, name: str, **more: Any) -> str:
-        """A join token; of a vantage in `us-east-2` for an hour, unless `more` says otherwise."""
-        told: dict[str, Any] = {"role": "vantage", "region": "us-east-2", "expires_us": 3600 * model.SECOND_US} | more
-        request = operations_pb2.InviteRequest(name=name, **told)
+        """Return a join token; by default for a vantage in `us-east-2`, valid for an hour."""
+        options: dict[str, Any] = {
+            "role": "vantage",
+            "region": "us-east-2",
+            "expires_us": 3600 * model.SECOND_US,
+        } | more
+        request = operations_pb2.InviteRequest(name=name, **options)
         return self.operations.Invite(request, timeout=ANSWER_SECONDS).token
 
     def revoke(self, name: str) -> int:
-        """Shut a name out."""
+        """Revoke the access of a name."""
         return self.operations.Revoke(operations_pb2.RevokeRequest(name=name), timeout=ANSWER_SECONDS).revoked
 
     def access(self) -> list[operations.Access]:
-        """Who may come in."""
+        """Return all credentials and invitations."""
         response = self.operations.ListAccess(operations_pb2.ListAccessRequest(), timeout=ANSWER_SECONDS)
         return list(codec.decode(operations.AccessList, response).access)
 
     def targets(self) -> answers.TargetList:
-        """The targets of the plan in force."""
+        """Return the targets of the plan in force."""
         response = self.observatory.ListTargets(observatory_pb2.ListTargetsRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(answers.TargetList, response)
 
     def samples(self, selection: answers.Selection, limit: int = 0) -> list[answers.StoredSample]:
-        """The newest samples of a selection."""
+        """Return the newest samples of a selection."""
         request = observatory_pb2.ListSamplesRequest(selection=codec.encode(selection), limit=limit)
         response = self.observatory.ListSamples(request, timeout=ANSWER_SECONDS)
         return [codec.decode(answers.StoredSample, sample) for sample in response.samples]
 
     def leaderboard(self, selection: answers.Selection, order: str = "") -> answers.Leaderboard:
-        """The standings of a selection."""
+        """Return the standings of a selection."""
         request = observatory_pb2.GetLeaderboardRequest(selection=codec.encode(selection), order=order)
         return codec.decode(answers.Leaderboard, self.observatory.GetLeaderboard(request, timeout=ANSWER_SECONDS))
 
     def region_costs(self, selection: answers.Selection, metric: str = "") -> tuple[insights.RegionCost, ...]:
-        """Where each provider of a selection is nearest, and what the others pay."""
+        """Return the region costs of a selection."""
         request = observatory_pb2.GetRegionCostsRequest(selection=codec.encode(selection), metric=metric)
         response = self.observatory.GetRegionCosts(request, timeout=ANSWER_SECONDS)
         return codec.decode(insights.RegionCostList, response).costs
 
     def latency_budgets(self, selection: answers.Selection, *uses: str) -> tuple[insights.LatencyBudget, ...]:
-        """Which targets of a selection keep which uses' budgets."""
+        """Return the eligibility of the targets of a selection for these uses."""
         request = observatory_pb2.GetLatencyBudgetsRequest(selection=codec.encode(selection), uses=uses)
         response = self.observatory.GetLatencyBudgets(request, timeout=ANSWER_SECONDS)
         return codec.decode(insights.LatencyBudgetList, response).budgets
 
     def tiers(self, selection: answers.Selection) -> tuple[insights.TierLine, ...]:
-        """The targets of a selection by price tier."""
+        """Return the targets of a selection by price tier."""
         request = observatory_pb2.GetTiersRequest(selection=codec.encode(selection))
         return codec.decode(insights.TierList, self.observatory.GetTiers(request, timeout=ANSWER_SECONDS)).tiers
 
     def differentials(self, selection: answers.Selection, **question: Any) -> tuple[answers.Differential, ...]:
-        """The differentials of a selection; `baseline`, `against` and `metric` as in the request."""
+        """Return the differentials of a selection; `baseline`, `against` and `metric` as in the request."""
         request = observatory_pb2.GetDifferentialsRequest(selection=codec.encode(selection), **question)
         response = self.observatory.GetDifferentials(request, timeout=ANSWER_SECONDS)
         return codec.decode(answers.DifferentialList, response).differentials
 
     def coverage(self, selection: answers.Selection) -> tuple[answers.Coverage, ...]:
-        """The coverage of a selection."""
+        """Return the coverage of a selection."""
         request = observatory_pb2.GetCoverageRequest(selection=codec.encode(selection))
         response = self.observatory.GetCoverage(request, timeout=ANSWER_SECONDS)
         return codec.decode(answers.CoverageList, response).coverage
 
     def vantages(self) -> answers.VantageList:
-        """How every vantage is doing."""
+        """Return the state of every vantage."""
         response = self.observatory.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(answers.VantageList, response)
 
     def drift(self, selection: answers.Selection) -> insights.DriftList:
-        """The lasting changes of a selection."""
+        """Return the lasting changes of a selection."""
         request = observatory_pb2.ListDriftRequest(selection=codec.encode(selection))
         return codec.decode(insights.DriftList, self.observatory.ListDrift(request, timeout=ANSWER_SECONDS))
 
     def alerts(self, window: answers.Window) -> insights.AlertList:
-        """The alerts of a window."""
+        """Return the alerts of a window."""
         request = observatory_pb2.ListAlertsRequest(window=codec.encode(window))
         return codec.decode(insights.AlertList, self.observatory.ListAlerts(request, timeout=ANSWER_SECONDS))
 
     def test_alert(self) -> insights.Alert:
-        """What became of a test alert."""
+        """Send a test alert and return the result."""
         response = self.operations.TestAlert(operations_pb2.TestAlertRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(insights.Alert, response)
 
     def spend(self, selection: answers.Selection) -> tuple[answers.SpendLine, ...]:
-        """What the vantages of a selection have spent today."""
+        """Return the spending of the vantages of a selection today."""
         request = observatory_pb2.GetSpendRequest(selection=codec.encode(selection))
         response = self.observatory.GetSpend(request, timeout=ANSWER_SECONDS)
         return codec.decode(answers.SpendList, response).spend
@@ -153,8 +157,8 @@ class Caller:
 
 @dataclass(slots=True)
 class Collector:
-    """A running collector. `database_url` is empty when it brought its own PostgreSQL, in `data_dir`. `call` speaks as
-    its operator. `http` is the URL of its HTTP, empty unless the test asked for it.
+    """A running collector. `database_url` is empty if it uses its own PostgreSQL, in `data_dir`. `call` is
+    authenticated as its operator. `http` is the URL of its HTTP interface, empty if not started.
     """
 
     process: subprocess.Popen[bytes] = field(repr=False)
@@ -168,7 +172,7 @@ class Collector:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self.process.pid
 
     @property
@@ -177,29 +181,29 @@ class Collector:
         return int(self.address.rpartition(":")[2])
 
     def scrape(self) -> dict[str, float]:
-        """What its metrics say, by name with labels as Prometheus writes them."""
+        """Return its metrics by name with labels, in the format of Prometheus."""
         [line] = [line for line in self.log().splitlines() if "metrics.started" in line]
         with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=ANSWER_SECONDS) as page:
             lines = page.read().decode().splitlines()
-        told = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-        return {name: float(value) for name, _, value in told}
+        options = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in options}
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end and return its exit code."""
+        """Send a signal and return the exit code."""
         self.process.send_signal(how)
         return self.process.wait(STOP_SECONDS)
 
     def kill(self) -> None:
-        """End it without notice."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def log(self) -> str:
-        """What it wrote to stderr so far."""
+        """Return its stderr so far."""
         return self.log_file.read_text()
 
     def apply(self, plan: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-        """Put a plan into force with the real command, by way of a file in `folder`."""
+        """Apply a plan with the real command, through a file in `folder`."""
         file = folder / "plan.yaml"
         file.write_text(plan)
         done = run_command("apply", str(file), "--collector", self.address, "--yes", *more)
@@ -208,9 +212,9 @@ class Collector:
 
 
 class StartCollector(Protocol):
-    """Starts a collector on the test's database, on another one, or with nothing but a `data_dir` on its own.
+    """Starts a collector on the test's database, on another one, or on its own database in `data_dir`.
 
-    `more` are further options of `serve`, `--tls` for instance.
+    `more` are further options of `serve`, for example `--tls`.
     """
 
     def __call__(
@@ -221,12 +225,12 @@ class StartCollector(Protocol):
         data_dir: Path | None = None,
         more: Sequence[str] = (),
     ) -> Collector:
-        """The collector, serving."""
+        """Return the running collector."""
         ...
 
 
 def run_command(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `isochrone-collector` to its end."""
+    """Run `isochrone-collector` to completion."""
     command = [sys.executable, "-m", "isochrone_collector", *words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=START_SECONDS, check=False, stdin=subprocess.DEVNULL
@@ -235,21 +239,21 @@ def run_command(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def start_collector(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StartCollector]:
-    """Collectors that end with the test, and their databases with them."""
+    """Collectors that are stopped after the test, with their databases."""
     with _collectors(tmp_path, lambda: str(request.getfixturevalue("database_url"))) as start:
         yield start
 
 
 @pytest.fixture(scope="module")
 def shared_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
-    """A collector that the tests of a module share; they must not disturb one another."""
+    """A collector shared by the tests of a module, which must not affect one another."""
     with _collectors(tmp_path_factory.mktemp("collector"), lambda: shared_database_url) as start:
         yield start()
 
 
 @pytest.fixture(scope="module")
 def shared_guarded_collector(tmp_path_factory: pytest.TempPathFactory, shared_database_url: str) -> Iterator[Collector]:
-    """A collector that speaks TLS and knows whom it lets in, shared by the tests of a module."""
+    """A collector with TLS and credentials, shared by the tests of a module."""
     with _collectors(tmp_path_factory.mktemp("guarded"), lambda: shared_database_url) as start:
         yield start(more=["--tls"])
 
@@ -277,7 +281,7 @@ def _collectors(folder: Path, default_url: Callable[[], str]) -> Iterator[StartC
         for collector in started:
             _end(collector)
         for data_dir in {collector.data_dir for collector in started if not collector.database_url}:
-            # Starting stops whatever a killed collector left behind.
+            # Starting it stops the processes that a killed collector left behind.
             with EmbeddedPostgres(data_dir):
                 pass
 

@@ -1,4 +1,4 @@
-"""Borrow a wide area: network namespaces that are two regions and a hub, with a cable of set delay to each."""
+"""Fixture for a wide-area network: network namespaces as two regions and a hub, each linked with a fixed delay."""
 
 import json
 import os
@@ -17,62 +17,62 @@ import pytest
 TESTDATA = Path(__file__).resolve().parent / "testdata"
 HUB_ADDRESS = "10.77.0.1"
 HUB_NAME = "llm.example"
-# Round trips in microseconds: what a vantage in the same country and one on the other side of the world see.
+# Round trips in microseconds, typical for the same country and for the other side of the world.
 ROUND_TRIPS_US = {"near": 30_000, "far": 220_000}
 END_SECONDS = 10.0
 
 
 @dataclass(slots=True)
 class WideArea:
-    """Namespaces `near` and `far`, each a round trip away from `hub`, where `HUB_NAME` is `HUB_ADDRESS`."""
+    """Namespaces `near` and `far`, each one round trip away from `hub`, where `HUB_NAME` is `HUB_ADDRESS`."""
 
     prefix: str
     cable: subprocess.Popen[str] = field(repr=False)
 
     def command(self, place: str, words: Sequence[str]) -> list[str]:
-        """The command that runs `words` in a namespace, with the hub's name server."""
+        """Return the command that runs `words` in a namespace, with the hub's name server."""
         return ["ip", "netns", "exec", f"{self.prefix}-{place}", *words]
 
     def run(self, place: str, *words: str, fine: Sequence[int] = (0,), seconds: float = 120) -> str:
-        """What a Python module run in a namespace prints; its exit code is one of `fine`."""
+        """Run a Python module in a namespace and return its output; its exit code must be in `fine`."""
         command = self.command(place, [sys.executable, "-m", *words])
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=seconds)
         assert done.returncode in fine, done.stderr
         return done.stdout
 
     def cut(self, place: str) -> None:
-        """Drop everything between a region and the hub."""
+        """Drop all packets between a region and the hub."""
         self._order("cut", place)
 
     def mend(self, place: str) -> None:
-        """Let it pass again."""
+        """Restore the link."""
         self._order("mend", place)
 
     def _order(self, what: str, place: str) -> None:
         assert self.cable.stdin is not None
         assert self.cable.stdout is not None
-        order = f"{what} {list(ROUND_TRIPS_US).index(place)}\n"
-        self.cable.stdin.write(order)
+        command = f"{what} {list(ROUND_TRIPS_US).index(place)}\n"
+        self.cable.stdin.write(command)
         self.cable.stdin.flush()
-        assert self.cable.stdout.readline() == order
+        assert self.cable.stdout.readline() == command
 
 
-def why_not_here() -> str | None:
-    """Why this machine cannot have a wide area, or `None`."""
+def unavailable_reason() -> str | None:
+    """Return the reason why this machine cannot create the network, or `None`."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
         return "network namespaces need `ip` (Debian: iproute2)"
     if not Path("/dev/net/tun").exists():
-        return "there is no /dev/net/tun"
+        return "/dev/net/tun does not exist"
     made = subprocess.run(["unshare", "--net", "true"], check=False, capture_output=True)
-    return None if made.returncode == 0 else "this machine lets nobody make network namespaces"
+    return None if made.returncode == 0 else "this machine does not allow network namespaces"
 
 
 @pytest.fixture
 def wide_area() -> Iterator[WideArea]:
-    """Two regions and a hub, taken away with everything that still runs in them when the test ends."""
-    if reason := why_not_here():
+    """Two regions and a hub, removed with all their processes after the test."""
+    if reason := unavailable_reason():
         pytest.skip(reason)
     with _wide_area(f"isochrone{os.getpid()}") as area:
         yield area
@@ -80,7 +80,7 @@ def wide_area() -> Iterator[WideArea]:
 
 @contextmanager
 def started(command: Sequence[str], sign: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that has printed its sign of life; it ends with the block."""
+    """Start a process, wait for its ready line, and kill it after the block."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -93,8 +93,8 @@ def started(command: Sequence[str], sign: str) -> Iterator[subprocess.Popen[str]
 
 
 @contextmanager
-def started_telling(command: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A process of ours that has told, as one line of JSON, that it is ready; the block gets what it told."""
+def started_with_json(command: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Start one of our programs, yield its ready line as JSON, and stop it after the block."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -115,7 +115,7 @@ def _wide_area(prefix: str) -> Iterator[WideArea]:
             {"ends": [[f"{prefix}-hub", f"to-{place}"], [f"{prefix}-{place}", "to-hub"]], "delay_us": rtt_us // 2}
             for place, rtt_us in ROUND_TRIPS_US.items()
         ]
-        cable = [sys.executable, str(TESTDATA / "delayline.py"), json.dumps(links)]
+        cable = [sys.executable, str(TESTDATA / "delay_line.py"), json.dumps(links)]
         area = WideArea(prefix, stack.enter_context(started(cable, "ready")))
         _ip("-n", f"{prefix}-hub", "addr", "add", f"{HUB_ADDRESS}/32", "dev", "lo")
         for number, place in enumerate(ROUND_TRIPS_US, 1):
@@ -127,7 +127,7 @@ def _wide_area(prefix: str) -> Iterator[WideArea]:
 
 @contextmanager
 def _namespace(name: str) -> Iterator[None]:
-    # `ip netns exec` shows the files of this folder as those of /etc.
+    # `ip netns exec` mounts the files of this folder over those of /etc.
     folder = Path("/etc/netns") / name
     folder.mkdir(parents=True)
     (folder / "resolv.conf").write_text(f"nameserver {HUB_ADDRESS}\n")
@@ -145,7 +145,7 @@ def _namespace(name: str) -> Iterator[None]:
 
 
 def _plug(prefix: str, place: str, number: int) -> None:
-    """Give both ends of a cable their addresses, and the region a way to the hub."""
+    """Assign addresses to both ends of a link, and a default route to the region."""
     hub, region = f"10.77.{number}.1", f"10.77.{number}.2"
     _ip("-n", f"{prefix}-hub", "addr", "add", hub, "peer", region, "dev", f"to-{place}")
     _ip("-n", f"{prefix}-hub", "link", "set", f"to-{place}", "up")

@@ -1,8 +1,8 @@
-"""Borrow an observatory: a gRPC server on a real socket that gives the answers put into it.
+"""Fixture for the Observatory service: a gRPC server on a real socket that returns the answers of the test.
 
-It keeps the contract's manners (unknown targets are NOT_FOUND, an empty window is INVALID_ARGUMENT, a selection's
-window comes back in the answer) and remembers what it was asked. Its threads are its own, so tests with and without an
-event loop can borrow it.
+It follows the contract (unknown targets are NOT_FOUND, an empty window is INVALID_ARGUMENT, the answer repeats the
+window of the selection) and records the requests. It has its own threads, so tests with and without an event loop can
+use it.
 """
 
 # ruff: noqa: N802, D102  # the methods are named by the .proto, which also says what they do
@@ -60,9 +60,9 @@ from isochrone_wire.v1 import observatory_pb2
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryServicer, add_ObservatoryServicer_to_server
 from testdata import insights
 
-_PATIENCE_SECONDS = 10.0
-_PORTION = 2
-_LOOK_SECONDS = 0.05
+_TIMEOUT_SECONDS = 10.0
+_PAGE_SIZE = 2
+_POLL_SECONDS = 0.05
 NOW_AT = insights.NOW_AT
 WINDOW = insights.WINDOW
 Named = TypeVar("Named", Differential, Standing, Coverage, StoredSample, LatencyBudget, TierLine, DriftEvent)
@@ -319,7 +319,7 @@ SPEND = (
 
 
 def stored(place: int = 0, *, received_at: int = NOW_AT, **changes: Any) -> StoredSample:
-    """A sample of round number `place` before now, with changes to its fields."""
+    """Return a sample of round number `place` before now, with changes to its fields."""
     round_at = NOW_AT - place * 60 * SECOND_US
     sample = Sample(
         target_id=7,
@@ -362,11 +362,10 @@ SAMPLES = (
 
 @dataclass(slots=True, repr=False)
 class FakeObservatory(ObservatoryServicer):
-    """Answers for every question, which a test may change at any time, and the questions that came.
+    """Answers to all requests, which a test may change at any time, and the received requests.
 
-    With `regions`, no other region is known. `failure` is what every question fails with, `failures` what those of a
-    kind do, by the name of the request; `message` is what it gets instead of an answer; with `released`, nobody gets
-    anything before it is set.
+    With `regions`, no other region exists. `failure` is the error of all requests, `failures` that of a request type;
+    `message` is returned instead of an answer; with `released`, requests wait until it is set.
     """
 
     targets: TargetList = TARGETS
@@ -388,11 +387,11 @@ class FakeObservatory(ObservatoryServicer):
     failures: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
     message: Any = None
     released: threading.Event | None = None
-    asked: list[Any] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
     address: str = ""
 
     def ListTargets(self, request: observatory_pb2.ListTargetsRequest, context: grpc.ServicerContext) -> Any:
-        self._listen(request, context)
+        self._receive(request, context)
         return self.message or encode(self.targets)
 
     def ListSamples(self, request: observatory_pb2.ListSamplesRequest, context: grpc.ServicerContext) -> Any:
@@ -417,7 +416,7 @@ class FakeObservatory(ObservatoryServicer):
         return encode(CoverageList(window=selection.window, coverage=self._chosen(self.coverage, selection)))
 
     def ListVantages(self, request: observatory_pb2.ListVantagesRequest, context: grpc.ServicerContext) -> Any:
-        self._listen(request, context)
+        self._receive(request, context)
         return self.message or encode(self.vantages)
 
     def GetSpend(self, request: observatory_pb2.GetSpendRequest, context: grpc.ServicerContext) -> Any:
@@ -450,7 +449,7 @@ class FakeObservatory(ObservatoryServicer):
         return self.message or encode(replace(self.drift, window=selection.window, events=events))
 
     def ListAlerts(self, request: observatory_pb2.ListAlertsRequest, context: grpc.ServicerContext) -> Any:
-        self._listen(request, context)
+        self._receive(request, context)
         window = decode(Window, request.window)
         return self.message or encode(replace(self.alerts, window=window))
 
@@ -465,48 +464,48 @@ class FakeObservatory(ObservatoryServicer):
     def FollowSamples(
         self, request: observatory_pb2.FollowSamplesRequest, context: grpc.ServicerContext
     ) -> Iterator[Any]:
-        """An empty portion, and then each sample that `samples` gets from now on."""
-        self._listen(request, context)
+        """Stream an empty page, and then each sample that is added to `samples`."""
+        self._receive(request, context)
         selection = decode(Selection, request.selection)
-        told = set(self._chosen(self.samples, selection))
+        sent = set(self._chosen(self.samples, selection))
         yield observatory_pb2.ListSamplesResponse()
         while context.is_active():
-            come = set(self._chosen(self.samples, selection)) - told
-            yield from self._portions(tuple(come))
-            told |= come
-            time.sleep(_LOOK_SECONDS)
+            new = set(self._chosen(self.samples, selection)) - sent
+            yield from self._pages(tuple(new))
+            sent |= new
+            time.sleep(_POLL_SECONDS)
 
     def ExportSamples(
         self, request: observatory_pb2.ExportSamplesRequest, context: grpc.ServicerContext
     ) -> Iterator[Any]:
-        """As much as may be in portions; with `breaking`, the first stream ends after a portion as if cut off."""
+        """Stream pages; with `breaking`, the first stream breaks after one page."""
         selection = self._selection(request, context)
         chosen = self._chosen(self.samples, selection)
         if request.newest:
             chosen = tuple(sorted(chosen, key=lambda row: row.sample.round_at)[-request.newest :])
         within = tuple(row for row in chosen if row.sample.round_at >= selection.window.from_at)
-        for place, portion in enumerate(self._portions(within)):
+        for place, page in enumerate(self._pages(within)):
             if place and self.breaking:
                 self.breaking = False
                 context.abort(grpc.StatusCode.UNAVAILABLE, "cut off")
-            yield portion
+            yield page
 
-    def _portions(self, rows: tuple[StoredSample, ...]) -> Iterator[Any]:
+    def _pages(self, rows: tuple[StoredSample, ...]) -> Iterator[Any]:
         oldest_first = sorted(rows, key=lambda row: row.sample.round_at)
-        for place in range(0, len(oldest_first), _PORTION):
-            portion = [encode(row) for row in oldest_first[place : place + _PORTION]]
-            yield observatory_pb2.ListSamplesResponse(samples=portion)
+        for place in range(0, len(oldest_first), _PAGE_SIZE):
+            page = [encode(row) for row in oldest_first[place : place + _PAGE_SIZE]]
+            yield observatory_pb2.ListSamplesResponse(samples=page)
 
-    def _listen(self, request: Any, context: grpc.ServicerContext) -> None:
-        self.asked.append(request)
+    def _receive(self, request: Any, context: grpc.ServicerContext) -> None:
+        self.requests.append(request)
         if self.released is not None:
-            self.released.wait(_PATIENCE_SECONDS)
+            self.released.wait(_TIMEOUT_SECONDS)
         failure = self.failures.get(type(request).__name__, self.failure)
         if failure is not None:
             context.abort(*failure)
 
     def _selection(self, request: Any, context: grpc.ServicerContext) -> Selection:
-        self._listen(request, context)
+        self._receive(request, context)
         selection = decode(Selection, request.selection)
         if selection.window.from_at >= selection.window.until_at:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the window is empty")
@@ -534,7 +533,7 @@ class FakeObservatory(ObservatoryServicer):
 
 @pytest.fixture
 def observatory() -> Iterator[FakeObservatory]:
-    """A fake observatory that listens on loopback; `address` says where."""
+    """A fake observatory that listens on `address` on loopback."""
     fake = FakeObservatory()
     with ThreadPoolExecutor(max_workers=4) as threads:
         server = grpc.server(threads, options=[("grpc.so_reuseport", 0)])

@@ -1,4 +1,4 @@
-"""A peer that does as it is told: a server on loopback that reads a request's head and then runs the test's handler."""
+"""A scripted peer: a server on loopback that reads the head of a request and then runs the handler of the test."""
 
 import asyncio
 import json
@@ -15,17 +15,17 @@ ANSWER = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\
 
 @asynccontextmanager
 async def peer(handler: Handler, *, reads_head: bool = True) -> AsyncIterator[int]:
-    """The port of a server that runs `handler` for every connection, once the head of the first request is there."""
+    """Yield the port of a server that runs `handler` for every connection after the head of the first request."""
     ending = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        acting = asyncio.ensure_future(_act(handler, reader, writer, reads_head=reads_head))
+        running = asyncio.ensure_future(_run_handler(handler, reader, writer, reads_head=reads_head))
         waiting = asyncio.ensure_future(ending.wait())
-        await asyncio.wait((acting, waiting), return_when=asyncio.FIRST_COMPLETED)
-        for task in (acting, waiting):
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        for task in (running, waiting):
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await acting
+            await running
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
@@ -39,7 +39,7 @@ async def peer(handler: Handler, *, reads_head: bool = True) -> AsyncIterator[in
         await asyncio.sleep(0.01)
 
 
-async def _act(
+async def _run_handler(
     handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, reads_head: bool
 ) -> None:
     with suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -49,7 +49,7 @@ async def _act(
 
 
 def saying(data: bytes) -> Handler:
-    """Answers with these bytes and hangs up."""
+    """Return a handler that sends these bytes and closes the connection."""
 
     async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
@@ -59,12 +59,12 @@ def saying(data: bytes) -> Handler:
 
 
 def stream_of(*events: object) -> bytes:
-    """A response whose events hold these objects as JSON."""
+    """Return a response whose events contain these objects as JSON."""
     return STREAM_HEAD + b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """End the connection with a RST."""
+    """Reset the connection (RST)."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -1,7 +1,7 @@
-"""Borrow a database: a real PostgreSQL, and in it a freshly migrated database per test.
+"""Fixtures for databases: a real PostgreSQL, with a freshly migrated database per test.
 
-The server is the one of ISOCHRONE_TEST_DATABASE_URL; else a container, where a Docker engine answers; else the embedded
-one in a temporary folder. Tests cannot tell which.
+The server is that of ISOCHRONE_TEST_DATABASE_URL, else a container if Docker is available, else the embedded one in a
+temporary folder. Tests are independent of the choice.
 """
 
 import os
@@ -26,7 +26,7 @@ _IMAGE = "postgres:18-alpine"
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server on which databases may be made and dropped."""
+    """The URL of a server on which databases can be created and dropped."""
     given = os.environ.get("ISOCHRONE_TEST_DATABASE_URL")
     if given:
         yield given
@@ -40,7 +40,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_server: str) -> Iterator[str]:
-    """The name of a migrated database that others are copied from."""
+    """The name of a migrated database, the template of others."""
     with _new_database(postgres_server, template="template1") as name:
         schema.migrate(address_of(postgres_server, name))
         yield name
@@ -48,27 +48,27 @@ def migrated_template(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def database_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
-    """A migrated database of the test's own."""
+    """A migrated database for one test."""
     with _new_database(postgres_server, template=migrated_template) as name:
         yield address_of(postgres_server, name)
 
 
 @pytest.fixture(scope="module")
 def shared_database_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
-    """A migrated database that the tests of a module share; they must not disturb one another."""
+    """A migrated database shared by the tests of a module, which must not affect one another."""
     with _new_database(postgres_server, template=migrated_template) as name:
         yield address_of(postgres_server, name)
 
 
 @pytest.fixture
 def empty_database_url(postgres_server: str) -> Iterator[str]:
-    """A database of the test's own in which nothing was ever migrated."""
+    """A database for one test, without any migration."""
     with _new_database(postgres_server, template="template1") as name:
         yield address_of(postgres_server, name)
 
 
 def address_of(server: str, database: str) -> str:
-    """The URL of another database on the same server."""
+    """Return the URL of another database on the same server."""
     parts = {key: value for key, value in conninfo_to_dict(server).items() if value is not None}
     return f"postgresql:///?{urlencode({**parts, 'dbname': database})}"
 

@@ -1,8 +1,8 @@
-"""Borrow a collector's service of route tables: on a real socket, with the tables that are put into it.
+"""Fixture for the service of route tables: a real socket that serves the tables of the test.
 
-It keeps the contract's manners: names that are not there are NOT_FOUND, and a watcher gets what came after the
-generation it names, in order, or what is in force when that was never given. A fake observatory answers at the same
-address, because commands look names up there.
+It follows the contract: unknown names are NOT_FOUND, and a watcher gets the tables after the generation in its request,
+in order, or the tables in force if that generation never existed. A fake observatory is served at the same address,
+because commands look up names there.
 """
 
 # ruff: noqa: N802, D102  # the methods are named by the .proto, which also says what they do
@@ -25,15 +25,15 @@ from isochrone_wire.v1.observatory_pb2_grpc import add_ObservatoryServicer_to_se
 from isochrone_wire.v1.routes_pb2_grpc import RoutesServicer, add_RoutesServicer_to_server
 from testdata.routes import EVENTS, EXPLANATION, NOW_AT, TABLES
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @dataclass(slots=True, repr=False)
 class FakeRoutes(RoutesServicer):
-    """Tables that a test may change at any time, and the questions that came.
+    """Tables that a test may change at any time, and the received requests.
 
-    `log` is every table ever published, oldest first; `tables` those in force. With `breaking`, a stream ends as if cut
-    off behind so many tables, once for each number in it, and for 0 it does not begin.
+    `log` contains all published tables, oldest first, `tables` those in force. Each number in `breaking` breaks one
+    stream after that many tables; with 0, the stream does not start.
     """
 
     tables: tuple[RouteTable, ...] = TABLES
@@ -41,18 +41,18 @@ class FakeRoutes(RoutesServicer):
     events: tuple[RouteEvent, ...] = EVENTS
     explanation: Explanation = EXPLANATION
     breaking: list[int] = field(default_factory=list)
-    asked: list[Any] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
     starts: int = 1
     address: str = ""
 
     def publish(self, table: RouteTable) -> None:
-        """A new table, in force from now on."""
+        """Publish a table."""
         key = (table.client_region, table.route)
         self.tables = (*(one for one in self.tables if (one.client_region, one.route) != key), table)
         self.log.append(table)
 
     def restart(self, *tables: RouteTable) -> None:
-        """End all streams, and serve these tables alone, as if on a database that knows no others."""
+        """End all streams, and serve only these tables, like a collector with another database."""
         self.tables, self.log = tables, sorted(tables, key=lambda table: table.generation)
         self.starts += 1
 
@@ -73,8 +73,8 @@ class FakeRoutes(RoutesServicer):
         if request.client_region or request.route:
             self._known(request.client_region, request.route, context)
         else:
-            self.asked.append(request)
-        after, told, start = request.after_generation, 0, self.starts
+            self.requests.append(request)
+        after, sent, start = request.after_generation, 0, self.starts
         if after > max((table.generation for table in self.log), default=0):
             after = 0
         limit = self.breaking.pop(0) if self.breaking else None
@@ -84,13 +84,13 @@ class FakeRoutes(RoutesServicer):
         while context.is_active():
             news = sorted(self._news(request, after), key=lambda table: table.generation)
             for table in news:
-                if told == limit:
+                if sent == limit:
                     context.abort(grpc.StatusCode.UNAVAILABLE, "cut off")
                 yield routes_pb2.WatchTablesResponse(table=encode(table))
-                after, told = table.generation, told + 1
+                after, sent = table.generation, sent + 1
             if start != self.starts:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def ExplainRoute(self, request: routes_pb2.ExplainRouteRequest, context: grpc.ServicerContext) -> Any:
         self._known(request.client_region, request.route, context)
@@ -100,7 +100,7 @@ class FakeRoutes(RoutesServicer):
         return encode(self.explanation)
 
     def ListRouteEvents(self, request: routes_pb2.ListRouteEventsRequest, _context: grpc.ServicerContext) -> Any:
-        self.asked.append(request)
+        self.requests.append(request)
         selection = decode(Selection, request.selection)
         events = (one for one in self.events if request.route in ("", one.route))
         chosen = tuple(one for one in events if not selection.regions or one.client_region in selection.regions)
@@ -113,7 +113,7 @@ class FakeRoutes(RoutesServicer):
                 yield table
 
     def _known(self, region: str, route: str, context: grpc.ServicerContext) -> tuple[RouteTable, ...]:
-        self.asked.append((region, route))
+        self.requests.append((region, route))
         for kind, name, known in (
             ("client region", region, sorted({table.client_region for table in self.tables})),
             ("route", route, sorted({table.route for table in self.tables})),
@@ -133,7 +133,7 @@ def _matches(table: RouteTable, region: str, route: str) -> bool:
 
 @pytest.fixture
 def routing() -> Iterator[FakeRoutes]:
-    """A fake service of route tables that listens on loopback; `address` says where."""
+    """A fake service of route tables that listens on `address` on loopback."""
     fake = FakeRoutes()
     known = replace(
         VANTAGES, vantages=(*VANTAGES.vantages, replace(VANTAGES.vantages[0], name="fra-1", region="eu-central-1"))

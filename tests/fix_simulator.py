@@ -1,4 +1,4 @@
-"""Borrow a world of LLM providers: real `isochrone-sim serve` processes with known timing."""
+"""Fixtures for simulated LLM providers: real `isochrone-sim serve` processes with known timing."""
 
 import json
 import ssl
@@ -16,15 +16,15 @@ import pytest
 BASELINE = "us-east-2"
 API_KEY = "sk-simulator-right-key"
 STOP_SECONDS = 10.0
-# A long time ago, as `openssl ca` writes it.
+# A validity period in the past, in the format of `openssl ca`.
 PAST = ("20200101000000Z", "20200102000000Z")
 BUDGETS = {"low": 1024, "medium": 4096, "high": 16_384}
 
 
 @dataclass(slots=True, kw_only=True)
 class Simulator:
-    """A running simulator. `endpoints` are base URLs by client region; each ends in `/v1`, without a slash. `ca` is the
-    file to trust when it made its own certificate.
+    """A running simulator. `endpoints` are base URLs by client region, ending in `/v1` without a slash. `ca` is the
+    file to trust if the certificate is self-signed.
     """
 
     process: subprocess.Popen[str] = field(repr=False)
@@ -33,47 +33,47 @@ class Simulator:
 
     @property
     def base_url(self) -> str:
-        """The baseline region's base URL, or the first one's."""
+        """The baseline region's base URL, or the first one."""
         return self.endpoints.get(BASELINE) or next(iter(self.endpoints.values()))
 
     def base_url_of(self, dialect: str) -> str:
-        """What a target of this dialect has as its base URL."""
+        """Return the base URL of targets in this dialect."""
         return self.base_url.removesuffix("/v1") + {"gemini": "/v1beta", "cohere": "/v2"}.get(dialect, "/v1")
 
     @property
     def trust(self) -> ssl.SSLContext | bool:
-        """What httpx takes as `verify`."""
+        """The `verify` argument of httpx."""
         return ssl.create_default_context(cafile=self.ca) if self.ca else True
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
         return self.process.pid
 
     def truth(self, request_id: str | None = None) -> list[dict[str, Any]]:
-        """What really happened, one record per exchange, oldest first; or the record of one request."""
+        """Return the ground truth, one record per exchange, oldest first; or the record of one request."""
         address = self.base_url.removesuffix("/v1") + "/truth"
         params = {"request_id": request_id} if request_id else None
-        told = httpx.get(address, params=params, trust_env=False, verify=self.trust)
-        return [json.loads(line) for line in told.text.splitlines()]
+        response = httpx.get(address, params=params, trust_env=False, verify=self.trust)
+        return [json.loads(line) for line in response.text.splitlines()]
 
     def stop(self) -> int:
-        """Ask it to end and return its exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self.process.wait(STOP_SECONDS)
 
 
 class StartSimulator(Protocol):
-    """Starts a simulator with one socket per region, and a model for every fault."""
+    """Starts a simulator with one socket per region, and a model per fault."""
 
     def __call__(self, *regions: str, more: Sequence[str] = ()) -> Simulator:
-        """The simulator, reachable. `more` are further options of `isochrone-sim serve`."""
+        """Return the running simulator. `more` are further options of `isochrone-sim serve`."""
         ...
 
 
 @pytest.fixture
 def simulator() -> Iterator[StartSimulator]:
-    """Simulators that end with the test."""
+    """Simulators that are stopped after the test."""
     running: list[Simulator] = []
 
     def start(*regions: str, more: Sequence[str] = ()) -> Simulator:
@@ -87,29 +87,29 @@ def simulator() -> Iterator[StartSimulator]:
 
 @pytest.fixture(scope="session")
 def fault_simulator() -> Iterator[Simulator]:
-    """One simulator for all tests that do not mind each other's requests."""
+    """One simulator for all tests that are independent of other requests."""
     with running() as simulator:
         yield simulator
 
 
 @pytest.fixture
 def simulator_with_key() -> Iterator[Simulator]:
-    """A simulator that answers nobody without `API_KEY`."""
+    """A simulator that requires `API_KEY`."""
     with running("--api-key", API_KEY) as simulator:
         yield simulator
 
 
 @pytest.fixture(scope="session")
 def tls_simulator() -> Iterator[Simulator]:
-    """A simulator that speaks TLS with a certificate of its own, which its `ca` vouches for."""
+    """A simulator with TLS and a self-signed certificate, in `ca`."""
     with running("--self-signed") as simulator:
         yield simulator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadCertificate:
-    """A certificate that a client must refuse. `trusted` is what it may trust: the certificate itself where something
-    else is wrong with it, else `None`.
+    """A certificate that a client must reject. `trusted` is the certificate to trust, for flaws other than trust, else
+    `None`.
     """
 
     chain: Path
@@ -118,21 +118,21 @@ class BadCertificate:
 
     @property
     def options(self) -> list[str]:
-        """The options of `isochrone-sim serve` that use it."""
+        """The options of `isochrone-sim serve` for this certificate."""
         return ["--tls-cert", str(self.chain), "--tls-key", str(self.key)]
 
 
 class MakeBadCertificate(Protocol):
-    """Makes a certificate that is `expired`, for a `wrong-host`, or `untrusted` and else in order."""
+    """Creates a certificate that is `expired`, for a `wrong-host`, or `untrusted`, and otherwise valid."""
 
     def __call__(self, flaw: str) -> BadCertificate:
-        """The certificate, in files of its own."""
+        """Return the certificate."""
         ...
 
 
 @pytest.fixture
 def bad_certificate(tmp_path: Path) -> MakeBadCertificate:
-    """Certificates with one flaw each, made by openssl."""
+    """Certificates with one flaw each, created by openssl."""
 
     def make(flaw: str) -> BadCertificate:
         folder = tmp_path / flaw
@@ -145,9 +145,9 @@ def bad_certificate(tmp_path: Path) -> MakeBadCertificate:
 
 
 def certificate_for(folder: Path, host: str, dates: tuple[str, str] | None = None) -> Path:
-    """A certificate signed by itself, with `key.pem` beside it; `openssl ca` makes it, which alone can date one back.
+    """Return a self-signed certificate with `key.pem` beside it, created by `openssl ca`, which can set a past date.
 
-    `host` is what openssl calls a subject alternative name, like `DNS:localhost`.
+    `host` is a subject alternative name in the format of openssl, such as `DNS:localhost`.
     """
     config = folder / "openssl.cnf"
     config.write_text(
@@ -167,14 +167,14 @@ def certificate_for(folder: Path, host: str, dates: tuple[str, str] | None = Non
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What a request in any dialect says."""
+class _RequestOptions:
+    """The options of a request, independent of the dialect."""
 
     model: str
     stream: bool
     limit: int
     effort: str | None
-    aloud: bool
+    send_reasoning: bool
     key: str | None
 
     @property
@@ -188,44 +188,47 @@ class _Wanted:
 
 
 _TEXT = "[0123456789ab] Hi"
-_Asked = tuple[str, dict[str, str], dict[str, Any]]
+_HttpRequest = tuple[str, dict[str, str], dict[str, Any]]
 
 
-def _chat(wanted: _Wanted) -> _Asked:
-    effort = {"reasoning_effort": wanted.effort} if wanted.effort else {}
-    body = wanted.common | {"stream_options": {"include_usage": True}} | effort
-    return "/v1/chat/completions", wanted.bearer, body
+def _chat(options: _RequestOptions) -> _HttpRequest:
+    effort = {"reasoning_effort": options.effort} if options.effort else {}
+    body = options.common | {"stream_options": {"include_usage": True}} | effort
+    return "/v1/chat/completions", options.bearer, body
 
 
-def _responses(wanted: _Wanted) -> _Asked:
-    reasoning = {"effort": wanted.effort} | ({"summary": "auto"} if wanted.aloud else {})
-    body = {"model": wanted.model, "stream": wanted.stream, "input": _TEXT, "max_output_tokens": wanted.limit}
-    return "/v1/responses", wanted.bearer, body | ({"reasoning": reasoning} if wanted.effort else {})
+def _responses(options: _RequestOptions) -> _HttpRequest:
+    reasoning = {"effort": options.effort} | ({"summary": "auto"} if options.send_reasoning else {})
+    body = {"model": options.model, "stream": options.stream, "input": _TEXT, "max_output_tokens": options.limit}
+    return "/v1/responses", options.bearer, body | ({"reasoning": reasoning} if options.effort else {})
 
 
-def _anthropic(wanted: _Wanted) -> _Asked:
-    headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": wanted.key} if wanted.key else {})
-    budget = BUDGETS.get(wanted.effort or "")
+def _anthropic(options: _RequestOptions) -> _HttpRequest:
+    headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": options.key} if options.key else {})
+    budget = BUDGETS.get(options.effort or "")
     thinking = {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
-    return "/v1/messages", headers, wanted.common | thinking
+    return "/v1/messages", headers, options.common | thinking
 
 
-def _gemini(wanted: _Wanted) -> _Asked:
-    method = "streamGenerateContent?alt=sse" if wanted.stream else "generateContent"
-    config: dict[str, Any] = {"maxOutputTokens": wanted.limit}
-    if wanted.effort:
-        config["thinkingConfig"] = {"thinkingBudget": BUDGETS[wanted.effort], "includeThoughts": wanted.aloud}
+def _gemini(options: _RequestOptions) -> _HttpRequest:
+    method = "streamGenerateContent?alt=sse" if options.stream else "generateContent"
+    config: dict[str, Any] = {"maxOutputTokens": options.limit}
+    if options.effort:
+        config["thinkingConfig"] = {
+            "thinkingBudget": BUDGETS[options.effort],
+            "includeThoughts": options.send_reasoning,
+        }
     body = {"contents": [{"role": "user", "parts": [{"text": _TEXT}]}], "generationConfig": config}
-    headers = {"x-goog-api-key": wanted.key} if wanted.key else {}
-    return f"/v1beta/models/{wanted.model}:{method}", headers, body
+    headers = {"x-goog-api-key": options.key} if options.key else {}
+    return f"/v1beta/models/{options.model}:{method}", headers, body
 
 
-def _cohere(wanted: _Wanted) -> _Asked:
-    thinking = {"thinking": {"type": "enabled"}} if wanted.effort else {}
-    return "/v2/chat", wanted.bearer, wanted.common | thinking
+def _cohere(options: _RequestOptions) -> _HttpRequest:
+    thinking = {"thinking": {"type": "enabled"}} if options.effort else {}
+    return "/v2/chat", options.bearer, options.common | thinking
 
 
-_QUESTIONS = {
+_REQUEST_BUILDERS = {
     "openai-chat": _chat,
     "openai-responses": _responses,
     "anthropic": _anthropic,
@@ -234,25 +237,29 @@ _QUESTIONS = {
 }
 
 
-def question_in(
+def request_in(
     dialect: str,
     model: str,
     *,
     stream: bool = True,
     limit: int = 4000,
     effort: str | None = None,
-    aloud: bool = True,
+    send_reasoning: bool = True,
     key: str | None = None,
 ) -> tuple[str, dict[str, str], bytes]:
-    """A request in a dialect: path with query, headers, body. `effort` asks a model to reason, `aloud` to tell it."""
-    wanted = _Wanted(model=model, stream=stream, limit=limit, effort=effort, aloud=aloud, key=key)
-    path, headers, body = _QUESTIONS[dialect](wanted)
+    """Return a request in a dialect: path with query, headers, body. `effort` requests reasoning, `send_reasoning` its
+    text.
+    """
+    options = _RequestOptions(
+        model=model, stream=stream, limit=limit, effort=effort, send_reasoning=send_reasoning, key=key
+    )
+    path, headers, body = _REQUEST_BUILDERS[dialect](options)
     return path, headers | {"content-type": "application/json"}, json.dumps(body).encode()
 
 
 @contextmanager
 def running(*more: str) -> Iterator[Simulator]:
-    """A simulator with these further options of `isochrone-sim serve`, for as long as it is needed."""
+    """Run a simulator with these further options of `isochrone-sim serve` for the duration of the block."""
     simulator = _start((BASELINE,), more)
     try:
         yield simulator
@@ -269,8 +276,8 @@ def _start(regions: Sequence[str], more: Sequence[str]) -> Simulator:
     if not line:
         process.stdout.close()
         pytest.fail(f"isochrone-sim did not start: exit code {process.wait(STOP_SECONDS)}")
-    told = json.loads(line)
-    return Simulator(process=process, endpoints=told["endpoints"], ca=told.get("ca"))
+    ready = json.loads(line)
+    return Simulator(process=process, endpoints=ready["endpoints"], ca=ready.get("ca"))
 
 
 def _end(running: Simulator) -> None:

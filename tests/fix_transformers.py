@@ -1,7 +1,7 @@
-"""Borrow a language-model server that nobody here wrote: `transformers serve`, with a tiny model of random weights.
+"""Fixture for a third-party model server: `transformers serve`, with a tiny model of random weights.
 
-The server lives in a virtual environment of its own, which `.ci/transformers-venv FOLDER` makes and which the variable
-`ISOCHRONE_TEST_TRANSFORMERS_VENV` names; without it the tests that borrow the server are skipped.
+The server runs in its own virtual environment, which `.ci/transformers-venv FOLDER` creates and the variable
+`ISOCHRONE_TEST_TRANSFORMERS_VENV` names; without it, its tests are skipped.
 """
 
 import os
@@ -34,7 +34,7 @@ class ServedModel:
 
 @pytest.fixture(scope="session")
 def transformers_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
-    """Yield a `transformers serve` on loopback that has its model loaded and has answered one streaming request."""
+    """Yield a `transformers serve` on loopback that has loaded its model and answered one streaming request."""
     venv = _environment()
     folder = tmp_path_factory.mktemp("transformers")
     deadline = time.monotonic() + START_SECONDS
@@ -48,22 +48,22 @@ def transformers_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 def _environment() -> Path:
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if not named:
-        pytest.skip(f"{ENVIRONMENT_VARIABLE} names no virtual environment; .ci/run makes it (.ci/transformers-venv)")
+        pytest.skip(f"{ENVIRONMENT_VARIABLE} is not set; .ci/transformers-venv creates the environment")
     venv = Path(named).resolve()
     if not (venv / "bin" / "transformers").exists():
-        pytest.skip(f"{ENVIRONMENT_VARIABLE}={named} has no bin/transformers; .ci/run makes it (.ci/transformers-venv)")
+        pytest.skip(f"{ENVIRONMENT_VARIABLE}={named} has no bin/transformers; run .ci/transformers-venv")
     return venv
 
 
 def _variables(folder: Path) -> dict[str, str]:
     home = folder / "huggingface"
-    (home / "hub").mkdir(parents=True, exist_ok=True)  # without it `GET /v1/models` is answered with a 500
+    (home / "hub").mkdir(parents=True, exist_ok=True)  # without it, `GET /v1/models` returns status 500
     return os.environ | {
         "HF_HOME": str(home),
         "HF_HUB_CACHE": str(home / "hub"),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",  # one core serves, the others are left to those who measure
+        "OMP_NUM_THREADS": "1",  # one core for the server, the others for the measurement
     }
 
 
@@ -101,39 +101,39 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:  # an answer that is still streaming holds the server back
+    except subprocess.TimeoutExpired:  # a response that is still streaming delays the exit
         process.kill()
         process.wait()
 
 
 def _address(process: subprocess.Popen[bytes], folder: Path, deadline: float) -> str:
-    """Return where the server says it listens, which it does once the model is loaded."""
+    """Return the address that the server logs once the model is loaded."""
     while time.monotonic() < deadline:
-        if listening := LISTENING.search(_said(folder)):
+        if listening := LISTENING.search(_output(folder)):
             return listening[1]
         if process.poll() is not None:
-            pytest.fail(f"transformers serve exited with {process.returncode}:\n{_said(folder)[-2000:]}")
+            pytest.fail(f"transformers serve exited with {process.returncode}:\n{_output(folder)[-2000:]}")
         time.sleep(0.05)
-    pytest.fail(f"transformers serve did not listen within {START_SECONDS:.0f} s:\n{_said(folder)[-2000:]}")
+    pytest.fail(f"transformers serve did not listen within {START_SECONDS:.0f} s:\n{_output(folder)[-2000:]}")
 
 
 def _log(folder: Path) -> Path:
     return folder / "serve.log"
 
 
-def _said(folder: Path) -> str:
+def _output(folder: Path) -> str:
     return _log(folder).read_text(errors="replace")
 
 
 def _warm_up(served: ServedModel, deadline: float) -> None:
-    asked = {
+    request = {
         "model": served.model,
         "messages": [{"role": "user", "content": "Are you there?"}],
         "max_tokens": 2,
         "stream": True,
     }
-    patience = httpx.Timeout(max(1.0, deadline - time.monotonic()))
-    with httpx.Client(timeout=patience, trust_env=False) as client:
-        answer = client.post(f"{served.base_url}/chat/completions", json=asked)
+    timeout = httpx.Timeout(max(1.0, deadline - time.monotonic()))
+    with httpx.Client(timeout=timeout, trust_env=False) as client:
+        answer = client.post(f"{served.base_url}/chat/completions", json=request)
     if answer.status_code != httpx.codes.OK or '"finish_reason":"length"' not in answer.text:
         pytest.fail(f"transformers serve answered its first request with {answer.status_code}: {answer.text[:2000]}")

@@ -1,4 +1,4 @@
-"""Borrow the HTTP interface: a real server on loopback, on a real publisher, with the tables that a test publishes."""
+"""Fixtures for the HTTP interface: a real server on loopback, on a real publisher, with the tables of the test."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from isochrone_wire.model import Route
 from isochrone_wire.routes import RouteTable
 from testdata.routes import CHAT, NOW_AT, VOICE
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 ROUTES = ("chat", "voice", "batch")
 ELSEWHERE = replace(CHAT, generation=46, etag="46-e1", client_region="eu-central-1")
 
@@ -38,16 +38,16 @@ class Event:
 
 
 class Web:
-    """The interface at an address; `client` asks it."""
+    """The interface at an address, and a client for it."""
 
     def __init__(self, local: InProcessCollector, publisher: Publisher, address: Address) -> None:
         self.local = local
         self.publisher = publisher
         self.address = address
-        self.client = httpx.AsyncClient(base_url=f"http://{address}", timeout=PATIENCE_SECONDS)
+        self.client = httpx.AsyncClient(base_url=f"http://{address}", timeout=TIMEOUT_SECONDS)
 
     async def publish(self, *tables: RouteTable) -> None:
-        """Store tables as a builder does; the publisher knows them when this returns."""
+        """Store tables like a builder, and refresh the publisher."""
         nothing = canonical_form.compress("{}")
         new = [
             store.NewTable(
@@ -69,14 +69,14 @@ class Web:
         await self.publisher.refresh()
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
-        """What a path answers; names of headers are written with underscores."""
+        """Return the response of a path; header names are written with underscores."""
         return await self.client.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
     @asynccontextmanager
     async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Event | None]]:
-        """The events of a stream, `None` for a heartbeat."""
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.client.stream("GET", path, headers=told) as response:
+        """Yield the events of a stream, `None` for a heartbeat."""
+        named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.client.stream("GET", path, headers=named_headers) as response:
             assert response.status_code == 200, await response.aread()
             assert response.headers["content-type"].startswith("text/event-stream")
             yield _events(response)
@@ -94,9 +94,9 @@ async def _events(response: httpx.Response) -> AsyncIterator[Event | None]:
 
 
 async def first(events: AsyncIterator[Event | None], count: int) -> list[Event]:
-    """So many events, heartbeats aside."""
+    """Return the first `count` events, without heartbeats."""
     found: list[Event] = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(found) < count:
             event = await anext(events)
             if event is not None:
@@ -105,23 +105,23 @@ async def first(events: AsyncIterator[Event | None], count: int) -> list[Event]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something to become true."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    """Wait until `is_so()` holds."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not is_so():
             await asyncio.sleep(0.01)
 
 
 class StartWeb(Protocol):
-    """Starts the interface, with the limits that a test needs."""
+    """Starts the interface with the limits of the test."""
 
     async def __call__(self, *, max_watchers: int = MAX_WATCHERS, heartbeat_us: int = HEARTBEAT_US) -> Web:
-        """The interface, without any table yet."""
+        """Return the interface, without tables."""
         ...
 
 
 @pytest.fixture
 async def start_web(local: InProcessCollector) -> AsyncIterator[StartWeb]:
-    """Interfaces that end with the test."""
+    """Interfaces that are stopped after the test."""
     await local.begin(NOW_AT)
     plan = local.plans.current
     assert plan is not None

@@ -1,4 +1,4 @@
-"""Borrow a webhook: a real HTTP server on loopback that keeps what it is told and answers as a test says."""
+"""Fixture for a webhook: a real HTTP server on loopback that records alerts and answers as the test specifies."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ SECRET = b"a secret of thirty-two bytes 123"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Request:
     """One request: its verified id, and its body."""
 
     message: str
@@ -24,29 +24,29 @@ class Told:
 
 @dataclass(slots=True)
 class Receiver:
-    """`answers` are the statuses of the next requests, 200 once there are none left; `hold` makes it never answer."""
+    """`answers` are the statuses of the next requests, then 200. `never_answer` delays answers until it is set."""
 
     address: str = ""
     answers: list[int] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
-    strayed: int = 0
-    hold: threading.Event | None = None
+    received: list[Request] = field(default_factory=list)
+    get_requests: int = 0
+    never_answer: threading.Event | None = None
 
     def kinds(self) -> list[str]:
-        """The types of what it was told."""
-        return [one.body["type"] for one in self.told]
+        """Return the types of the received alerts."""
+        return [one.body["type"] for one in self.received]
 
 
 def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            told = {name.lower(): value for name, value in self.headers.items()}
-            # A test's clock may run ahead of the day.
-            message = webhook_signature.verify(SECRET, told, body, now_s=int(told[webhook_signature.TIMESTAMP]))
-            receiver.told.append(Told(message, json.loads(body)))
-            if receiver.hold is not None:
-                receiver.hold.wait(30)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            # The clock of a test may be ahead of the real time.
+            message = webhook_signature.verify(SECRET, headers, body, now_s=int(headers[webhook_signature.TIMESTAMP]))
+            receiver.received.append(Request(message, json.loads(body)))
+            if receiver.never_answer is not None:
+                receiver.never_answer.wait(30)
             status = receiver.answers.pop(0) if receiver.answers else 200
             self.send_response(status)
             if status in (301, 302, 307, 308):
@@ -54,7 +54,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def do_GET(self) -> None:
-            receiver.strayed += 1
+            receiver.get_requests += 1
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the signature is http.server's
             pass
@@ -64,7 +64,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A webhook that verifies signatures; `address` is its URL, which holds a token nobody may see."""
+    """A webhook that verifies signatures; `address` is its URL, which contains a secret token."""
     kept = Receiver()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(kept))
     server.daemon_threads = True
@@ -72,8 +72,8 @@ def receiver() -> Iterator[Receiver]:
     thread.start()
     kept.address = f"http://127.0.0.1:{server.server_port}/hooks/url-token-7f3a"
     yield kept
-    if kept.hold is not None:
-        kept.hold.set()
+    if kept.never_answer is not None:
+        kept.never_answer.set()
     server.shutdown()
     thread.join()
     server.server_close()

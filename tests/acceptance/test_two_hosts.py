@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fix_network import HUB_ADDRESS, HUB_NAME, ROUND_TRIPS_US, WideArea, started_telling
+from fix_network import HUB_ADDRESS, HUB_NAME, ROUND_TRIPS_US, WideArea, started_with_json
 from fix_simulator import certificate_for
 from testdata.waiting import eventually
 
@@ -57,7 +57,7 @@ def provider(wide_area: WideArea, certificate: Path, tmp_path: Path) -> Iterator
     tls = ["--tls-cert", str(certificate), "--tls-key", str(certificate.with_name("key.pem"))]
     listen = ["--listen", f"hub={HUB_ADDRESS}:{PORT}", "--allow-remote", "--world", str(world)]
     command = wide_area.command("hub", [sys.executable, "-m", "isochrone_sim", "serve", *listen, *tls])
-    with started_telling(command):
+    with started_with_json(command):
         yield f"https://{HUB_NAME}:{PORT}/v1"
 
 
@@ -109,7 +109,7 @@ def collector(wide_area: WideArea, tmp_path: Path) -> Iterator[Path]:
     """A collector in the hub, over TLS, as the folder of its data."""
     folder = tmp_path / "collector"
     command = ["isochrone_collector", "serve", "--listen", COLLECTOR, "--data-dir", str(folder)]
-    with started_telling(wide_area.command("hub", [sys.executable, "-m", *command, "--metrics-listen", "off"])):
+    with started_with_json(wide_area.command("hub", [sys.executable, "-m", *command, "--metrics-listen", "off"])):
         yield folder
 
 

@@ -1,4 +1,4 @@
-"""Answers that weigh several samples, as a fake observatory gives them: small, and of every kind there is."""
+"""Answers over several samples for the fake observatory: small, and one of each kind."""
 
 from dataclasses import replace
 

@@ -1,8 +1,8 @@
-"""A name server for one name, so that looking it up costs a real round trip.
+"""A name server for one name, so that a lookup takes a real round trip.
 
-    python nameserver.py ADDRESS NAME      answers A queries for NAME with ADDRESS, everything else with "no such name"
+python nameserver.py ADDRESS NAME      answers A queries for NAME with ADDRESS, and all others with "no such name"
 
-It listens on UDP port 53 of ADDRESS and prints a line when it does. It ends when it is told to.
+It listens on UDP port 53 of ADDRESS, prints a line when ready, and runs until it is killed.
 """
 
 import socket
@@ -17,7 +17,7 @@ FLAGS_FOUND, FLAGS_NO_SUCH_NAME = 0x8580, 0x8583
 
 
 def question(query: bytes) -> tuple[str, int, int]:
-    """The name asked for, the type, and where the question ends."""
+    """Return the queried name, the type, and the position of the end of the question."""
     labels, at = [], HEADER.size
     while length := query[at]:
         labels.append(query[at + 1 : at + 1 + length].decode("ascii", "replace"))
@@ -27,9 +27,9 @@ def question(query: bytes) -> tuple[str, int, int]:
 
 
 def reply(query: bytes, name: str, address: str) -> bytes:
-    """The answer to a query. A known name without an address of the wanted type gives an empty answer."""
-    asked, kind, end = question(query)
-    known = asked.lower() == name
+    """Return the answer to a query. A known name without an address of the requested type gives an empty answer."""
+    queried, kind, end = question(query)
+    known = queried.lower() == name
     found = known and kind == TYPE_A
     flags = FLAGS_FOUND if known else FLAGS_NO_SUCH_NAME
     head = HEADER.pack(int.from_bytes(query[:2], "big"), flags, 1, int(found), 0, 0)
@@ -38,14 +38,14 @@ def reply(query: bytes, name: str, address: str) -> bytes:
 
 
 def main() -> None:
-    """Answer until ended."""
+    """Answer queries until killed."""
     address, name = sys.argv[1:]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((address, 53))
-        print("ready", flush=True)  # noqa: T201  # the sign
+        print("ready", flush=True)  # noqa: T201  # the ready signal
         while True:
-            query, asker = server.recvfrom(512)
-            server.sendto(reply(query, name, address), asker)
+            query, client = server.recvfrom(512)
+            server.sendto(reply(query, name, address), client)
 
 
 if __name__ == "__main__":

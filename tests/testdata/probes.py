@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def probes(rows: Sequence[Row], *, regions: tuple[str, ...] = ("us", "sg")) -> Probes:
-    """The rows as columns."""
+    """Return the rows as columns."""
     return Probes(
         regions=regions,
         target_id=np.array([row.target for row in rows], dtype=np.int64),

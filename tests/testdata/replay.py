@@ -1,4 +1,4 @@
-"""Feed a recorded transcript to the pure core the way the prober does, cut into reads at will."""
+"""Replay of a recorded transcript through the pure core, as the prober does, in arbitrary reads."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ PRICE = Price(usd_per_m_input=1.0, usd_per_m_output=10.0)
 
 
 def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
-    """The sample of a stream whose reads arrived at these milliseconds after the request was sent at 0."""
+    """Return the sample of a stream whose reads arrived at these milliseconds after the request was sent at 0."""
     measurement, decoder = Measurement(), SseDecoder()
     measurement.observe(Sent(), 0)
     measurement.observe(Opened(status=200), 0)
@@ -31,7 +31,7 @@ def replay(dialect: str, reads: Iterable[tuple[int, bytes]]) -> Sample:
 
 
 def arrivals(transcript: bytes, every_ms: int) -> list[tuple[int, bytes]]:
-    """One read for all, 100 ms after the request; or one for every event, so many milliseconds apart."""
+    """Return one read of everything, 100 ms after the request, or one read per event, `every_ms` milliseconds apart."""
     if not every_ms:
         return [(100, transcript)]
     events = re.findall(rb".+?(?:\r\n\r\n|\n\n)", transcript, re.DOTALL)
@@ -39,5 +39,5 @@ def arrivals(transcript: bytes, every_ms: int) -> list[tuple[int, bytes]]:
 
 
 def whole(dialect: str, transcript: bytes) -> Sample:
-    """The sample of a transcript that arrives in one read, 100 ms after the request."""
+    """Return the sample of a transcript that arrives in one read, 100 ms after the request."""
     return replay(dialect, [(100, transcript)])

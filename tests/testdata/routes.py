@@ -1,4 +1,4 @@
-"""Route tables as a collector gives them: one of each kind that a reader has to tell apart."""
+"""Route tables as returned by a collector: one of each kind that readers must distinguish."""
 
 from dataclasses import replace
 

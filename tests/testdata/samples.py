@@ -1,4 +1,4 @@
-"""Samples as a working agent records them: nearly every field set, and what providers choose at random random."""
+"""Realistic samples of a working agent: nearly all fields set, and provider-generated values random."""
 
 from random import Random
 
@@ -9,29 +9,29 @@ _START_AT = 1_795_000_000_000_000
 
 
 def realistic_sample(number: int) -> Sample:
-    """The sample of the second `number`, the same every time."""
-    chance = Random(number)
-    ttft_us = int(chance.lognormvariate(13, 0.3))
-    tokens = chance.randint(150, 200)
+    """Return the sample of the second `number`, always the same."""
+    rng = Random(number)
+    ttft_us = int(rng.lognormvariate(13, 0.3))
+    tokens = rng.randint(150, 200)
     round_at = _START_AT + number * 1_000_000
-    late_us = chance.randint(300, 4000)
+    late_us = rng.randint(300, 4000)
     return Sample(
         target_id=Random(number % _TARGETS).getrandbits(62),
         round_at=round_at,
         outcome=Outcome.OK,
         dispatched_at=round_at + late_us,
         late_us=late_us,
-        dns_us=chance.randint(200, 30_000),
-        tcp_us=chance.randint(1000, 220_000),
-        tls_us=chance.randint(2000, 400_000),
-        ttfb_us=ttft_us - chance.randint(0, 1000),
+        dns_us=rng.randint(200, 30_000),
+        tcp_us=rng.randint(1000, 220_000),
+        tls_us=rng.randint(2000, 400_000),
+        ttfb_us=ttft_us - rng.randint(0, 1000),
         ttft_us=ttft_us,
-        ttfat_us=ttft_us + chance.randint(0, 100_000),
-        e2e_us=ttft_us + chance.randint(10**6, 5 * 10**6),
-        tokens_per_second=chance.uniform(30, 200),
-        chunk_gap_p50_us=chance.randint(5000, 20_000),
-        chunk_gap_p99_us=chance.randint(20_000, 90_000),
-        chunk_gap_max_us=chance.randint(90_000, 300_000),
+        ttfat_us=ttft_us + rng.randint(0, 100_000),
+        e2e_us=ttft_us + rng.randint(10**6, 5 * 10**6),
+        tokens_per_second=rng.uniform(30, 200),
+        chunk_gap_p50_us=rng.randint(5000, 20_000),
+        chunk_gap_p99_us=rng.randint(20_000, 90_000),
+        chunk_gap_max_us=rng.randint(90_000, 300_000),
         stalls=0,
         prompt_tokens=12,
         output_tokens=tokens,
@@ -39,26 +39,26 @@ def realistic_sample(number: int) -> Sample:
         cached_tokens=0,
         first_chunk_tokens=1,
         chunks=tokens,
-        output_chars=chance.randint(600, 900),
+        output_chars=rng.randint(600, 900),
         token_source=TokenSource.USAGE,
-        rtt_us=chance.randint(1000, 220_000),
-        rtt_min_us=chance.randint(1000, 220_000),
+        rtt_us=rng.randint(1000, 220_000),
+        rtt_min_us=rng.randint(1000, 220_000),
         retransmits=0,
-        provider_us=chance.randint(10_000, 300_000),
-        remote_address=f"104.18.{chance.randint(0, 40)}.{chance.randint(1, 254)}:443",
+        provider_us=rng.randint(10_000, 300_000),
+        remote_address=f"104.18.{rng.randint(0, 40)}.{rng.randint(1, 254)}:443",
         edge="SIN",
-        request_id=f"req_{chance.randbytes(16).hex()}",
+        request_id=f"req_{rng.randbytes(16).hex()}",
         ratelimit=RateLimit(
             limit_requests=10_000,
-            remaining_requests=chance.randint(9000, 9999),
-            reset_requests_us=chance.randint(1, 10**7),
+            remaining_requests=rng.randint(9000, 9999),
+            reset_requests_us=rng.randint(1, 10**7),
             limit_tokens=2_000_000,
-            remaining_tokens=chance.randint(1_900_000, 1_999_999),
-            reset_tokens_us=chance.randint(1, 10**6),
+            remaining_tokens=rng.randint(1_900_000, 1_999_999),
+            reset_tokens_us=rng.randint(1, 10**6),
         ),
-        loop_lag_us=chance.randint(50, 900),
-        clock_offset_us=chance.randint(-3000, -2900),
-        clock_uncertainty_us=chance.randint(15_000, 15_200),
+        loop_lag_us=rng.randint(50, 900),
+        clock_offset_us=rng.randint(-3000, -2900),
+        clock_uncertainty_us=rng.randint(15_000, 15_200),
         cost_usd=tokens * 6e-7,
         http_status=200,
     )

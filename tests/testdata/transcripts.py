@@ -1,4 +1,4 @@
-"""Streams in the shapes real servers send them, shortened, with what each must come to."""
+"""Transcripts: shortened streams in the formats of real servers, each with its expected sample."""
 
 import json
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Transcript:
 
 
 def sse(*datas: str, end: str = "\n", between: str = "") -> bytes:
-    """Events with these data lines, in this framing."""
+    """Return events with these data lines, in this framing."""
     return "".join(f"{between}data: {data}{end}{end}" for data in datas).encode()
 
 
@@ -101,7 +101,7 @@ OPENAI_CHAT = [
 
 
 def typed(*events: tuple[str, str]) -> bytes:
-    """Events with a type line and a data line, as Anthropic, OpenAI's responses and Cohere send them."""
+    """Return events with a type line and a data line, as in Anthropic's, OpenAI responses' and Cohere's APIs."""
     return "".join(f"event: {name}\ndata: {data}\n\n" for name, data in events).encode()
 
 
@@ -357,7 +357,7 @@ def chat_usage(*, prompt: int, completion: int, reasoning: int, total: int) -> s
 
 
 def counted(chunk: str, *, completion: int) -> str:
-    """A chunk with the counts so far, as vLLM sends it with `continuous_usage_stats`."""
+    """Return a chunk with the counts so far, like vLLM with `continuous_usage_stats`."""
     usage = {"prompt_tokens": 9, "completion_tokens": completion, "total_tokens": 9 + completion}
     return json.dumps(json.loads(chunk) | {"usage": usage})
 
@@ -368,7 +368,7 @@ def anthropic_end(**usage: object) -> tuple[str, str]:
 
 
 def gemini_counted(text: str, *, said: int, thought: int, more: str = "") -> str:
-    """A chunk with the counts so far: what is not yet there has no count, as with Gemini."""
+    """Return a chunk with the counts so far; like Gemini, it omits counts of zero."""
     usage = {"promptTokenCount": 9, "totalTokenCount": 9 + said + thought}
     usage |= {"candidatesTokenCount": said} if said else {}
     usage |= {"thoughtsTokenCount": thought} if thought else {}

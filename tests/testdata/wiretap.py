@@ -1,4 +1,4 @@
-"""A TCP relay that keeps every byte that passes, for looking at what was said on the wire."""
+"""A TCP relay that records all bytes, for tests of what is sent on the wire."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ _PIECE = 65_536
 
 
 class Wiretap:
-    """Relays connections on `port` of loopback to another port there; `heard` is what went either way."""
+    """Relays connections on the loopback port `port` to another port; `recorded` is the traffic of both directions."""
 
     def __init__(self, to_port: int) -> None:
         self._to_port = to_port
@@ -27,14 +27,14 @@ class Wiretap:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for each in self._open:
-            # Shutting down wakes the thread that reads it, which closing does not.
+            # Unlike close, shutdown wakes the thread that is reading the socket.
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
     @property
-    def heard(self) -> bytes:
-        """Every byte so far, piece after piece in the order of arrival."""
+    def recorded(self) -> bytes:
+        """All bytes so far, in order of arrival."""
         return b"".join(self._pieces)
 
     def _listen(self) -> None:
@@ -46,9 +46,9 @@ class Wiretap:
                 return
             self._open += [near, far]
             for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+                threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         try:
             while piece := source.recv(_PIECE):
                 self._pieces.append(piece)

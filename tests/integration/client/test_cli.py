@@ -91,7 +91,7 @@ def test_the_plan_gives_the_baseline(observatory: FakeObservatory) -> None:
     """Without --baseline the baseline comes from the plan; with it, the plan is not requested."""
     run(observatory, "diff")
     run(observatory, "diff", "--baseline", "eu-central-1", "--against", "a", "--against", "b", "--metric", "e2e")
-    plan, first, second = observatory.asked
+    plan, first, second = observatory.requests
     assert type(plan).__name__ == "ListTargetsRequest"
     assert (first.baseline, list(first.against), first.metric) == ("us-east-2", [], "ttft")
     assert (second.baseline, list(second.against), second.metric) == ("eu-central-1", ["a", "b"], "e2e")
@@ -102,7 +102,7 @@ def test_selections_are_passed_on(observatory: FakeObservatory) -> None:
     before_at = now_at()
     options = ["--region", "us-east-2", "--target", "openai/*", "--target", "deepseek/*", "--window", "7d"]
     run(observatory, "samples", "--limit", "2", *options)
-    request = observatory.asked[0]
+    request = observatory.requests[0]
     assert (list(request.selection.regions), request.limit) == (["us-east-2"], 2)
     assert list(request.selection.targets) == ["openai/*", "deepseek/*"]
     window = request.selection.window
@@ -126,7 +126,7 @@ def test_explain_prints_sentences_and_phases(observatory: FakeObservatory) -> No
     output = " ".join(result.stdout.split())
     for words in ("191 ms longer", "98 % network, 2 % server", "contribution of each phase", "+178 +178 … +179 1402"):
         assert words in output
-    asked = observatory.asked[-1]
+    asked = observatory.requests[-1]
     assert (list(asked.selection.targets), asked.explain) == (["openai/gpt-5-mini"], True)
 
 
@@ -146,7 +146,7 @@ def test_explain_names_its_own_target(observatory: FakeObservatory) -> None:
     """`--explain` with `--target` is a usage error, and no request is sent."""
     result = run(observatory, "diff", "--explain", "x", "--target", "y")
     assert result.exit_code == 2
-    assert observatory.asked == []
+    assert observatory.requests == []
 
 
 def test_an_undecided_explanation_has_next_steps(observatory: FakeObservatory) -> None:
@@ -217,7 +217,7 @@ def test_spend_is_requested(observatory: FakeObservatory) -> None:
     document = json.loads(run(observatory, "coverage", "--spend", "--region", "us-east-2", "-o", "json").stdout)
     assert document["schema"] == "isochrone.spend/1"
     assert {row["region"] for row in document["rows"]} == {"us-east-2"}
-    assert [type(request).__name__ for request in observatory.asked] == ["GetSpendRequest"] * 2
+    assert [type(request).__name__ for request in observatory.requests] == ["GetSpendRequest"] * 2
     observatory.spend = ()
     nobody = run(observatory, "coverage", "--spend", "--exit-code")
     assert (nobody.exit_code, nobody.stdout) == (4, "")

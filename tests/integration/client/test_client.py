@@ -80,7 +80,7 @@ def test_requests_arrive_whole(observatory: FakeObservatory) -> None:
     with ObservatoryClient(observatory.address) as client:
         client.get_differentials(selection, baseline="a", against=("b", "c"), metric=Metric.RTT)
         client.list_samples(selection, limit=7)
-    differentials, samples = observatory.asked
+    differentials, samples = observatory.requests
     assert isinstance(differentials, observatory_pb2.GetDifferentialsRequest)
     assert (differentials.baseline, list(differentials.against), differentials.metric) == ("a", ["b", "c"], "rtt")
     assert (differentials.selection.window.from_at, differentials.selection.window.until_at) == (

@@ -19,7 +19,10 @@ def test_a_long_list_is_streamed(observatory: FakeObservatory) -> None:
     with ObservatoryClient(observatory.address) as client:
         assert set(client.list_samples(ALL, limit=5_000)) == set(SAMPLES)
         assert len(client.list_samples(replace(ALL, regions=("us-east-2",)), limit=2)) == 2
-    assert [type(request).__name__ for request in observatory.asked] == ["ExportSamplesRequest", "ListSamplesRequest"]
+    assert [type(request).__name__ for request in observatory.requests] == [
+        "ExportSamplesRequest",
+        "ListSamplesRequest",
+    ]
 
 
 def test_a_silent_stream_times_out(observatory: FakeObservatory) -> None:
@@ -42,7 +45,7 @@ def test_an_export_resumes_where_it_broke(observatory: FakeObservatory) -> None:
     assert set(rows) == set(observatory.samples)
     assert len(reports) == 1
     assert "cut off" in reports[0]
-    again = observatory.asked[-1].selection.window
+    again = observatory.requests[-1].selection.window
     assert again.from_at == twins[0].sample.round_at
 
 
@@ -50,7 +53,7 @@ def test_an_export_that_never_started_fails(observatory: FakeObservatory) -> Non
     """An export that received nothing cannot be resumed."""
     with ObservatoryClient("127.0.0.1:1") as client, pytest.raises(UnreachableError):
         next(export_samples(client, ALL, report=pytest.fail))
-    assert observatory.asked == []
+    assert observatory.requests == []
 
 
 def test_following_starts_with_the_newest(observatory: FakeObservatory) -> None:

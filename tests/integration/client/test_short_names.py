@@ -37,8 +37,8 @@ def test_every_request_takes_short_names(strict: FakeObservatory, ask: Callable[
     """A short name is expanded and the request is repeated, for every kind of request."""
     with ObservatoryClient(strict.address) as client:
         assert ask(client)
-    asked = strict.asked[-1].selection
-    assert (list(asked.regions), list(asked.targets)) == (["us-east-2"], ["openai/gpt-5-mini"])
+    selection = strict.requests[-1].selection
+    assert (list(selection.regions), list(selection.targets)) == (["us-east-2"], ["openai/gpt-5-mini"])
 
 
 def test_baselines_take_short_names(strict: FakeObservatory) -> None:
@@ -46,21 +46,21 @@ def test_baselines_take_short_names(strict: FakeObservatory) -> None:
     with ObservatoryClient(strict.address) as client:
         answer = client.get_differentials(Selection(window=WINDOW), baseline="us", against=("ap",))
     assert {(row.baseline, row.region) for row in answer.differentials} == {("us-east-2", "ap-southeast-1")}
-    assert (strict.asked[-1].baseline, list(strict.asked[-1].against)) == ("us-east-2", ["ap-southeast-1"])
+    assert (strict.requests[-1].baseline, list(strict.requests[-1].against)) == ("us-east-2", ["ap-southeast-1"])
 
 
 def test_full_names_need_no_lookup(strict: FakeObservatory) -> None:
     """A request with full names is sent once, without a lookup."""
     with ObservatoryClient(strict.address) as client:
         client.get_coverage(Selection(window=WINDOW, regions=("us-east-2",), targets=("openai/*",)))
-    assert len(strict.asked) == 1
+    assert len(strict.requests) == 1
 
 
 def test_an_unknown_name_gets_the_collectors_refusal(strict: FakeObservatory) -> None:
     """A name that cannot be expanded gets the collector's refusal, and the request is not repeated."""
     with ObservatoryClient(strict.address) as client, pytest.raises(RefusedError, match="no region is called 'mars'"):
         client.get_coverage(Selection(window=WINDOW, regions=("mars",)))
-    assert [type(request).__name__ for request in strict.asked].count("GetCoverageRequest") == 1
+    assert [type(request).__name__ for request in strict.requests].count("GetCoverageRequest") == 1
 
 
 def test_an_ambiguous_name_is_refused_by_the_client(observatory: FakeObservatory) -> None:

@@ -32,14 +32,14 @@ def test_leaderboards_are_requested_in_an_order(observatory: FakeObservatory, or
     """`--by` is passed on, and the answer names the order."""
     result = run(observatory, "leaderboard", "--by", order.value, "-o", "json")
     assert result.exit_code == 0
-    assert observatory.asked[-1].order == order.value
+    assert observatory.requests[-1].order == order.value
     assert json.loads(result.stdout)["order"] == order.value
 
 
 def test_budgets_of_the_uses_asked_for(observatory: FakeObservatory) -> None:
     """Each `--use` is passed on, with targets and regions."""
     result = run(observatory, "budgets", "--use", "voice", "--use", "step", "--region", "us-east-2")
-    request = observatory.asked[-1]
+    request = observatory.requests[-1]
     assert (result.exit_code, list(request.uses)) == (0, ["voice", "step"])
     assert list(request.selection.regions) == ["us-east-2"]
 
@@ -51,7 +51,10 @@ def test_the_best_region_is_requested(observatory: FakeObservatory) -> None:
     assert (result.exit_code, document["schema"], document["metric"]) == (0, "isochrone.region-costs/1", "ttft")
     assert [row["decision"] for row in document["rows"]] == ["faster", "slower", "undecided"]
     run(observatory, "regions")
-    assert [type(request).__name__ for request in observatory.asked] == ["GetRegionCostsRequest", "ListVantagesRequest"]
+    assert [type(request).__name__ for request in observatory.requests] == [
+        "GetRegionCostsRequest",
+        "ListVantagesRequest",
+    ]
 
 
 def test_nothing_of_a_metric_is_four(observatory: FakeObservatory) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import h11
 
-from fix_simulator import question_in
+from fix_simulator import request_in
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Channel
 from isochrone_sim.server.service import Arrival, Reply, Service
@@ -28,14 +28,14 @@ class ParsedStream:
     finished: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     garbage: int = 0
-    behind_the_end: int = 0
+    after_the_end: int = 0
 
-    def say(self, channel: Channel, text: object) -> None:
+    def add_text(self, channel: Channel, text: object) -> None:
         """Hear a piece, which may be empty."""
         if not text:
             self.empty += 1
         elif self.finished:
-            self.behind_the_end += 1
+            self.after_the_end += 1
         else:
             self.pieces.append((channel, str(text)))
 
@@ -48,16 +48,16 @@ class ParsedStream:
         return "".join(text for where, text in self.pieces if where is channel)
 
 
-def hear_chat(parsed: ParsedStream, message: dict[str, Any]) -> None:
+def parse_chat(parsed: ParsedStream, message: dict[str, Any]) -> None:
     if "error" in message:
         parsed.errors.append(message["error"]["message"])
     for choice in message.get("choices", ()):
         delta = choice["delta"]
         for name, channel in (("content", Channel.ANSWER), ("reasoning_content", Channel.REASONING)):
             if name in delta:
-                parsed.say(channel, delta[name])
+                parsed.add_text(channel, delta[name])
         for call in delta.get("tool_calls", ()):
-            parsed.say(Channel.TOOL, call["function"].get("arguments"))
+            parsed.add_text(Channel.TOOL, call["function"].get("arguments"))
         if choice["finish_reason"]:
             parsed.finished.append(choice["finish_reason"])
     if usage := message.get("usage"):
@@ -66,14 +66,14 @@ def hear_chat(parsed: ParsedStream, message: dict[str, Any]) -> None:
         parsed.count(reasoning=details["reasoning_tokens"])
 
 
-def hear_responses(parsed: ParsedStream, message: dict[str, Any]) -> None:
+def parse_responses(parsed: ParsedStream, message: dict[str, Any]) -> None:
     channels = {"output_text": Channel.ANSWER, "reasoning_summary_text": Channel.REASONING}
     channels["function_call_arguments"] = Channel.TOOL
     kind = message.get("type", "").removeprefix("response.")
     if kind.endswith(".delta"):
-        parsed.say(channels[kind.removesuffix(".delta")], message["delta"])
+        parsed.add_text(channels[kind.removesuffix(".delta")], message["delta"])
     if kind == "content_part.added":
-        parsed.say(Channel.ANSWER, message["part"]["text"])
+        parsed.add_text(Channel.ANSWER, message["part"]["text"])
     if kind == "error":
         parsed.errors.append(message["message"])
     if kind in ("completed", "incomplete"):
@@ -84,15 +84,15 @@ def hear_responses(parsed: ParsedStream, message: dict[str, Any]) -> None:
             parsed.count(reasoning=details["reasoning_tokens"])
 
 
-def hear_anthropic(parsed: ParsedStream, message: dict[str, Any]) -> None:
+def parse_anthropic(parsed: ParsedStream, message: dict[str, Any]) -> None:
     fields = {"text_delta": ("text", Channel.ANSWER), "thinking_delta": ("thinking", Channel.REASONING)}
     fields["input_json_delta"] = ("partial_json", Channel.TOOL)
     kind, delta = message.get("type"), message.get("delta", {})
     if kind == "content_block_delta" and delta["type"] in fields:
         name, channel = fields[delta["type"]]
-        parsed.say(channel, delta[name])
+        parsed.add_text(channel, delta[name])
     if kind == "content_block_start":
-        parsed.say(Channel.ANSWER, "")
+        parsed.add_text(Channel.ANSWER, "")
     if kind == "message_start" and "usage" in message["message"]:
         parsed.count(prompt=message["message"]["usage"]["input_tokens"])
     if kind == "message_delta" and "usage" in message:
@@ -105,15 +105,15 @@ def hear_anthropic(parsed: ParsedStream, message: dict[str, Any]) -> None:
         parsed.errors.append(message["error"]["message"])
 
 
-def hear_gemini(parsed: ParsedStream, message: dict[str, Any]) -> None:
+def parse_gemini(parsed: ParsedStream, message: dict[str, Any]) -> None:
     if "error" in message:
         parsed.errors.append(message["error"]["message"])
     for candidate in message.get("candidates", ()):
         for part in candidate["content"].get("parts", [{}]):
             if "functionCall" in part:
-                parsed.say(Channel.TOOL, json.dumps(part["functionCall"]["args"]))
+                parsed.add_text(Channel.TOOL, json.dumps(part["functionCall"]["args"]))
             else:
-                parsed.say(Channel.REASONING if part.get("thought") else Channel.ANSWER, part.get("text"))
+                parsed.add_text(Channel.REASONING if part.get("thought") else Channel.ANSWER, part.get("text"))
         if "finishReason" in candidate:
             parsed.finished.append(candidate["finishReason"])
     if usage := message.get("usageMetadata"):
@@ -122,15 +122,15 @@ def hear_gemini(parsed: ParsedStream, message: dict[str, Any]) -> None:
         parsed.count(output=usage.get("candidatesTokenCount", 0) + thoughts)
 
 
-def hear_cohere(parsed: ParsedStream, message: dict[str, Any]) -> None:
+def parse_cohere(parsed: ParsedStream, message: dict[str, Any]) -> None:
     kind, delta = message.get("type"), message.get("delta", {})
-    said = delta.get("message", {})
+    message_delta = delta.get("message", {})
     if kind in ("content-start", "content-delta"):
-        content = said["content"]
+        content = message_delta["content"]
         channel = Channel.REASONING if "thinking" in content else Channel.ANSWER
-        parsed.say(channel, content.get("thinking", content.get("text")))
+        parsed.add_text(channel, content.get("thinking", content.get("text")))
     if kind == "tool-call-delta":
-        parsed.say(Channel.TOOL, said["tool_calls"]["function"]["arguments"])
+        parsed.add_text(Channel.TOOL, message_delta["tool_calls"]["function"]["arguments"])
     if kind == "message-end" and delta["finish_reason"] == "ERROR":
         parsed.errors.append(delta["error"])
     elif kind == "message-end":
@@ -141,16 +141,16 @@ def hear_cohere(parsed: ParsedStream, message: dict[str, Any]) -> None:
 
 
 PARSERS: Mapping[str, Callable[[ParsedStream, dict[str, Any]], None]] = {
-    "openai-chat": hear_chat,
-    "openai-responses": hear_responses,
-    "anthropic": hear_anthropic,
-    "gemini": hear_gemini,
-    "cohere": hear_cohere,
+    "openai-chat": parse_chat,
+    "openai-responses": parse_responses,
+    "anthropic": parse_anthropic,
+    "gemini": parse_gemini,
+    "cohere": parse_cohere,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class ReadResponse:
     """A response as bytes, and what it says."""
 
     status: int
@@ -163,7 +163,7 @@ class Heard:
 def reply_to(
     dialect: str, model: str, *, accept: str = "identity", service: Service | None = None, **more: Any
 ) -> Reply:
-    path, headers, body = question_in(dialect, model, **more)
+    path, headers, body = request_in(dialect, model, **more)
     where, _, query = path.partition("?")
     request = Request(
         method="POST",
@@ -175,11 +175,11 @@ def reply_to(
     return (service or Service(WORLD)).answer(request, ARRIVAL)
 
 
-def heard(dialect: str, model: str, **more: Any) -> Heard:
+def response_to(dialect: str, model: str, **more: Any) -> ReadResponse:
     return read(dialect, reply_to(dialect, model, **more))
 
 
-def read(dialect: str, reply: Reply) -> Heard:
+def read(dialect: str, reply: Reply) -> ReadResponse:
     client = h11.Connection(h11.CLIENT)
     client.send(h11.Request(method="POST", target="/", headers=[("host", "x")]))
     client.send(h11.EndOfMessage())
@@ -195,7 +195,9 @@ def read(dialect: str, reply: Reply) -> Heard:
         complete = isinstance(event, h11.EndOfMessage)
     if headers.get("content-encoding") == "gzip":
         body = zlib.decompressobj(31).decompress(body)
-    return Heard(status=status, headers=headers, body=body, complete=complete, parsed=parsed_stream(dialect, body))
+    return ReadResponse(
+        status=status, headers=headers, body=body, complete=complete, parsed=parsed_stream(dialect, body)
+    )
 
 
 def parsed_stream(dialect: str, body: bytes) -> ParsedStream:

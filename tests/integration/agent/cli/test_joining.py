@@ -108,7 +108,7 @@ def test_secrets_are_nowhere_but_where_they_belong(
         agent = start_agent(vantage="us-1", folder=folder, more=keys)
         eventually(30, lambda: rows(collector) >= 2, "samples in PostgreSQL")
         assert agent.stop() == 0
-        heard = tap.heard
+        recorded = tap.recorded
     credential = parse_credential(identity_file.read(file).credential)
     spool = b"".join(path.read_bytes() for path in folder.glob("spool*") if path.is_file())
     places = {
@@ -117,7 +117,7 @@ def test_secrets_are_nowhere_but_where_they_belong(
         "join": (done.stdout + done.stderr).encode(),
         "spool": spool,
         "database": dump(collector),
-        "wire": heard,
+        "wire": recorded,
     }
     assert all(len(content) > 50 for content in places.values()), {name: len(c) for name, c in places.items()}
     needles = {

@@ -8,7 +8,7 @@ from isochrone_agent.delivery.push_metrics import PushMetrics
 from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.delivery.verdict import stated_delay_us
 from isochrone_wire.model import Batch, Vantage, Vitals
-from testdata.misbehaving import Context, Misbehaving, serving
+from testdata.faulty_collector import Context, FaultyCollector, serving
 
 BATCH = Batch(vantage=Vantage(name="t-1", region="test"), epoch=1, seq=0, vitals=Vitals(plan_version=7), sent_at=1)
 
@@ -24,7 +24,7 @@ async def test_pushes_are_counted_by_status() -> None:
 
     metrics = PushMetrics()
     assert metrics.vitals == Vitals()
-    async with serving(Misbehaving(before=refuse_once), interceptors=[metrics]) as channel:
+    async with serving(FaultyCollector(before=refuse_once), interceptors=[metrics]) as channel:
         collector = CollectorClient(channel=lambda: channel, vantage=BATCH.vantage)
         with pytest.raises(grpc.aio.AioRpcError, match="busy") as caught:
             await collector.push(BATCH)

@@ -18,7 +18,7 @@ from isochrone_wire.accounting import account_of
 from isochrone_wire.codec import decode
 from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
-from testdata.misbehaving import Answer, Context, Misbehaving, behave, serving
+from testdata.faulty_collector import Answer, Context, FaultyCollector, serving, unchanged
 
 NO_CONDITIONS = Conditions()
 VANTAGE = Vantage(name="t-1", region="test")
@@ -44,7 +44,12 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def delivering(
-    folder: Path, collector: Misbehaving, *, backlog: int = 0, batch: int = 5, conditions: Conditions = NO_CONDITIONS
+    folder: Path,
+    collector: FaultyCollector,
+    *,
+    backlog: int = 0,
+    batch: int = 5,
+    conditions: Conditions = NO_CONDITIONS,
 ) -> AsyncIterator[tuple[AsyncSpool, Uplink]]:
     """A running uplink, with `backlog` samples sealed in batches of `batch`."""
     async with serving(collector) as channel, AsyncSpool(folder / "spool.sqlite3") as spool:
@@ -105,7 +110,9 @@ def times(count: int, code: grpc.StatusCode, details: str = "", **metadata: str)
 async def test_a_failed_push_is_tried_again(tmp_path: Path, place: str, code: grpc.StatusCode) -> None:
     """A failure before the commit, or between commit and reply: in the end every sample is stored once, unaltered."""
     fault = times(4, code)
-    collector = Misbehaving(before=fault if place == "before" else behave, after=fault if place == "after" else behave)
+    collector = FaultyCollector(
+        before=fault if place == "before" else unchanged, after=fault if place == "after" else unchanged
+    )
     async with delivering(tmp_path, collector, backlog=30) as (spool, _):
         await until_empty(spool)
         stats = await spool.stats()
@@ -120,7 +127,7 @@ async def test_a_refused_batch_is_halved(tmp_path: Path) -> None:
         if len(request.samples) > 3 or any(one.round_at == 17 for one in request.samples):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "more than I can take")
 
-    collector = Misbehaving(before=at_most_three)
+    collector = FaultyCollector(before=at_most_three)
     async with delivering(tmp_path, collector, backlog=40, batch=20) as (spool, _):
         await until_empty(spool)
         stats = await spool.stats()
@@ -130,7 +137,7 @@ async def test_a_refused_batch_is_halved(tmp_path: Path) -> None:
 
 async def test_a_message_that_is_too_large_is_halved(tmp_path: Path) -> None:
     """A message larger than gRPC's limit is split, although a busy collector has the same status."""
-    collector = Misbehaving(
+    collector = FaultyCollector(
         before=times(2, grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)")
     )
     async with delivering(tmp_path, collector, backlog=20, batch=20) as (spool, _):
@@ -141,13 +148,13 @@ async def test_a_message_that_is_too_large_is_halved(tmp_path: Path) -> None:
 
 async def test_a_slow_link_has_four_calls_in_flight(tmp_path: Path) -> None:
     """With 0.2 s per reply four calls are in flight, so that 40 batches take much less than 8 s."""
-    collector = Misbehaving(delay_seconds=0.2)
+    collector = FaultyCollector(delay_seconds=0.2)
     async with delivering(tmp_path, collector, backlog=200) as (spool, _):
         begun = time.monotonic()
         await until_empty(spool, 30)
         took = time.monotonic() - begun
     assert collector.stored == list(range(200))
-    assert (collector.most_in_flight, took < 40 * 0.2 * 0.75) == (4, True)
+    assert (collector.max_in_flight, took < 40 * 0.2 * 0.75) == (4, True)
 
 
 async def test_after_a_failure_one_call_is_in_flight(tmp_path: Path) -> None:
@@ -157,10 +164,10 @@ async def test_after_a_failure_one_call_is_in_flight(tmp_path: Path) -> None:
         await asyncio.sleep(0.02)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
 
-    collector = Misbehaving(before=refuse)
+    collector = FaultyCollector(before=refuse)
     async with delivering(tmp_path, collector, backlog=50):
         await until(lambda: len(collector.pushes) >= 6)
-    assert collector.most_in_flight == 1
+    assert collector.max_in_flight == 1
 
 
 async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
@@ -169,13 +176,15 @@ async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
     async def slowly(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
         response.delay_us = 300_000
 
-    collector = Misbehaving(after=slowly)
+    collector = FaultyCollector(after=slowly)
     async with delivering(tmp_path, collector, backlog=10):
         await until(lambda: len(collector.pushes) >= 1)
         await asyncio.sleep(0.1)
         assert len(collector.pushes) == 1
         await until(lambda: len(collector.pushes) >= 2)
-    pushed_back = Misbehaving(before=times(1, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400"))
+    pushed_back = FaultyCollector(
+        before=times(1, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400")
+    )
     async with delivering(tmp_path / "other", pushed_back, backlog=1) as (_, uplink):
         await until(lambda: any(push.samples for push in pushed_back.pushes))
         await until(lambda: uplink._not_before > time.monotonic() + 0.1)
@@ -190,7 +199,7 @@ async def test_a_refused_agent_keeps_its_samples(tmp_path: Path, code: str) -> N
         if closed[0]:
             await context.abort(grpc.StatusCode[code], "revoked")
 
-    collector = Misbehaving(before=refuse)
+    collector = FaultyCollector(before=refuse)
     async with delivering(tmp_path, collector, backlog=5) as (spool, uplink):
         await until(lambda: uplink.refusal is not None)
         await until(lambda: len(collector.pushes) >= 3)
@@ -211,7 +220,7 @@ async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
             left[0] -= 1
             response.stored, response.duplicate = 1, 0
 
-    collector = Misbehaving(after=miscount)
+    collector = FaultyCollector(after=miscount)
     async with delivering(tmp_path, collector, backlog=5) as (spool, uplink):
         await until(lambda: uplink.refusal is not None)
         assert (await spool.stats()).waiting == 5
@@ -228,7 +237,7 @@ async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
             response.rejected = 1
             response.rejections.add(index=0, reason="unknown_target: 12")
 
-    collector = Misbehaving(after=reject_first)
+    collector = FaultyCollector(after=reject_first)
     async with delivering(tmp_path, collector, backlog=10) as (spool, _):
         await until_empty(spool)
         stats = await spool.stats()
@@ -237,7 +246,7 @@ async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:
 
 async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
     """While a backlog is delivered slowly, a new sample is stored before most of it."""
-    collector = Misbehaving(delay_seconds=0.05)
+    collector = FaultyCollector(delay_seconds=0.05)
     async with delivering(tmp_path, collector, backlog=300) as (spool, _):
         await until(lambda: bool(collector.order))
         await spool.record(sample(999))
@@ -251,7 +260,7 @@ async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
     async def away(_request: object, _response: object, context: Context) -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
 
-    collector = Misbehaving(before=away)
+    collector = FaultyCollector(before=away)
     async with delivering(tmp_path, collector) as (spool, _):
         for number in range(100):
             await spool.record(sample(number))
@@ -262,7 +271,7 @@ async def test_an_outage_leaves_full_batches(tmp_path: Path) -> None:
 
 async def test_samples_have_the_clock_offset(tmp_path: Path) -> None:
     """A sample before the first exchange is flagged; later ones have the true offset within the uncertainty."""
-    collector = Misbehaving(ahead_us=3_000_000)
+    collector = FaultyCollector(clock_ahead_us=3_000_000)
     async with delivering(tmp_path, collector) as (spool, _):
         await spool.record(sample(0))
         await until(lambda: bool(spool.offset_estimator._recent))
@@ -277,7 +286,7 @@ async def test_samples_have_the_clock_offset(tmp_path: Path) -> None:
 
 async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
     """The newest push has the account, next heartbeat, clock, spend, missed rounds and the refused plan."""
-    collector = Misbehaving()
+    collector = FaultyCollector()
     conditions = Conditions(plan_version=7, rounds_missed=4, refused_plan=(8, "no such dialect"))
     async with delivering(tmp_path, collector, backlog=5, conditions=conditions) as (spool, _):
         await until_empty(spool)
@@ -296,7 +305,7 @@ async def test_a_push_carries_all_vitals(tmp_path: Path) -> None:
 
 async def test_drain_delivers_an_interrupted_batch(tmp_path: Path) -> None:
     """After the uplink is stopped during a call, `drain` delivers the batch of that call."""
-    collector = Misbehaving(delay_seconds=0.2)
+    collector = FaultyCollector(delay_seconds=0.2)
     async with serving(collector) as channel, AsyncSpool(tmp_path / "spool.sqlite3") as spool:
         uplink = Uplink(CollectorClient(channel=lambda: channel, vantage=VANTAGE), spool, on_plan_version=follow)
         task = asyncio.create_task(uplink.run())

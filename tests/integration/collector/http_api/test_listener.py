@@ -15,7 +15,7 @@ from isochrone_collector.auth import certificates
 from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.json_format import to_json_value
-from testdata.rounds import FIRST, PLAN, US, Fleet, rounds_until
+from testdata.pushed_rounds import FIRST, PLAN, US, Fleet, rounds_until
 from testdata.waiting import eventually
 
 OPEN = ("--http-listen", "127.0.0.1:0")
@@ -104,7 +104,7 @@ def test_http_grpc_and_metrics_have_the_same_tables(start_collector: StartCollec
     collector = start_collector(more=OPEN)
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
-    fleet.tell(collector.call, rounds_until(time.time_ns() // 1000, 40))
+    fleet.push_rounds(collector.call, rounds_until(time.time_ns() // 1000, 40))
     eventually(
         PATIENCE,
         lambda: get(collector, f"/v1/routes/{US}").status_code == 200 and leads(collector),
@@ -147,7 +147,7 @@ def test_streams_do_not_hold_up_a_stop(start_collector: StartCollector) -> None:
     collector = start_collector(more=OPEN)
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
-    fleet.tell(collector.call, rounds_until(time.time_ns() // 1000, 40))
+    fleet.push_rounds(collector.call, rounds_until(time.time_ns() // 1000, 40))
     eventually(PATIENCE, lambda: get(collector, f"/v1/routes/{US}").status_code == 200, "there is a table")
     with httpx.stream("GET", f"{collector.http}/v1/routes/{US}/watch", timeout=PATIENCE) as response:
         assert next(response.iter_lines()) == "retry: 2000"

@@ -101,7 +101,7 @@ async def test_an_alert_is_delivered_once_and_signed(bench: Bench, receiver: Rec
     await bench.raise_test()
     await bench.alerting.deliver()
     await bench.alerting.deliver()
-    [told] = receiver.told
+    [told] = receiver.received
     assert told.body["type"] == "isochrone.test"
     assert told.body["data"]["id"] == told.message
     [alert] = await bench.listed()
@@ -114,12 +114,12 @@ async def test_a_refused_alert_is_sent_again(bench: Bench, receiver: Receiver) -
     await bench.raise_test()
     await bench.alerting.deliver()
     await bench.alerting.deliver()
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
     [alert] = await bench.listed()
     assert (alert.attempts, alert.delivered_at, alert.last_error) == (1, None, "500 Internal Server Error")
     bench.clock.at += 6 * SECOND_US
     await bench.alerting.deliver()
-    first, second = receiver.told
+    first, second = receiver.received
     assert first.message == second.message
     [alert] = await bench.listed()
     assert (alert.attempts, alert.last_error) == (2, "")
@@ -134,7 +134,7 @@ async def test_redirects_are_not_followed(bench: Bench, receiver: Receiver, stat
     await bench.alerting.deliver()
     [alert] = await bench.listed()
     assert alert.last_error.endswith("redirects are not followed")
-    assert (len(receiver.told), receiver.strayed) == (1, 0)
+    assert (len(receiver.received), receiver.get_requests) == (1, 0)
 
 
 async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
@@ -144,7 +144,7 @@ async def test_gone_is_final(bench: Bench, receiver: Receiver) -> None:
     await bench.alerting.deliver()
     bench.clock.at += DAY_US // 2
     await bench.alerting.deliver()
-    assert len(receiver.told) == 1
+    assert len(receiver.received) == 1
 
 
 async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None:
@@ -156,7 +156,7 @@ async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None
         await bench.alerting.deliver()
         bench.clock.at += 10 * MINUTE_US
     [alert] = await bench.listed()
-    assert alert.attempts == len(receiver.told)
+    assert alert.attempts == len(receiver.received)
     assert 10 <= alert.attempts <= 16
     assert alert.last_error == "503 Service Unavailable"
 
@@ -164,7 +164,7 @@ async def test_retries_end_after_a_day(bench: Bench, receiver: Receiver) -> None
 async def test_a_receiver_that_never_answers(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attempt ends at the timeout."""
     monkeypatch.setattr(webhook, "TIMEOUT_S", 0.3)
-    receiver.hold = threading.Event()
+    receiver.never_answer = threading.Event()
     await bench.raise_test()
     async with asyncio.timeout(4):
         await bench.alerting.deliver()

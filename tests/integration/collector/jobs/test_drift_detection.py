@@ -131,14 +131,14 @@ def test_a_rise_in_what_is_pushed_becomes_an_alert(
     collector = start_collector()
     past.call = collector.call
     eventually(40, lambda: bool(past.found().events), "the change is found")
-    eventually(20, lambda: bool(receiver.told), "the webhook is told")
+    eventually(20, lambda: bool(receiver.received), "the webhook is told")
     found = past.found()
     [event] = found.events
     assert (event.target, event.region, event.metric) == ("sim/b", "us-east-2", Metric.TTFT)
     assert abs(event.changed_at - past.round_at(CHANGED)) <= 3 * EVERY_US
     assert event.change_percent == pytest.approx(30, abs=10)
     assert (found.watched, found.too_short) == (4, 0)
-    [told] = receiver.told
+    [told] = receiver.received
     assert told.body["type"] == "isochrone.drift"
     assert told.body["data"]["target"] == "sim/b"
     assert told.body["data"]["change_percent"] == pytest.approx(event.change_percent, abs=0.01)

@@ -18,7 +18,19 @@ from isochrone_client.errors import ClientError, RefusedError, UnreachableError
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.routes import ChangeKind, RegionTables, RouteState, RouteTable
-from testdata.rounds import EVERY_US, FIRST, PLAN, SECOND, SG, THIRD, US, Fleet, rounds_until, usual, without
+from testdata.pushed_rounds import (
+    EVERY_US,
+    FIRST,
+    PLAN,
+    SECOND,
+    SG,
+    THIRD,
+    US,
+    Fleet,
+    rounds_until,
+    usual_latencies,
+    without,
+)
 from testdata.waiting import eventually
 
 PATIENCE = 30.0
@@ -51,7 +63,7 @@ def begun(collector: Collector, *, rounds: int = 60, ago_us: int = 0) -> Fleet:
     """Return a fleet on a collector with the plan and the first rounds, with tables in both regions."""
     collector.call.apply(PLAN)
     fleet = Fleet({target.name: target.id for target in collector.call.targets().targets})
-    fleet.tell(collector.call, rounds_until(now_at() - ago_us, rounds))
+    fleet.push_rounds(collector.call, rounds_until(now_at() - ago_us, rounds))
     for region in (US, SG):
         wait_for(collector, region, FIRST)
     return fleet
@@ -60,7 +72,7 @@ def begun(collector: Collector, *, rounds: int = 60, ago_us: int = 0) -> Fleet:
 def fail(fleet: Fleet, collector: Collector, *dead: str) -> None:
     """Push four current rounds in which some targets fail everywhere."""
     at = now_at()
-    fleet.tell(collector.call, [at - place for place in (3, 2, 1, 0)], without(*dead))
+    fleet.push_rounds(collector.call, [at - place for place in (3, 2, 1, 0)], without(*dead))
 
 
 def published(database_url: str) -> list[tuple[int, str, str]]:
@@ -148,9 +160,9 @@ def test_a_slowdown_of_one_region_stays_there(start_collector: StartCollector) -
     fleet = begun(collector, rounds=50, ago_us=10 * EVERY_US)
 
     def slow_there(target: str, region: str) -> int | None:
-        return 1_500_000 if (target, region) == (FIRST, SG) else usual(target, region)
+        return 1_500_000 if (target, region) == (FIRST, SG) else usual_latencies(target, region)
 
-    fleet.tell(collector.call, rounds_until(now_at(), 10), slow_there)
+    fleet.push_rounds(collector.call, rounds_until(now_at(), 10), slow_there)
     eventually(PATIENCE, lambda: first_choice(collector, SG) in (SECOND, THIRD), f"{FIRST} is left in {SG}")
     assert first_choice(collector, US) == FIRST
     window = Window(from_at=now_at() - 60 * EVERY_US, until_at=now_at() + EVERY_US)

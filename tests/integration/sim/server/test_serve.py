@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fix_simulator import API_KEY, MakeBadCertificate, Simulator, StartSimulator, question_in
+from fix_simulator import API_KEY, MakeBadCertificate, Simulator, StartSimulator, request_in
 
 CHAT = "/chat/completions"
 WORLD = {
@@ -307,7 +307,7 @@ DIALECTS = ["openai-chat", "openai-responses", "anthropic", "gemini", "cohere"]
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_is_served_under_tls(tls_simulator: Simulator, dialect: str) -> None:
     """A client that trusts `ca` gets the whole stream, and finds its record by the id in the headers."""
-    path, headers, body = question_in(dialect, "fault-none")
+    path, headers, body = request_in(dialect, "fault-none")
     with httpx.Client(verify=tls_simulator.trust, trust_env=False) as client:
         url = httpx.URL(tls_simulator.base_url).join(path)
         answer = client.post(url, headers=headers, content=body)

@@ -11,7 +11,7 @@ from isochrone_collector.routing.switch import State, dwell_us, epoch_of
 from isochrone_collector.routing.table_builder import build_table, needs_publishing
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
-from testdata.routeinputs import AT, RULES, apart, brief, described, evidence
+from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, target_named
 
 EPOCH = RULES.epoch_us
 A, B = evidence("a", 350), evidence("b", 350)
@@ -27,7 +27,7 @@ CALM = State(
     newest_at=AT - 1,
     plan_version=1,
 )
-BETTER = apart("a", "b", 30, 90)
+BETTER = comparison("a", "b", 30, 90)
 CHAT = Route(name="r", members=(), slo=Slo(name="chat", ttft_p95_us=SECOND_US))
 
 
@@ -66,7 +66,7 @@ def changes(decisions: list[Decision]) -> list[ChangeKind]:
 
 def test_a_soft_challenge_takes_three_epochs() -> None:
     """Certainly better by the margin for three epochs: the first choice changes, and weights ramp."""
-    found = after(6, brief(A, B, compared=(BETTER,)))
+    found = after(6, inputs_for(A, B, compared=(BETTER,)))
     assert changes(found[:3]) == [ChangeKind.EVIDENCE, ChangeKind.EVIDENCE, ChangeKind.SOFT]
     assert [decision.state.weights.get("b") for decision in found[2:]] == [0.25, 0.5, 0.75, 1.0]
 
@@ -74,27 +74,27 @@ def test_a_soft_challenge_takes_three_epochs() -> None:
 @pytest.mark.parametrize(
     "compared",
     [
-        apart("a", "b", -1, 100),  # the interval includes zero
-        apart("a", "b", 5, 25),  # less than 20 ms
-        apart("b", "a", 30, 90),  # the other way round
+        comparison("a", "b", -1, 100),  # the interval includes zero
+        comparison("a", "b", 5, 25),  # less than 20 ms
+        comparison("b", "a", 30, 90),  # the other way round
         Comparison(left="a", right="b"),  # nothing to compare
     ],
 )
 def test_a_doubtful_challenge_is_none(compared: Comparison) -> None:
     """An interval that holds zero, or a shift below the margin, switches nothing however long it lasts."""
-    assert not {ChangeKind.SOFT, ChangeKind.FAST} & set(changes(after(8, brief(A, B, compared=(compared,)))))
+    assert not {ChangeKind.SOFT, ChangeKind.FAST} & set(changes(after(8, inputs_for(A, B, compared=(compared,)))))
 
 
 def test_the_margin_is_a_share_of_a_large_median() -> None:
     """30 ms matter for a median of 350 ms, but not for one of two seconds."""
     slow = [evidence(name, 2000) for name in "ab"]
-    assert ChangeKind.SOFT not in changes(after(6, brief(*slow, compared=(apart("a", "b", 10, 100),))))
-    assert ChangeKind.SOFT in changes(after(6, brief(A, B, compared=(apart("a", "b", 10, 100),))))
+    assert ChangeKind.SOFT not in changes(after(6, inputs_for(*slow, compared=(comparison("a", "b", 10, 100),))))
+    assert ChangeKind.SOFT in changes(after(6, inputs_for(A, B, compared=(comparison("a", "b", 10, 100),))))
 
 
 def test_epochs_that_are_not_running_do_not_add_up() -> None:
     """A challenge counts in consecutive epochs; after a gap it starts again."""
-    inputs = brief(A, B, compared=(BETTER,))
+    inputs = inputs_for(A, B, compared=(BETTER,))
     state = after(2, inputs)[-1].state
     assert state.streaks == {"b": 2}
     at = AT + 9 * EPOCH
@@ -104,7 +104,7 @@ def test_epochs_that_are_not_running_do_not_add_up() -> None:
 
 def test_a_soft_switch_waits_for_the_dwell() -> None:
     """The next soft switch waits half an hour, and longer after several switches."""
-    inputs = brief(A, B, compared=(BETTER,))
+    inputs = inputs_for(A, B, compared=(BETTER,))
     for penalty, epochs in ((1000.0, 6), (3000.0, 8)):
         state = replace(CALM, switches=(AT,), penalty=penalty, penalty_at=AT)
         found = changes(after(20, inputs, state))
@@ -119,15 +119,15 @@ def test_the_dwell_is_bounded() -> None:
 def test_a_sudden_slowdown_is_a_fast_switch() -> None:
     """A lower bound of a quarter of the challenger's median over the short window skips streak and dwell."""
     for low_ms, kind in ((80, ChangeKind.EVIDENCE), (90, ChangeKind.FAST)):
-        compared = apart("a", "b", 0, 90, short=(low_ms, 500))
-        assert decide(brief(A, B, compared=(compared,)), CALM).change is kind
+        compared = comparison("a", "b", 0, 90, short=(low_ms, 500))
+        assert decide(inputs_for(A, B, compared=(compared,)), CALM).change is kind
 
 
 def test_a_fast_switch_waits_for_what_the_penalty_adds() -> None:
     """A fast switch skips the dwell but not the damping: not every flap is followed."""
-    compared = apart("a", "b", 0, 90, short=(300, 500))
+    compared = comparison("a", "b", 0, 90, short=(300, 500))
     state = replace(CALM, switches=(AT - EPOCH,), penalty=2500.0, penalty_at=AT - EPOCH)
-    found = changes(after(10, brief(A, B, compared=(compared,)), state))
+    found = changes(after(10, inputs_for(A, B, compared=(compared,)), state))
     assert ChangeKind.FAST not in found[:3]
     assert ChangeKind.FAST in found[3:]
 
@@ -136,7 +136,7 @@ def test_missing_the_objective_is_a_fast_switch() -> None:
     """Incumbent `no` and challenger `yes` switch at once; `maybe` is not enough."""
     broken = evidence("a", 350, p95_ms=(1100, 1300))
     for p95_ms, kind in (((600, 900), ChangeKind.FAST), ((600, 1200), ChangeKind.EVIDENCE)):
-        inputs = brief(broken, evidence("b", 400, p95_ms=p95_ms), route=CHAT)
+        inputs = inputs_for(broken, evidence("b", 400, p95_ms=p95_ms), route=CHAT)
         assert decide(inputs, CALM).change is kind
 
 
@@ -144,7 +144,9 @@ def test_a_member_that_keeps_the_objective_less_surely_is_no_challenger() -> Non
     """A better median does not outweigh a limit that may be exceeded."""
     may_break = evidence("b", 200, p95_ms=(900, 1100))
     keeps = evidence("a", 350, p95_ms=(600, 900))
-    found = after(6, brief(keeps, may_break, compared=(apart("a", "b", 100, 200, short=(100, 200)),), route=CHAT))
+    found = after(
+        6, inputs_for(keeps, may_break, compared=(comparison("a", "b", 100, 200, short=(100, 200)),), route=CHAT)
+    )
     assert set(changes(found)) == {ChangeKind.EVIDENCE}
 
 
@@ -160,15 +162,15 @@ def test_a_member_that_keeps_the_objective_less_surely_is_no_challenger() -> Non
 def test_success_under_the_floor_is_a_failure(ok: int, n: int, kind: ChangeKind) -> None:
     """Success certainly below the minimum, with at least three failures, triggers the hard rule."""
     route = Route(name="r", members=(), slo=Slo(min_success=0.99))
-    assert decide(brief(evidence("a", 350, ok=ok, n=n), B, route=route), CALM).change is kind
+    assert decide(inputs_for(evidence("a", 350, ok=ok, n=n), B, route=route), CALM).change is kind
 
 
 def test_a_failing_member_hands_over_at_once() -> None:
     """The weight of a failing member goes to the first choice at once; healthy members keep theirs."""
     shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
     dead = replace(B, failing_vantages=2, failing_here=2)
-    assert decide(brief(A, dead), shared).state.weights == {"a": 1.0}
-    hard = decide(brief(replace(A, failing_vantages=2, failing_here=2), B), shared)
+    assert decide(inputs_for(A, dead), shared).state.weights == {"a": 1.0}
+    hard = decide(inputs_for(replace(A, failing_vantages=2, failing_here=2), B), shared)
     assert (hard.change, hard.state.weights, hard.state.incumbent) == (ChangeKind.HARD, {"b": 1.0}, "b")
 
 
@@ -176,7 +178,7 @@ def test_when_all_members_fail_no_traffic_moves() -> None:
     """If all members fail, no traffic moves, and the table is degraded."""
     shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})
     dead = [replace(one, failing_vantages=2, failing_here=2) for one in (A, B)]
-    decision = decide(brief(*dead), shared)
+    decision = decide(inputs_for(*dead), shared)
     assert decision.route_state is RouteState.DEGRADED
     assert decision.state.incumbent == "a"
     assert decision.state.weights == shared.weights
@@ -184,28 +186,28 @@ def test_when_all_members_fail_no_traffic_moves() -> None:
 
 def test_equal_members_come_to_share() -> None:
     """Level for three epochs: both have the first rank, and the weights ramp to one half each."""
-    found = after(6, brief(A, B, compared=(apart("a", "b", -15, 15),)))
+    found = after(6, inputs_for(A, B, compared=(comparison("a", "b", -15, 15),)))
     assert [decision.state.weights.get("b", 0.0) for decision in found] == [0, 0, 0.25, 0.5, 0.5, 0.5]
     assert [entry.rank for entry in found[-1].entries] == [1, 1]
 
 
 def test_sharing_ends_only_on_contrary_evidence() -> None:
     """Doubt does not end sharing, so weights do not flap; being certainly worse for enough epochs does."""
-    shared = after(6, brief(A, B, compared=(apart("a", "b", -15, 15),)))[-1].state
+    shared = after(6, inputs_for(A, B, compared=(comparison("a", "b", -15, 15),)))[-1].state
     later = replace(shared, epoch=NOW - 1)
-    doubtful = after(6, brief(A, B, compared=(apart("a", "b", -70, 5),)), later)
+    doubtful = after(6, inputs_for(A, B, compared=(comparison("a", "b", -70, 5),)), later)
     assert {decision.state.weights["b"] for decision in doubtful} == {0.5}
-    worse = after(6, brief(A, B, compared=(apart("a", "b", -90, -30),)), later)
+    worse = after(6, inputs_for(A, B, compared=(comparison("a", "b", -90, -30),)), later)
     assert worse[-1].state.weights == {"a": 1.0}
 
 
 def test_a_price_counts_as_the_objective_says() -> None:
     """Ten dollars a million tokens at 10 ms a dollar are worth 100 ms: the cheaper one wins although it is slower."""
-    targets = {"a": described("a", usd=20.0), "b": described("b", usd=10.0)}
-    compared = (apart("a", "b", -60, -20),)
+    targets = {"a": target_named("a", usd=20.0), "b": target_named("b", usd=10.0)}
+    compared = (comparison("a", "b", -60, -20),)
     for usd, expected in ((0.0, "a"), (10.0, "b")):
         route = Route(name="r", members=(), objective=Objective(usd=usd))
-        found = after(4, brief(A, B, compared=compared, targets=targets, route=route))
+        found = after(4, inputs_for(A, B, compared=compared, targets=targets, route=route))
         assert found[-1].state.incumbent == expected
         assert ChangeKind.FAST not in changes(found)
 
@@ -215,45 +217,45 @@ def test_a_certain_tail_counts_as_the_objective_says() -> None:
     late, in_time = evidence("a", 350, p95_ms=(1200, 1400)), evidence("b", 350, p95_ms=(1010, 1100))
     for tail, expected in ((0.0, "a"), (1.0, "b")):
         route = replace(CHAT, objective=Objective(tail=tail))
-        found = after(4, brief(late, in_time, compared=(apart("a", "b", -5, 5),), route=route))
+        found = after(4, inputs_for(late, in_time, compared=(comparison("a", "b", -5, 5),), route=route))
         assert found[-1].state.incumbent == expected
 
 
 def test_only_prices_can_rank() -> None:
     """An objective of only the price needs no comparison of latencies."""
-    targets = {"a": described("a", usd=20.0), "b": described("b", usd=10.0)}
+    targets = {"a": target_named("a", usd=20.0), "b": target_named("b", usd=10.0)}
     route = Route(name="r", members=(), objective=Objective(ttft=0.0, tail=0.0, usd=10.0, failure=0.0))
-    assert after(4, brief(A, B, targets=targets, route=route))[-1].state.incumbent == "b"
+    assert after(4, inputs_for(A, B, targets=targets, route=route))[-1].state.incumbent == "b"
 
 
 def test_one_member_alone_leads() -> None:
     """A route of one member gives it all the weight, failing or not, and has no hedge."""
     for only in (A, replace(A, fails_here=True)):
-        decision = decide(brief(only), State())
+        decision = decide(inputs_for(only), State())
         assert [(entry.target, entry.weight, entry.hedge) for entry in decision.entries] == [("a", 1.0, None)]
 
 
 @pytest.mark.parametrize(
     ("targets", "residency", "reason"),
     [
-        ({"b": described("b", paused=True)}, (), "it is paused"),
-        ({"b": described("b", region="us-east")}, ("eu",), "its endpoint is in us-east; allowed: eu"),
+        ({"b": target_named("b", paused=True)}, (), "it is paused"),
+        ({"b": target_named("b", region="us-east")}, ("eu",), "its endpoint is in us-east; allowed: eu"),
         ({}, ("eu",), "where its endpoint is is not known; allowed: eu"),
     ],
 )
 def test_excluded_members_have_a_reason(targets: dict[str, object], residency: tuple[str, ...], reason: str) -> None:
     """A member that is paused or outside the residency is not ranked."""
-    known = {"a": described("a", region="EU-central"), **targets}
+    known = {"a": target_named("a", region="EU-central"), **targets}
     route = Route(name="r", members=(), residency=residency)
-    decision = decide(brief(A, B, targets=known, route=route), State())  # type: ignore[arg-type]  # a table of mixed fields
+    decision = decide(inputs_for(A, B, targets=known, route=route), State())  # type: ignore[arg-type]  # a table of mixed fields
     assert [(one.target, one.reason) for one in decision.excluded] == [("b", reason)]
 
 
 def test_a_first_choice_that_is_left_out_is_replaced() -> None:
     """A paused first choice causes a hard switch; a removed one a plan change without penalty."""
-    paused = decide(brief(A, B, targets={"a": described("a", paused=True)}), CALM)
+    paused = decide(inputs_for(A, B, targets={"a": target_named("a", paused=True)}), CALM)
     assert (paused.change, paused.state.incumbent, paused.state.weights) == (ChangeKind.HARD, "b", {"b": 1.0})
-    gone = decide(replace(brief(B), plan_version=2), CALM)
+    gone = decide(replace(inputs_for(B), plan_version=2), CALM)
     assert (gone.change, gone.state.weights, gone.state.penalty) == (ChangeKind.PLAN, {"b": 1.0}, 0.0)
 
 
@@ -261,26 +263,26 @@ def test_lost_rounds_do_not_exclude_a_member_with_traffic() -> None:
     """With too few recorded rounds a member is not chosen, but the first choice is kept under the other rules."""
     gaps = replace(A, coverage=0.2)
     reason = "20% of its rounds were recorded; 50% needed"
-    assert [one.reason for one in decide(brief(gaps, B), State()).excluded] == [reason]
-    found = after(7, brief(gaps, B, compared=(BETTER,)))
+    assert [one.reason for one in decide(inputs_for(gaps, B), State()).excluded] == [reason]
+    found = after(7, inputs_for(gaps, B, compared=(BETTER,)))
     assert changes(found[:3]) == [ChangeKind.EVIDENCE, ChangeKind.EVIDENCE, ChangeKind.SOFT]
     assert [decision.state.weights["b"] for decision in found[2:]] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert [one.reason for one in found[-1].excluded] == [reason]
     failing = replace(gaps, failing_vantages=2, failing_here=2)
-    assert decide(brief(failing, B), CALM).change is ChangeKind.HARD
+    assert decide(inputs_for(failing, B), CALM).change is ChangeKind.HARD
 
 
 def test_a_new_plan_publishes_one_table() -> None:
     """A new plan publishes one table even if nothing else changed."""
-    first = decide(replace(brief(A, B), plan_version=2), CALM)
+    first = decide(replace(inputs_for(A, B), plan_version=2), CALM)
     assert first.change is ChangeKind.PLAN
-    assert decide(replace(brief(A, B), plan_version=2), first.state).change is ChangeKind.EVIDENCE
+    assert decide(replace(inputs_for(A, B), plan_version=2), first.state).change is ChangeKind.EVIDENCE
 
 
 def test_a_frozen_route_drops_removed_members() -> None:
     """If the plan removes a member during a freeze, the others keep their weights in proportion."""
     shared = replace(CALM, order=("a", "b", "c"), weights={"a": 0.5, "b": 0.25, "c": 0.25})
-    decision = decide(replace(brief(A, B), suspects=4), shared)
+    decision = decide(replace(inputs_for(A, B), suspects=4), shared)
     assert decision.route_state is RouteState.FROZEN
     assert decision.state.weights == {"a": pytest.approx(2 / 3, abs=1e-5), "b": pytest.approx(1 / 3, abs=1e-5)}
 
@@ -288,9 +290,13 @@ def test_a_frozen_route_drops_removed_members() -> None:
 @pytest.mark.parametrize(
     ("targets", "residency", "reason"),
     [
-        ({"a": described("a", paused=True)}, (), "it is paused"),
+        ({"a": target_named("a", paused=True)}, (), "it is paused"),
         (
-            {"a": described("a", region="us"), "b": described("b", region="eu"), "c": described("c", region="eu")},
+            {
+                "a": target_named("a", region="us"),
+                "b": target_named("b", region="eu"),
+                "c": target_named("c", region="eu"),
+            },
             ("eu",),
             "its endpoint is in us; allowed: eu",
         ),
@@ -305,7 +311,7 @@ def test_a_freeze_keeps_no_forbidden_member(
     known = replace(CALM, order=("a", "c", "b"))
     route = Route(name="r", members=(), residency=residency)
     unsampled = evidence("c", 350, ok=1, n=1)
-    inputs = replace(brief(A, B, unsampled, targets=targets, route=route), suspects=4, plan_version=2)
+    inputs = replace(inputs_for(A, B, unsampled, targets=targets, route=route), suspects=4, plan_version=2)
     frozen = decide(inputs, known)
     assert frozen.route_state is RouteState.FROZEN
     assert [(entry.target, entry.weight) for entry in frozen.entries] == [("c", 1.0), ("b", 0.0)]
@@ -315,30 +321,30 @@ def test_a_freeze_keeps_no_forbidden_member(
 
 def test_a_member_forbidden_in_a_freeze_returns_in_steps() -> None:
     """A member that is permitted again regains its weight in steps."""
-    frozen = decide(replace(brief(A, B, targets={"a": described("a", paused=True)}), suspects=4), CALM)
+    frozen = decide(replace(inputs_for(A, B, targets={"a": target_named("a", paused=True)}), suspects=4), CALM)
     assert frozen.state.weights == {"b": 1.0}
-    assert decide(brief(A, B), frozen.state).state.weights == {"a": 0.25, "b": 0.75}
+    assert decide(inputs_for(A, B), frozen.state).state.weights == {"a": 0.25, "b": 0.75}
     within = replace(frozen.state, epoch=NOW)
-    assert decide(brief(A, B), within).state.weights == {"a": 0.25, "b": 0.75}
+    assert decide(inputs_for(A, B), within).state.weights == {"a": 0.25, "b": 0.75}
 
 
 def test_freezing_at_the_start_falls_back_to_the_static_order() -> None:
     """A freeze without previous state has no ranking."""
-    decision = decide(replace(brief(A, B), suspects=4), State())
+    decision = decide(replace(inputs_for(A, B), suspects=4), State())
     assert (decision.route_state, decision.entries) == (RouteState.INSUFFICIENT_DATA, ())
 
 
 def test_unknown_members_leave_no_ranking_and_the_static_order() -> None:
     """With too few samples of all members there is no ranking; the table has the static order."""
     route = Route(name="r", members=(), static_order=("b",))
-    inputs = brief(evidence("a", 350, ok=3, n=3), evidence("b", 350, ok=0, n=0), route=route)
+    inputs = inputs_for(evidence("a", 350, ok=3, n=3), evidence("b", 350, ok=0, n=0), route=route)
     table = build_table(inputs, decide(inputs, State()), generation=1, code_version="1")
     assert (table.state, table.entries, table.static_order) == (RouteState.INSUFFICIENT_DATA, (), ("b",))
 
 
 def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
     """A table built again from old samples keeps its instants and is not published."""
-    inputs = brief(A, B)
+    inputs = inputs_for(A, B)
     decision = decide(inputs, CALM)
     table = build_table(inputs, decision, generation=1, code_version="1")
     assert (table.fresh_until_at, table.stale_until_at) == (AT + 2 * EPOCH, AT + 6 * EPOCH)
@@ -353,7 +359,7 @@ def test_a_table_is_as_fresh_as_its_newest_sample() -> None:
 def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
     """The newest sample is never from the future, whatever a stored state or table contains."""
     ahead = AT + 9 * EPOCH
-    inputs = brief(replace(A, newest_at=ahead), B)
+    inputs = inputs_for(replace(A, newest_at=ahead), B)
     decision = decide(inputs, replace(CALM, newest_at=ahead))
     assert decision.newest_at == AT
     table = build_table(inputs, decision, generation=1, code_version="1")
@@ -365,8 +371,8 @@ def test_a_clock_that_is_ahead_makes_nothing_fresher() -> None:
 def test_no_rule_acts_on_old_samples() -> None:
     """After two epochs without a sample, no rule switches: not a sudden change, a challenge or failures."""
     dead = replace(A, failing_vantages=2, failing_here=2)
-    compared = apart("a", "b", 300, 400, short=(300, 400))
-    inputs = replace(brief(dead, B, compared=(compared,)), at=AT + 2 * EPOCH + 1)
+    compared = comparison("a", "b", 300, 400, short=(300, 400))
+    inputs = replace(inputs_for(dead, B, compared=(compared,)), at=AT + 2 * EPOCH + 1)
     decision = decide(inputs, replace(CALM, newest_at=AT))
     assert decision.state.incumbent == "a"
     assert decision.state.streaks == {}
@@ -398,7 +404,7 @@ def test_weights_ramp_and_are_handed_over() -> None:
 
 def test_an_explanation_follows_the_rules() -> None:
     """An explanation has bounds, cost by terms, each rule with what it lacks, and the outcome, in this order."""
-    inputs = brief(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT)
+    inputs = inputs_for(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT)
     state = replace(CALM, switches=(AT - EPOCH,), penalty=1000.0, penalty_at=AT - EPOCH)
     steps = explain_steps(inputs, state, decide(inputs, state))
     assert steps == tuple(EXPLAINED.splitlines())

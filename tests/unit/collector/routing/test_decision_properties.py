@@ -14,7 +14,7 @@ from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table_builder import build_table, replay
 from isochrone_wire.model import Route, Slo
 from isochrone_wire.routes import RouteState, RouteTable
-from testdata.routeinputs import AT, RULES, apart, brief, described, evidence
+from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, target_named
 
 NAMES = ("a", "b", "c")
 ROUNDING = 1e-5
@@ -45,17 +45,17 @@ def members(draw: st.DrawFn, name: str, at: int) -> Evidence:
 @st.composite
 def pairs(draw: st.DrawFn, left: str, right: str) -> Comparison:
     low, short = draw(st.integers(-300, 300)), draw(st.integers(-400, 400))
-    return apart(left, right, low, low + draw(st.integers(0, 200)), short=(short, short + 50))
+    return comparison(left, right, low, low + draw(st.integers(0, 200)), short=(short, short + 50))
 
 
 @st.composite
 def moments(draw: st.DrawFn, at: int, version: int) -> Inputs:
     names = draw(st.sampled_from([NAMES, NAMES, NAMES[:2], NAMES[1:], NAMES[:1]]))
-    found = brief(
+    found = inputs_for(
         *[draw(members(name, at)) for name in names],
         compared=tuple(draw(pairs(*two)) for two in combinations(names, 2)),
         route=Route(name="r", members=names, slo=Slo(ttft_p95_us=1_500_000, min_success=0.5)),
-        targets={name: described(name, paused=draw(st.integers(0, 19)) == 0) for name in names},
+        targets={name: target_named(name, paused=draw(st.integers(0, 19)) == 0) for name in names},
         at=at,
     )
     return replace(found, plan_version=version, suspects=draw(st.sampled_from([0, 0, 0, 0, 3])))

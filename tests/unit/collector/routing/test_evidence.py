@@ -15,7 +15,7 @@ from isochrone_collector.routing.inputs_builder import build_inputs
 from isochrone_collector.routing.race import race_set
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo
-from testdata.routeinputs import RULES, brief, described
+from testdata.routing_inputs import RULES, inputs_for, target_named
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
 EVERY_US = 60 * SECOND_US
@@ -137,7 +137,7 @@ def test_the_newest_sample_is_one_that_was_sent() -> None:
 
 def inputs_at(probes: ProbeTable, *, at_round: float, every_us: int = EVERY_US) -> Inputs:
     """The inputs of a route over a and b, of two providers, in the region "eu" after so many rounds."""
-    targets = tuple(replace(described(name), every_us=every_us) for name in "ab")
+    targets = tuple(replace(target_named(name), every_us=every_us) for name in "ab")
     plan = Plan(version=1, baseline="eu", targets=targets, routes=(Route(name="r", members=("a", "b")),))
     (found,) = build_inputs(plan.routes[0], plan, probes, regions=["eu"], at=int(at_round * EVERY_US))
     return found
@@ -215,7 +215,7 @@ def pair(lift: tuple[int, int, int] = (5, 5, 0), *, slo_ms: int | None = None) -
     both = Comparison(left="a", right="b", n=100, slow_left=lift[0], slow_right=lift[1], slow_both=lift[2])
     slo = Slo(ttft_p95_us=None if slo_ms is None else slo_ms * 1000)
     route = Route(name="r", members=(), slo=slo)
-    return brief(known("a", *STALLING), known("b", *STALLING), compared=(both,), route=route)
+    return inputs_for(known("a", *STALLING), known("b", *STALLING), compared=(both,), route=route)
 
 
 def test_a_hedge_shortens_the_tail_of_stalls() -> None:
@@ -277,14 +277,14 @@ def test_hedging_with_a_twin_at_no_delay_is_the_minimum_of_two() -> None:
 def test_a_race_pays_when_it_cuts_p95_by_more_than_it_costs() -> None:
     """Two that stall in one of ten requests are worth racing; two steady ones are not; a dear runner is left out."""
     stalling = [300.0] * 90 + [6000.0] * 10
-    both = brief(known("a", *stalling), known("b", *stalling))
+    both = inputs_for(known("a", *stalling), known("b", *stalling))
     raced = race_set(both, ["a", "b"])
     assert raced is not None
     assert raced.targets == ("a", "b")
-    steady = race_set(brief(known("a", *[300.0] * 100), known("b", *[300.0] * 100)), ["a", "b"])
+    steady = race_set(inputs_for(known("a", *[300.0] * 100), known("b", *[300.0] * 100)), ["a", "b"])
     assert steady is not None
     assert steady.targets == ("a",)
-    dear = replace(both, targets=(described("a", usd=1.0), described("b", usd=99.0)))
+    dear = replace(both, targets=(target_named("a", usd=1.0), target_named("b", usd=99.0)))
     assert (race_set(dear, ["a", "b"]) or raced).targets == ("a",)
 
 
@@ -292,6 +292,6 @@ def test_who_fails_does_not_race() -> None:
     """A failing member's few answers may look fast; it is not asked."""
     stalling = [300.0] * 90 + [6000.0] * 10
     failing = replace(known("b", *stalling), fails_here=True)
-    found = race_set(brief(known("a", *stalling), failing), ["a", "b"])
+    found = race_set(inputs_for(known("a", *stalling), failing), ["a", "b"])
     assert found is not None
     assert found.targets == ("a",)

@@ -11,38 +11,41 @@ import pytest
 
 from isochrone_wire.model import SECOND_US, Slo
 from isochrone_wire.routes import ChangeKind, RouteState
-from testdata.routeworld import SWITCHES, Moment, World, plan_of, target
+from testdata.routing_simulation import SWITCHES, DecisionRecord, RoutingSimulation, plan_of, target
 
 DAY = 288
 WARM = 14
 FOR_EVER = 99
 
 
-def switches(moments: Sequence[Moment]) -> int:
+def switches(moments: Sequence[DecisionRecord]) -> int:
     return sum(moment.switched for moment in moments)
 
 
-def changes(moments: Sequence[Moment]) -> list[ChangeKind]:
+def changes(moments: Sequence[DecisionRecord]) -> list[ChangeKind]:
     return [moment.decision.change for moment in moments if moment.decision.change is not ChangeKind.EVIDENCE]
 
 
-def left_after(seed: int, slower_ms: float, *, likeness: float = 0.0, patience: int = 24) -> int:
+def left_after(seed: int, slower_ms: float, *, autocorrelation: float = 0.0, patience: int = 24) -> int:
     """In which epoch the first choice is left that has become slower at the end of the one before."""
-    world = World(seed=seed, regions=1, likeness=likeness)
-    first = world.play(WARM, 350, 350)[-1].first
+    world = RoutingSimulation(seed=seed, regions=1, autocorrelation=autocorrelation)
+    first = world.run(WARM, 350, 350)[-1].first
     medians = [350 + slower_ms * (f"p{place}/m" == first) for place in range(2)]
     for epoch in range(1, patience + 1):
-        if world.play(1, *medians)[0].first != first:
+        if world.run(1, *medians)[0].first != first:
             return epoch
     return FOR_EVER
 
 
-@pytest.mark.parametrize(("likeness", "a_day"), [(0.0, 1.0), (0.5, 3.5)])
-def test_equal_members_are_rarely_switched(likeness: float, a_day: float) -> None:
+@pytest.mark.parametrize(("autocorrelation", "a_day"), [(0.0, 1.0), (0.5, 3.5)])
+def test_equal_members_are_rarely_switched(autocorrelation: float, a_day: float) -> None:
     """Of two equal members either will do: at most one switch a day on average, and not many more where each round
     resembles the one before. They come to share the traffic.
     """
-    days = [World(seed=seed, regions=1, likeness=likeness).play(DAY, 350, 350) for seed in range(40, 50)]
+    days = [
+        RoutingSimulation(seed=seed, regions=1, autocorrelation=autocorrelation).run(DAY, 350, 350)
+        for seed in range(40, 50)
+    ]
     assert fmean(switches(day) for day in days) <= a_day
     assert fmean(len(moment.decision.state.weights) == 2 for day in days for moment in day) > 0.5
 
@@ -62,30 +65,30 @@ def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, shar
 
 def test_likeness_of_rounds_does_not_hide_a_large_shift() -> None:
     """Where each round resembles the one before, a step of 400 ms is still left within two epochs."""
-    assert median(left_after(seed, 400, likeness=0.3, patience=12) for seed in range(15)) <= 2
+    assert median(left_after(seed, 400, autocorrelation=0.3, patience=12) for seed in range(15)) <= 2
 
 
 def test_a_dead_member_is_left_within_one_epoch() -> None:
     """Three failures in a row from two vantages take half an epoch; all weight goes at once, and none comes back."""
-    world = World(seed=3)
-    first = world.play(WARM, 300, 400)[-1].first
+    world = RoutingSimulation(seed=3)
+    first = world.run(WARM, 300, 400)[-1].first
     assert first == "p0/m"
-    dead = world.play(1, 300, 400, fails=lambda member, _: member == 0, looks=6)
+    dead = world.run(1, 300, 400, fails=lambda member, _: member == 0, decisions_per_epoch=6)
     hard = next(moment for moment in dead if moment.switched)
     assert hard.decision.change is ChangeKind.HARD
     assert hard.weights == {"p1/m": 1.0, "p0/m": 0.0}
     assert hard.inputs.at - world.at <= 0
-    later = world.play(3, 300, 400, fails=lambda member, _: member == 0)
+    later = world.run(3, 300, 400, fails=lambda member, _: member == 0)
     assert {moment.weights["p0/m"] for moment in later} == {0.0}
 
 
 def test_a_member_dead_elsewhere_is_kept_where_it_is_well() -> None:
     """What fails in one region moves the table there and nowhere else."""
-    there, here = World(seed=3), World(seed=3)
+    there, here = RoutingSimulation(seed=3), RoutingSimulation(seed=3)
     for world in (there, here):
-        world.play(WARM, 300, 400)
+        world.run(WARM, 300, 400)
     regional = [
-        world.play(3, 300, 400, fails=lambda member, vantage: member == 0 and vantage < 2, here=place)
+        world.run(3, 300, 400, fails=lambda member, vantage: member == 0 and vantage < 2, here=place)
         for place, world in enumerate((there, here))
     ]
     assert [moments[-1].first for moments in regional] == ["p1/m", "p0/m"]
@@ -93,14 +96,14 @@ def test_a_member_dead_elsewhere_is_kept_where_it_is_well() -> None:
 
 def test_when_all_vantages_fail_everything_stays_as_it_was() -> None:
     """It is rather us than everybody else: the ranking and the weights are frozen, and thaw when vantages are well."""
-    world = World(seed=3)
-    before = world.play(WARM, 300, 400)[-1]
-    frozen = world.play(4, 300, 400, fails=lambda *_: True)
+    world = RoutingSimulation(seed=3)
+    before = world.run(WARM, 300, 400)[-1]
+    frozen = world.run(4, 300, 400, fails=lambda *_: True)
     assert changes(frozen) == [ChangeKind.FREEZE]
     assert {moment.decision.route_state for moment in frozen} == {RouteState.FROZEN}
     assert all(moment.weights == before.weights for moment in frozen)
     assert {moment.decision.newest_at for moment in frozen} == {before.decision.newest_at}
-    thawed = world.play(3, 300, 400)
+    thawed = world.run(3, 300, 400)
     assert changes(thawed)[0] is ChangeKind.THAW
     assert thawed[-1].first == before.first
 
@@ -108,27 +111,27 @@ def test_when_all_vantages_fail_everything_stays_as_it_was() -> None:
 def test_one_bad_vantage_is_ignored() -> None:
     """A vantage that fails whatever it probes says nothing of anybody: neither elsewhere nor in its own region."""
     for here in (0, 1):
-        world = World(seed=3)
-        world.play(WARM, 300, 400, here=here)
-        after = world.play(6, 300, 400, fails=lambda _, vantage: vantage == 0, here=here)
+        world = RoutingSimulation(seed=3)
+        world.run(WARM, 300, 400, here=here)
+        after = world.run(6, 300, 400, fails=lambda _, vantage: vantage == 0, here=here)
         assert {moment.first for moment in after} == {"p0/m"}
         assert {moment.decision.route_state for moment in after} == {RouteState.OK}
 
 
 def test_a_region_whose_only_vantage_is_bad_is_frozen() -> None:
-    """Who looks through one broken window sees nothing, and should not act on it."""
-    world = World(seed=3, per_region=1)
-    world.play(WARM, 300, 400)
-    after = world.play(3, 300, 400, fails=lambda _, vantage: vantage == 0)
+    """A reader of one broken window has no evidence, and must not act on it."""
+    world = RoutingSimulation(seed=3, per_region=1)
+    world.run(WARM, 300, 400)
+    after = world.run(3, 300, 400, fails=lambda _, vantage: vantage == 0)
     assert [moment.decision.route_state for moment in after] == [RouteState.FROZEN] * 3
     assert {moment.weights["p0/m"] for moment in after} == {1.0}
 
 
 def test_the_control_target_clears_a_vantage() -> None:
     """While the control target answers, it is the members that fail and not the vantage: nothing is frozen."""
-    world = World(seed=3, per_region=1, plan=plan_of(target(0), target(1), target(2), control="p2/m"))
-    world.play(WARM, 300, 350, 400)
-    after = world.play(2, 300, 350, 400, fails=lambda member, _: member != 2)
+    world = RoutingSimulation(seed=3, per_region=1, plan=plan_of(target(0), target(1), target(2), control="p2/m"))
+    world.run(WARM, 300, 350, 400)
+    after = world.run(2, 300, 350, 400, fails=lambda member, _: member != 2)
     assert {moment.decision.route_state for moment in after} == {RouteState.OK}
     assert after[-1].first == "p2/m"
 
@@ -137,28 +140,28 @@ def test_a_flapping_member_waits_longer_and_is_never_left_out() -> None:
     """A member twice as fast that fails whenever it is back: its first return is quick, the others wait, and while it
     is well it stays in the ranking.
     """
-    world = World(seed=5, regions=1)
-    world.play(WARM, 200, 400)
+    world = RoutingSimulation(seed=5, regions=1)
+    world.run(WARM, 200, 400)
     waits: list[int] = []
     for _ in range(4):
-        world.play(1, 200, 400, fails=lambda member, _: member == 0)
-        back: list[Moment] = []
+        world.run(1, 200, 400, fails=lambda member, _: member == 0)
+        back: list[DecisionRecord] = []
         while not back or back[-1].first != "p0/m":
-            back += world.play(1, 200, 400)
+            back += world.run(1, 200, 400)
             assert {entry.target for entry in back[-1].decision.entries} == {"p0/m", "p1/m"}
         waits.append(len(back))
     assert min(waits[1:]) > 2 * waits[0]
 
 
 def test_nothing_is_decided_from_stale_samples() -> None:
-    """Without new samples nobody is switched, and the table does not become fresher than what it was decided from."""
-    world = World(seed=4, regions=1)
-    before = world.play(WARM, 300, 300, looks=2)[-1]
-    world.play(1, *[1200 if before.first == f"p{place}/m" else 300 for place in range(2)], looks=3)
+    """Without new samples there is no switch, and the table does not become fresher than its samples."""
+    world = RoutingSimulation(seed=4, regions=1)
+    before = world.run(WARM, 300, 300, decisions_per_epoch=2)[-1]
+    world.run(1, *[1200 if before.first == f"p{place}/m" else 300 for place in range(2)], decisions_per_epoch=3)
     world.state = replace(world.state, incumbent=before.first, since_at=before.inputs.at, switches=())
-    world.play(2, silent=True)
+    world.run(2, silent=True)
     world.state = replace(world.state, incumbent=before.first, switches=())
-    silent = world.play(6, silent=True)
+    silent = world.run(6, silent=True)
     assert switches(silent) == 0
     assert {moment.first for moment in silent[:4]} == {before.first}
     assert len({moment.decision.newest_at for moment in silent}) == 1
@@ -166,9 +169,9 @@ def test_nothing_is_decided_from_stale_samples() -> None:
 
 
 def test_a_cold_start_uses_the_static_order() -> None:
-    """As long as too little is known of everybody nobody is ranked; then the best is taken at once."""
-    world = World(seed=4, regions=1, per_region=1)
-    cold = world.play(2, 300, 400, looks=6)
+    """While there are too few samples of all members, none is ranked; then the best one is chosen at once."""
+    world = RoutingSimulation(seed=4, regions=1, per_region=1)
+    cold = world.run(2, 300, 400, decisions_per_epoch=6)
     states = [moment.decision.route_state for moment in cold]
     known = states.index(RouteState.OK)
     assert 3 <= known <= 7
@@ -179,23 +182,23 @@ def test_a_cold_start_uses_the_static_order() -> None:
 
 
 def test_a_wrong_first_choice_of_a_cold_start_is_put_right_without_dwell() -> None:
-    """The first of all choices is made from six samples; it was no switch, and keeps nobody waiting."""
-    world = World(seed=4, regions=1)
-    world.play(1, 300, 600)
+    """The first of all choices is made from six samples; it was no switch, and delays no later one."""
+    world = RoutingSimulation(seed=4, regions=1)
+    world.run(1, 300, 600)
     world.state = type(world.state)(
         incumbent="p1/m", since_at=world.at, epoch=world.state.epoch, plan_version=1, newest_at=world.at
     )
-    assert world.play(4, 300, 600)[-1].first == "p0/m"
+    assert world.run(4, 300, 600)[-1].first == "p0/m"
 
 
 def test_an_objective_that_is_broken_for_certain_is_left_fast() -> None:
     """Who breaks the promise for certain is left for one who keeps it for certain, without waiting for the dwell."""
     slo = Slo(name="chat", ttft_p95_us=SECOND_US)
-    world = World(seed=6, regions=1, plan=plan_of(target(0), target(1), slo=slo))
-    first = world.play(WARM, 300, 330)[-1].first
+    world = RoutingSimulation(seed=6, regions=1, plan=plan_of(target(0), target(1), slo=slo))
+    first = world.run(WARM, 300, 330)[-1].first
     assert first == "p0/m"
     world.sigma = 0.1
-    after = world.play(12, 900, 330)
+    after = world.run(12, 900, 330)
     assert SWITCHES[1] in changes(after)
 
 
@@ -207,7 +210,7 @@ def test_different_intervals_do_not_look_like_a_shift() -> None:
     shifts = []
     for seed in range(12):
         plan = plan_of(target(0, every_us=every_us), target(1, every_us=every_us // 6))
-        moment = World(seed=seed, regions=1, plan=plan, sigma=0.9).play(12, 350, 350)[-1]
+        moment = RoutingSimulation(seed=seed, regions=1, plan=plan, sigma=0.9).run(12, 350, 350)[-1]
         shift = moment.inputs.comparisons[0].window
         assert shift is not None
         shifts.append(shift.estimate / 1000)

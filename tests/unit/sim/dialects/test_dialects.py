@@ -7,14 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from fix_simulator import question_in
+from fix_simulator import request_in
 from isochrone_sim.dialects import DIALECTS
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.exchange.script import Channel, Ending
 from isochrone_sim.faults.faults import FAULTS
 from isochrone_sim.server.service import Service
 from isochrone_sim.world.published import default_world
-from unit.sim.stream_reader import ARRIVAL, PARSERS, WORLD, ParsedStream, heard, parsed_stream, read, reply_to, tokens
+from unit.sim.stream_reader import (
+    ARRIVAL,
+    PARSERS,
+    WORLD,
+    ParsedStream,
+    parsed_stream,
+    read,
+    reply_to,
+    response_to,
+    tokens,
+)
 
 NEWLINES = {"crlf": b"\r\n", "cr": b"\r"}
 REFUSALS = ("401", "403", "404", "429", "500", "503")
@@ -52,7 +62,7 @@ def test_the_stream_is_what_the_table_promises(dialect: str, fault: str) -> None
     assert answer.complete == (fault not in ENDINGS)
     assert bool(answer.parsed.errors) == fault.startswith("in-band-error")
     assert (answer.parsed.garbage > 0) == (fault in ("garbage", "invalid-utf8"))
-    assert (answer.parsed.behind_the_end > 0) == (fault == "after-end")
+    assert (answer.parsed.after_the_end > 0) == (fault == "after-end")
     assert (reply.timeline.flood is not None) == (fault in ("flood", "endless-comments"))
 
 
@@ -60,7 +70,7 @@ def test_the_stream_is_what_the_table_promises(dialect: str, fault: str) -> None
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {*UNFINISHED, *OTHER_PIECES}))
 def test_a_token_is_a_piece_of_its_own(dialect: str, fault: str) -> None:
     """Forty pieces of text, beside which only what does not parse may stand."""
-    assert len(heard(dialect, f"fault-{fault}").parsed.pieces) == 40
+    assert len(response_to(dialect, f"fault-{fault}").parsed.pieces) == 40
 
 
 @every_dialect
@@ -68,7 +78,7 @@ def test_a_token_is_a_piece_of_its_own(dialect: str, fault: str) -> None:
 @pytest.mark.parametrize("fault", REFUSALS)
 def test_refusals_have_the_dialects_shape(dialect: str, fault: str, stream: bool) -> None:  # noqa: FBT001  # a case
     """An error response carries its status, a sentence where the dialect has it, and the request's id."""
-    answer = heard(dialect, f"fault-{fault}", stream=stream)
+    answer = response_to(dialect, f"fault-{fault}", stream=stream)
     told = json.loads(answer.body)
     shapes: dict[str, Callable[[], object]] = {
         "openai-chat": lambda: told["error"]["message"],
@@ -95,37 +105,37 @@ def test_refusals_have_the_dialects_shape(dialect: str, fault: str, stream: bool
 )
 def test_429_says_when_to_come_back(dialect: str, name: str, value: str) -> None:
     """A throttled request is told in the provider's own headers."""
-    assert heard(dialect, "fault-429").headers[name] == value
+    assert response_to(dialect, "fault-429").headers[name] == value
 
 
 def test_gemini_says_in_the_body_when_to_come_back() -> None:
     """Google's way is a `RetryInfo` among the details, and no header."""
-    (detail,) = json.loads(heard("gemini", "fault-429").body)["error"]["details"]
+    (detail,) = json.loads(response_to("gemini", "fault-429").body)["error"]["details"]
     assert detail["retryDelay"] == "2s"
 
 
 @every_dialect
 def test_usage_is_in_the_dialects_fields(dialect: str) -> None:
     """Healthy counts are the truth; absurd ones are absurd; without usage there is none anywhere in the stream."""
-    healthy = heard(dialect, "fault-none").parsed.counts
+    healthy = response_to(dialect, "fault-none").parsed.counts
     assert (healthy["prompt"], healthy["output"]) == (12, 40)
-    absurd = heard(dialect, "fault-absurd-usage").parsed.counts
+    absurd = response_to(dialect, "fault-absurd-usage").parsed.counts
     assert (absurd["prompt"], absurd["output"]) == (-1, 10**12)
-    assert heard(dialect, "fault-no-usage").parsed.counts == {}
-    assert heard(dialect, "fault-usage-in-choice").parsed.counts["output"] == 40
+    assert response_to(dialect, "fault-no-usage").parsed.counts == {}
+    assert response_to(dialect, "fault-usage-in-choice").parsed.counts["output"] == 40
 
 
 @every_dialect
 def test_an_empty_answer_counts_nothing(dialect: str) -> None:
     """Role-only counts nothing, in the fields in which others count."""
-    parsed = heard(dialect, "fault-role-only").parsed
+    parsed = response_to(dialect, "fault-role-only").parsed
     assert (parsed.pieces, parsed.counts["output"]) == ([], 0)
 
 
 @every_dialect
 def test_empty_preludes_come_before_the_first_token(dialect: str) -> None:
     """More empty events than a healthy stream has, none of which completes a token."""
-    healthy, void = heard(dialect, "fault-none").parsed, heard(dialect, "fault-null-content")
+    healthy, void = response_to(dialect, "fault-none").parsed, response_to(dialect, "fault-null-content")
     assert void.parsed.empty > healthy.empty
     assert void.parsed.pieces[0][1].strip()
     frames = reply_to(dialect, "fault-null-content").timeline.frames
@@ -156,7 +166,7 @@ def test_a_tool_call_is_json(dialect: str) -> None:
 @pytest.mark.parametrize("fault", list(NEWLINES))
 def test_lines_end_as_the_fault_wants(dialect: str, fault: str) -> None:
     """The fault's line end and no other."""
-    body, newline = heard(dialect, f"fault-{fault}").body, NEWLINES[fault]
+    body, newline = response_to(dialect, f"fault-{fault}").body, NEWLINES[fault]
     assert body.endswith(newline * 2)
     assert not set(body.replace(newline, b"")) & set(b"\r\n")
 
@@ -164,13 +174,13 @@ def test_lines_end_as_the_fault_wants(dialect: str, fault: str) -> None:
 @every_dialect
 def test_lines_end_as_the_dialect_does(dialect: str) -> None:
     """Without a fault Google's lines end in CR LF, all others in LF."""
-    assert (b"\r\n" in heard(dialect, "fault-none").body) == (dialect == "gemini")
+    assert (b"\r\n" in response_to(dialect, "fault-none").body) == (dialect == "gemini")
 
 
 @every_dialect
 def test_comments_stand_between_events(dialect: str) -> None:
     """A comment before the first token, and more later."""
-    body = heard(dialect, "fault-comments").body
+    body = response_to(dialect, "fault-comments").body
     assert body.count(b": keep-alive") > 5
 
 
@@ -204,7 +214,7 @@ def test_any_model_answers_in_any_dialect(dialect: str) -> None:
 @pytest.mark.parametrize("effort", [None, "low"])
 def test_reasoning_models_think_aloud_when_asked(dialect: str, effort: str | None) -> None:
     """Reasoning comes when effort is reply_to of a model that can, and never else."""
-    parsed = heard(dialect, reasoner(), effort=effort).parsed
+    parsed = response_to(dialect, reasoner(), effort=effort).parsed
     assert bool(parsed.text(Channel.REASONING)) == (effort is not None)
     assert parsed.text(Channel.ANSWER)
 
@@ -216,7 +226,7 @@ def reasoner() -> str:
 @pytest.mark.parametrize("dialect", ["openai-responses", "gemini"])
 def test_silent_reasoning_is_counted_and_not_told(dialect: str) -> None:
     """Where thoughts have to be reply_to for apart from thinking, they come late, in silence and in usage."""
-    reply = reply_to(dialect, reasoner(), effort="low", aloud=False)
+    reply = reply_to(dialect, reasoner(), effort="low", send_reasoning=False)
     parsed = read(dialect, reply).parsed
     assert (parsed.text(Channel.REASONING), parsed.counts["reasoning"] > 0) == ("", True)
     first = next(frame for frame in reply.timeline.frames if frame.token_counts)
@@ -228,14 +238,14 @@ def test_a_limit_is_an_end(dialect: str) -> None:
     """An answer cut at its limit says so."""
     words = {"openai-chat": "length", "openai-responses": "incomplete", "anthropic": "message_stop"}
     words |= {"gemini": "MAX_TOKENS", "cohere": "MAX_TOKENS"}
-    assert heard(dialect, "fault-none", limit=3).parsed.finished == [words[dialect]]
+    assert response_to(dialect, "fault-none", limit=3).parsed.finished == [words[dialect]]
 
 
 @every_dialect
 @pytest.mark.parametrize("fault", ["none", "reasoning", "tool-call", "no-usage"])
 def test_an_answer_without_stream(dialect: str, fault: str) -> None:
     """The same words in one JSON object, all at once."""
-    whole = heard(dialect, f"fault-{fault}", stream=False)
+    whole = response_to(dialect, f"fault-{fault}", stream=False)
     assert (whole.status, whole.headers["content-type"]) == (200, "application/json")
     told = json.loads(whole.body)
     assert ("usage" in told or "usageMetadata" in told) == (fault != "no-usage")
@@ -248,7 +258,7 @@ def test_an_answer_without_stream(dialect: str, fault: str) -> None:
 )
 def test_nonsense_is_refused(dialect: str, body: bytes) -> None:
     """Whatever the body holds, the answer is a 4xx in the dialect's shape."""
-    path, headers, _ = question_in(dialect, "fault-none")
+    path, headers, _ = request_in(dialect, "fault-none")
     where, _, query = path.partition("?")
     request = Request(method="POST", path=where, query={"alt": "sse"} if query else {}, headers=headers, body=body)
     assert Service(WORLD).answer(request, ARRIVAL).timeline.status == 400
@@ -265,7 +275,7 @@ def test_the_key_is_where_the_dialect_has_it(dialect: str, key: str | None, stat
 @every_dialect
 def test_each_event_can_be_read_under_gzip(dialect: str) -> None:
     """What was written up to a token decompresses to that token's event, and the whole to the plain stream."""
-    plain, packed = heard(dialect, "fault-none"), heard(dialect, "fault-none", accept="gzip, br")
+    plain, packed = response_to(dialect, "fault-none"), response_to(dialect, "fault-none", accept="gzip, br")
     assert (plain.headers.get("content-encoding"), packed.headers["content-encoding"]) == (None, "gzip")
     assert plain.body == packed.body
     frames = reply_to(dialect, "fault-none", accept="gzip").timeline.frames
@@ -289,12 +299,12 @@ def dechunked(data: bytes) -> bytes:
 )
 def test_gzip_has_to_be_named(accept: str, packed: bool) -> None:  # noqa: FBT001  # a case
     """Compression is for those who ask for it by name."""
-    assert ("content-encoding" in heard("openai-chat", "fault-none", accept=accept).headers) == packed
+    assert ("content-encoding" in response_to("openai-chat", "fault-none", accept=accept).headers) == packed
 
 
 def test_anthropic_wants_a_version() -> None:
     """A request without `anthropic-version` is refused."""
-    path, headers, body = question_in("anthropic", "fault-none")
+    path, headers, body = request_in("anthropic", "fault-none")
     unversioned = {name: value for name, value in headers.items() if name != "anthropic-version"}
     request = Request(method="POST", path=path, headers=unversioned, body=body)
     assert Service(WORLD).answer(request, ARRIVAL).timeline.status == 400
@@ -302,7 +312,7 @@ def test_anthropic_wants_a_version() -> None:
 
 def test_gemini_streams_events_only() -> None:
     """Without `alt=sse`, which means one long JSON list, the stream is refused and says why."""
-    path, headers, body = question_in("gemini", "fault-none")
+    path, headers, body = request_in("gemini", "fault-none")
     request = Request(method="POST", path=path.partition("?")[0], headers=headers, body=body)
     reply = Service(WORLD).answer(request, ARRIVAL)
     assert (reply.timeline.status, b"alt=sse" in reply.timeline.frames[0].data) == (400, True)
@@ -310,7 +320,7 @@ def test_gemini_streams_events_only() -> None:
 
 def test_anthropic_blocks_open_and_close_in_order() -> None:
     """Thinking is signed and closed before the text opens; indices count up."""
-    body = heard("anthropic", "fault-reasoning").body
+    body = response_to("anthropic", "fault-reasoning").body
     messages = [json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: ")]
     blocks = [m for m in messages if m["type"] in ("content_block_start", "content_block_stop")]
     assert [(m["type"].rpartition("_")[2], m["index"]) for m in blocks] == [
@@ -325,7 +335,7 @@ def test_anthropic_blocks_open_and_close_in_order() -> None:
 
 def test_responses_count_their_events() -> None:
     """Sequence numbers count up by one, and the completed response holds the whole text."""
-    answer = heard("openai-responses", "fault-none")
+    answer = response_to("openai-responses", "fault-none")
     messages = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: ")]
     assert [m["sequence_number"] for m in messages] == list(range(len(messages)))
     (item,) = messages[-1]["response"]["output"]
@@ -334,7 +344,7 @@ def test_responses_count_their_events() -> None:
 
 def test_gemini_counts_in_every_chunk() -> None:
     """Usage is cumulative and never goes back."""
-    body = heard("gemini", "fault-reasoning").body
+    body = response_to("gemini", "fault-reasoning").body
     usages = [json.loads(line[6:])["usageMetadata"] for line in body.split(b"\r\n") if line.startswith(b"data: ")]
     totals = [usage["totalTokenCount"] for usage in usages]
     assert (totals[0], totals[-1], totals == sorted(totals)) == (13, 52, True)

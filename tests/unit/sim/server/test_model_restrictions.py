@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fix_simulator import question_in
+from fix_simulator import request_in
 from isochrone_sim.exchange.requests import Request
 from isochrone_sim.server.service import Service
 from isochrone_sim.world.published import default_world
@@ -21,7 +21,7 @@ every_dialect = pytest.mark.parametrize("dialect", list(PARSERS))
 
 def ask(dialect: str, model: str, **fields: Any) -> tuple[int, bytes]:
     """Status and first bytes of the reply to a question with these fields, which stand where the dialect has them."""
-    path, headers, body = question_in(dialect, model)
+    path, headers, body = request_in(dialect, model)
     told = json.loads(body)
     config = told["generationConfig"] if dialect == "gemini" else told
     config |= fields

@@ -10,11 +10,11 @@ import pytest
 
 from isochrone_collector.analysis.drift.change_detection import MIN_ROUNDS, MIN_ROUNDS_AFTER, Change, Series, changes
 from isochrone_collector.analysis.drift.series_state import SeriesState
-from testdata.courses import Integers, Nature, Reals
+from testdata.synthetic_series import Integers, Reals, SeriesModel
 
 SERIES_OF_A_TARGET = 6
 HISTORY_DAYS = 7
-QUIET = Nature(sigma=0.1)
+QUIET = SeriesModel(sigma=0.1)
 
 
 def watched(rounds: Integers, values: Reals, *, at_once: int) -> list[Change]:
@@ -27,7 +27,7 @@ def watched(rounds: Integers, values: Reals, *, at_once: int) -> list[Change]:
     return found
 
 
-def after_a_week(nature: Nature, more: int, seed: int) -> tuple[SeriesState, Integers, Reals]:
+def after_a_week(nature: SeriesModel, more: int, seed: int) -> tuple[SeriesState, Integers, Reals]:
     """Return a state with a week of rounds, and the rounds that follow."""
     rounds = nature.rounds(HISTORY_DAYS + more * nature.every_s / 86_400)
     values = nature.values(rounds, seed)
@@ -38,7 +38,7 @@ def after_a_week(nature: Nature, more: int, seed: int) -> tuple[SeriesState, Int
     return state, rounds[known:], values[known:]
 
 
-def rounds_until_found(nature: Nature, seed: int, *, factor: float, within: int, step: int = 1) -> int | None:
+def rounds_until_found(nature: SeriesModel, seed: int, *, factor: float, within: int, step: int = 1) -> int | None:
     """Return after how many rounds a change by `factor` is detected; `None` if not within the given number."""
     state, rounds, values = after_a_week(nature, within, seed)
     for begin in range(0, within, step):
@@ -52,14 +52,14 @@ def rounds_until_found(nature: Nature, seed: int, *, factor: float, within: int,
     ("nature", "days"),
     [
         (QUIET, 30),
-        (replace(QUIET, sigma=0.45, swing=0.0), 30),
-        (replace(QUIET, sigma=0.1, memory=0.8), 30),
-        (replace(QUIET, sigma=0.3, memory=0.8), 30),
+        (replace(QUIET, sigma=0.45, daily_amplitude=0.0), 30),
+        (replace(QUIET, sigma=0.1, autocorrelation=0.8), 30),
+        (replace(QUIET, sigma=0.3, autocorrelation=0.8), 30),
         (replace(QUIET, every_s=60, sigma=0.15), 10),
     ],
     ids=str,
 )
-def test_a_target_raises_at_most_one_false_alarm_a_month(nature: Nature, days: int) -> None:
+def test_a_target_raises_at_most_one_false_alarm_a_month(nature: SeriesModel, days: int) -> None:
     """Six series without any change, from their first round on: at most one alarm in thirty days."""
     rounds = nature.rounds(days)
     alarms = [watched(rounds, nature.values(rounds, seed), at_once=48) for seed in range(SERIES_OF_A_TARGET)]
@@ -67,21 +67,21 @@ def test_a_target_raises_at_most_one_false_alarm_a_month(nature: Nature, days: i
 
 
 @pytest.mark.parametrize(
-    ("sigma", "memory", "within"),
+    ("sigma", "autocorrelation", "within"),
     [(0.1, 0.0, 12), (0.13, 0.0, 12), (0.05, 0.8, 12), (0.2, 0.0, 36), (0.3, 0.0, 96), (0.1, 0.8, 96)],
 )
-def test_a_rise_of_30_percent_is_found(sigma: float, memory: float, within: int) -> None:
+def test_a_rise_of_30_percent_is_found(sigma: float, autocorrelation: float, within: int) -> None:
     """+30 % is found with a chance of nine in ten: within twelve rounds where the noise allows it, later elsewhere."""
-    nature = Nature(sigma=sigma, memory=memory)
+    nature = SeriesModel(sigma=sigma, autocorrelation=autocorrelation)
     step = max(1, within // 12)
     found = [rounds_until_found(nature, seed, factor=1.3, within=within, step=step) is not None for seed in range(20)]
     assert np.mean(found) >= 0.9
 
 
-@pytest.mark.parametrize(("sigma", "memory"), [(0.3, 0.0), (0.15, 0.8)])
-def test_where_twelve_rounds_are_not_enough(sigma: float, memory: float) -> None:
+@pytest.mark.parametrize(("sigma", "autocorrelation"), [(0.3, 0.0), (0.15, 0.8)])
+def test_where_twelve_rounds_are_not_enough(sigma: float, autocorrelation: float) -> None:
     """In more noise twelve rounds hardly ever give +30 % away; the documentation must not promise it."""
-    nature = Nature(sigma=sigma, memory=memory)
+    nature = SeriesModel(sigma=sigma, autocorrelation=autocorrelation)
     found = [rounds_until_found(nature, seed, factor=1.3, within=12, step=6) is not None for seed in range(10)]
     assert np.mean(found) <= 0.3
 
@@ -146,7 +146,7 @@ def test_a_known_change_is_not_found_again() -> None:
 
 def test_a_short_series_has_no_changes() -> None:
     """With fewer than sixty rounds nothing is detected; sixty quiet ones and a step of half are enough."""
-    nature = replace(QUIET, sigma=0.05, swing=0.0)
+    nature = replace(QUIET, sigma=0.05, daily_amplitude=0.0)
     rounds = nature.rounds(1)[: MIN_ROUNDS + 12]
     values = nature.values(rounds, 4)
     values[MIN_ROUNDS:] *= 2
@@ -159,7 +159,7 @@ def test_a_short_series_has_no_changes() -> None:
 
 def test_a_slope_is_no_step() -> None:
     """A steady growth over hours is not a change while the seasonality is unknown."""
-    nature = replace(QUIET, sigma=0.03, swing=0.0)
+    nature = replace(QUIET, sigma=0.03, daily_amplitude=0.0)
     rounds = nature.rounds(1)
     values = nature.values(rounds, 6) * np.exp(np.linspace(0, 0.6, len(rounds)))
     assert watched(rounds, values, at_once=12) == []

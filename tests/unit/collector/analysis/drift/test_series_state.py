@@ -6,9 +6,9 @@ import numpy as np
 
 from isochrone_collector.analysis.drift.change_detection import MAX_ROUNDS
 from isochrone_collector.analysis.drift.series_state import SeriesState
-from testdata.courses import Nature
+from testdata.synthetic_series import SeriesModel
 
-NATURE = Nature(sigma=0.1)
+NATURE = SeriesModel(sigma=0.1)
 
 
 def test_rounds_may_come_in_any_order_and_again() -> None:

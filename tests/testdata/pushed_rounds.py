@@ -1,4 +1,4 @@
-"""A small fleet told what it sees: rounds of every target from every vantage, pushed to a real collector."""
+"""A small fleet with given latencies: rounds of every target from every vantage, pushed to a real collector."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ VANTAGES = (
     Vantage(name="sg-2", region=SG),
 )
 FIRST, SECOND, THIRD = "alpha/m", "beta/m", "gamma/m"
-USUAL_US = {FIRST: 200_000, SECOND: 300_000, THIRD: 400_000}
+USUAL_LATENCIES_US = {FIRST: 200_000, SECOND: 300_000, THIRD: 400_000}
 PLAN = f"""
 baseline: {US}
 every: 60s
@@ -30,38 +30,43 @@ routes:
     members: [{FIRST}, {SECOND}, {THIRD}]
 """
 
-# What a target takes from a region in microseconds; `None` when it fails.
-See = Callable[[str, str], int | None]
+# The latency of a target from a region in microseconds; `None` if it fails.
+Latencies = Callable[[str, str], int | None]
 
 
-def usual(target: str, region: str) -> int | None:  # every way to see has both
-    """Everybody is well, wherever one looks from."""
-    return USUAL_US[target]
+def usual_latencies(target: str, region: str) -> int | None:  # the signature of `Latencies`
+    """Return the usual latency: every target succeeds from every region."""
+    return USUAL_LATENCIES_US[target]
 
 
-def without(*dead: str) -> See:
-    """Some fail wherever one looks from."""
-    return lambda target, region: None if target in dead else usual(target, region)
+def without(*dead: str) -> Latencies:
+    """Return latencies in which some targets fail from every region."""
+    return lambda target, region: None if target in dead else usual_latencies(target, region)
 
 
 @dataclass(slots=True)
 class Fleet:
-    """Pushes what its vantages see. `epoch` tells the pushes of one fleet from those of another."""
+    """Pushes the given latencies from its vantages. `epoch` distinguishes the pushes of two fleets."""
 
     targets: dict[str, int]
     epoch: int = 1
-    chance: Random = field(default_factory=lambda: Random(7))
+    rng: Random = field(default_factory=lambda: Random(7))
     _seq: int = 0
 
-    def tell(
-        self, call: Caller, rounds: Iterable[int], see: See = usual, *, vantages: Iterable[Vantage] = VANTAGES
+    def push_rounds(
+        self,
+        call: Caller,
+        rounds: Iterable[int],
+        latencies: Latencies = usual_latencies,
+        *,
+        vantages: Iterable[Vantage] = VANTAGES,
     ) -> None:
-        """Push rounds, one batch per vantage; returns when all are committed."""
+        """Push rounds, one batch per vantage; return when all are committed."""
         begun = list(rounds)
         for vantage in vantages:
             self._seq += 1
             samples = tuple(
-                self._sample(target, at, see(target, vantage.region)) for at in begun for target in self.targets
+                self._sample(target, at, latencies(target, vantage.region)) for at in begun for target in self.targets
             )
             receipt = call.push(Batch(vantage=vantage, epoch=self.epoch, seq=self._seq, samples=samples))
             assert receipt.stored == len(samples), receipt
@@ -70,11 +75,11 @@ class Fleet:
         common: dict[str, Any] = {"target_id": self.targets[target], "round_at": at, "dispatched_at": at}
         if ttft_us is None:
             return Sample(outcome=Outcome.HTTP_ERROR, http_status=503, error="overloaded", **common)
-        seen_us = round(ttft_us * self.chance.lognormvariate(0, 0.05))
+        seen_us = round(ttft_us * self.rng.lognormvariate(0, 0.05))
         return Sample(outcome=Outcome.OK, ttft_us=seen_us, e2e_us=2 * seen_us, tokens_per_second=50.0, **common)
 
 
 def rounds_until(end_at: int, count: int) -> list[int]:
-    """So many rounds one interval after another, the last one before an instant."""
+    """Return `count` consecutive rounds, the last one before `end_at`."""
     last_at = (end_at - 1) // EVERY_US * EVERY_US
     return [last_at - place * EVERY_US for place in reversed(range(count))]

@@ -1,4 +1,4 @@
-"""A world with known truth and a clock of its own, in which routes are decided epoch by epoch."""
+"""A routing simulation with known ground truth and its own clock, in which routes are decided epoch by epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,15 +16,15 @@ from isochrone_wire.routes import ChangeKind
 
 START_AT = 1_800_000_000 * SECOND_US
 SWITCHES = (ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD)
-# The notes' setting is twelve probes an epoch: two vantages, six rounds.
+# Twelve probes per epoch, the default of the rules: two vantages, six rounds.
 EVERY_US = 50 * SECOND_US
 
 Fails = Callable[[int, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """One decision: what it was made from, and what came out."""
+class DecisionRecord:
+    """One decision with its inputs."""
 
     inputs: Inputs
     before: State
@@ -32,7 +32,7 @@ class Moment:
 
     @property
     def switched(self) -> bool:
-        """Whether the first choice changed."""
+        """True if the first choice changed."""
         return self.decision.change in SWITCHES
 
     @property
@@ -46,14 +46,14 @@ class Moment:
         return {entry.target: entry.weight for entry in self.decision.entries}
 
 
-def nobody(member: int, vantage: int) -> bool:
-    """Nothing fails."""
+def none_fail(member: int, vantage: int) -> bool:
+    """Return false: no probe fails."""
     del member, vantage
     return False
 
 
 def target(place: int, *, every_us: int = EVERY_US) -> Target:
-    """The member at a place, each of a provider of its own."""
+    """Return the member with this index; each has its own provider."""
     return Target(
         id=place + 1,
         name=f"p{place}/m",
@@ -67,15 +67,15 @@ def target(place: int, *, every_us: int = EVERY_US) -> Target:
 def plan_of(
     *targets: Target, slo: Slo | None = None, route: Route | None = None, version: int = 1, control: str = ""
 ) -> Plan:
-    """A plan with a route over all its targets."""
+    """Return a plan with a route over all its targets."""
     route = route or Route(name="r", members=tuple(one.name for one in targets), slo=slo or Slo())
     return Plan(version=version, baseline="r0", targets=targets, control=control, routes=(route,))
 
 
 @dataclass(slots=True, kw_only=True)
-class World:
-    """Log-normal TTFT of deviation `sigma`, by default 0.45, in which each round is correlated by `likeness` with the
-    one before. Vantage v stands in region `v // per_region`.
+class RoutingSimulation:
+    """Log-normal TTFT with standard deviation `sigma` of its logarithm, by default 0.45, and first-order
+    `autocorrelation` over the rounds. Vantage v is in region `v // per_region`.
     """
 
     seed: int
@@ -83,7 +83,7 @@ class World:
     regions: int = 3
     per_region: int = 2
     sigma: float = 0.45
-    likeness: float = 0.0
+    autocorrelation: float = 0.0
     state: State = field(default_factory=State)
     at: int = 0
     _rows: list[Reals] = field(default_factory=list)
@@ -96,46 +96,62 @@ class World:
 
     _random: np.random.Generator = field(init=False)
 
-    def play(
+    def run(
         self,
         epochs: int,
         *medians_ms: float,
-        fails: Fails = nobody,
+        fails: Fails = none_fail,
         silent: bool = False,
-        looks: int = 1,
+        decisions_per_epoch: int = 1,
         here: int = 0,
-    ) -> list[Moment]:
-        """Let so many epochs pass, and decide for region `here` `looks` times in each. `silent` sends nothing."""
-        return list(self._moments(epochs, medians_ms, fails, silent=silent, looks=looks, here=here))
+    ) -> list[DecisionRecord]:
+        """Advance by `epochs` epochs and decide for region `here`, `decisions_per_epoch` times in each. With `silent`,
+        no samples arrive.
+        """
+        return list(
+            self._decisions(
+                epochs, medians_ms, fails, silent=silent, decisions_per_epoch=decisions_per_epoch, here=here
+            )
+        )
 
-    def _moments(
-        self, epochs: int, medians_ms: Sequence[float], fails: Fails, *, silent: bool, looks: int, here: int
-    ) -> Iterator[Moment]:
+    def _decisions(
+        self,
+        epochs: int,
+        medians_ms: Sequence[float],
+        fails: Fails,
+        *,
+        silent: bool,
+        decisions_per_epoch: int,
+        here: int,
+    ) -> Iterator[DecisionRecord]:
         rules = rules_of(self.plan.routes[0], self.plan)
         until_at = self.at + epochs * rules.epoch_us
         if not silent:
             self._rows += [
-                self._probed(place, medians_ms[place], fails, until_at) for place in range(len(self.plan.targets))
+                self._simulate_member(place, medians_ms[place], fails, until_at)
+                for place in range(len(self.plan.targets))
             ]
         rows = np.concatenate(self._rows, axis=1)
         self._rows = [rows[:, np.argsort(rows[3], kind="stable")]]
-        for _ in range(epochs * looks):
-            self.at += rules.epoch_us // looks
+        for _ in range(epochs * decisions_per_epoch):
+            self.at += rules.epoch_us // decisions_per_epoch
             from_place, to_place = np.searchsorted(self._rows[0][3], [self.at - rules.window_us, self.at])
-            yield self.look(self._rows[0][:, from_place:to_place], here)
+            yield self.decide_now(self._rows[0][:, from_place:to_place], here)
 
-    def look(self, rows: Reals, here: int = 0) -> Moment:
-        """Decide from some rows now."""
-        (inputs,) = build_inputs(self.plan.routes[0], self.plan, self._seen(rows), regions=[f"r{here}"], at=self.at)
-        moment = Moment(inputs, self.state, decide(inputs, self.state))
-        self.state = moment.decision.state
-        return moment
+    def decide_now(self, rows: Reals, here: int = 0) -> DecisionRecord:
+        """Decide now from these rows."""
+        (inputs,) = build_inputs(
+            self.plan.routes[0], self.plan, self._probe_table(rows), regions=[f"r{here}"], at=self.at
+        )
+        record = DecisionRecord(inputs, self.state, decide(inputs, self.state))
+        self.state = record.decision.state
+        return record
 
-    def _probed(self, place: int, median_ms: float, fails: Fails, until_at: int) -> Reals:
+    def _simulate_member(self, place: int, median_ms: float, fails: Fails, until_at: int) -> Reals:
         every_us = self.plan.targets[place].every_us
         rounds_at = np.arange(-(-self.at // every_us), -(-until_at // every_us)) * every_us
         vantages = self.regions * self.per_region
-        noise = np.stack([self._course(len(rounds_at)) for _ in range(vantages)])
+        noise = np.stack([self._noise_series(len(rounds_at)) for _ in range(vantages)])
         values = median_ms * 1000 * np.exp(self.sigma * noise)
         failed = np.array([[fails(place, vantage)] for vantage in range(vantages)]) & np.ones(len(rounds_at), bool)
         vantage = np.repeat(np.arange(vantages), len(rounds_at))
@@ -150,14 +166,14 @@ class World:
             ]
         )
 
-    def _course(self, rounds: int) -> Reals:
-        """Normal noise in which each value resembles the one before."""
+    def _noise_series(self, rounds: int) -> Reals:
+        """Return autocorrelated normal noise."""
         noise = self._random.standard_normal(rounds)
-        for place in range(1, rounds if self.likeness else 0):
-            noise[place] = self.likeness * noise[place - 1] + np.sqrt(1 - self.likeness**2) * noise[place]
+        for place in range(1, rounds if self.autocorrelation else 0):
+            noise[place] = self.autocorrelation * noise[place - 1] + np.sqrt(1 - self.autocorrelation**2) * noise[place]
         return noise
 
-    def _seen(self, rows: Reals) -> ProbeTable:
+    def _probe_table(self, rows: Reals) -> ProbeTable:
         return ProbeTable(
             members=tuple(one.name for one in self.plan.targets),
             regions=tuple(f"r{place}" for place in range(self.regions)),
@@ -173,5 +189,5 @@ class World:
         )
 
     def replan(self, plan: Plan) -> None:
-        """A new plan is in force."""
+        """Apply a new plan."""
         self.plan = replace(plan, version=self.plan.version + 1)

@@ -1,4 +1,4 @@
-"""Inputs of a routing decision, written down by hand."""
+"""Hand-written inputs of a routing decision."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,8 +14,8 @@ RULES = Rules()
 AT = 1_800_000_000_000_000 // RULES.epoch_us * RULES.epoch_us
 
 
-def described(name: str, *, usd: float | None = None, region: str | None = None, paused: bool = False) -> Target:
-    """A target as the plan describes it; `usd` per million output tokens."""
+def target_named(name: str, *, usd: float | None = None, region: str | None = None, paused: bool = False) -> Target:
+    """Return a target as described in the plan; `usd` per million output tokens."""
     price = None if usd is None else Price(usd_per_m_output=usd)
     return Target(
         id=ord(name[0]),
@@ -38,7 +38,9 @@ def evidence(
     n: int = 100,
     newest_at: int = AT,
 ) -> Evidence:
-    """A member of which `ok` of `n` probes succeeded; its p95 lies between two bounds, by default at twice its p50."""
+    """Return the evidence on a member of which `ok` of `n` probes succeeded; its p95 is between two bounds, by default
+    twice its p50.
+    """
     low, high = p95_ms or (p50_ms * 2, p50_ms * 2)
     return Evidence(
         target=name,
@@ -55,28 +57,28 @@ def evidence(
 
 
 def shift(low_ms: float, high_ms: float) -> Shift:
-    """A shift with its interval around the middle."""
+    """Return a shift in the middle of its interval."""
     return Shift(estimate=(low_ms + high_ms) / 2 * 1e3, low=low_ms * 1e3, high=high_ms * 1e3)
 
 
-def apart(
+def comparison(
     left: str, right: str, low_ms: float, high_ms: float, *, short: tuple[float, float] | None = None
 ) -> Comparison:
-    """How much longer the left one takes."""
+    """Return the comparison in which `left` takes longer than `right` by this interval."""
     found = shift(low_ms, high_ms)
     return Comparison(
         left=left, right=right, n=100, window=found, middle=found, short=None if short is None else shift(*short)
     )
 
 
-def brief(
+def inputs_for(
     *known: Evidence,
     compared: tuple[Comparison, ...] = (),
     route: Route | None = None,
     targets: Mapping[str, Target] | None = None,
     at: int = AT,
 ) -> Inputs:
-    """The inputs of a decision over some members."""
+    """Return the inputs of a decision over these members."""
     names = tuple(one.target for one in known)
     return Inputs(
         at=at,
@@ -85,7 +87,7 @@ def brief(
         plan_version=1,
         window=Window(from_at=at - RULES.window_us, until_at=at),
         rules=RULES,
-        targets=tuple((targets or {}).get(name) or described(name) for name in names),
+        targets=tuple((targets or {}).get(name) or target_named(name) for name in names),
         evidence=known,
         comparisons=compared,
         vantages=4,

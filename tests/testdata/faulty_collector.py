@@ -18,33 +18,33 @@ Context = Any
 Answer = Callable[[fleet_pb2.PushRequest, fleet_pb2.PushResponse, Context], Awaitable[None]]
 
 
-async def behave(_request: fleet_pb2.PushRequest, _response: fleet_pb2.PushResponse, _context: Context) -> None:
+async def unchanged(_request: fleet_pb2.PushRequest, _response: fleet_pb2.PushResponse, _context: Context) -> None:
     """Leave the answer unchanged."""
 
 
 @dataclass(slots=True)
-class Misbehaving(fleet_pb2_grpc.FleetServicer):
+class FaultyCollector(fleet_pb2_grpc.FleetServicer):
     """Stores each batch once, like a collector, under (epoch, seq). `before` may refuse a push before it is stored;
-    `after` may change or withhold the answer. The clock is ahead by `ahead_us`.
+    `after` may change or withhold the answer. The clock is ahead by `clock_ahead_us`.
     """
 
-    before: Answer = behave
-    after: Answer = behave
-    ahead_us: int = 0
+    before: Answer = unchanged
+    after: Answer = unchanged
+    clock_ahead_us: int = 0
     delay_seconds: float = 0.0
     batches: dict[tuple[int, int], bytes] = field(default_factory=dict)
     pushes: list[fleet_pb2.PushRequest] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     altered: int = 0
     in_flight: int = 0
-    most_in_flight: int = 0
+    max_in_flight: int = 0
 
     async def Push(self, request: fleet_pb2.PushRequest, context: Context) -> fleet_pb2.PushResponse:  # noqa: N802  # the name in the .proto
         """Store the push, then answer."""
         received_at = self._now_at()
         self.pushes.append(request)
         self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
             await asyncio.sleep(self.delay_seconds)
             response = fleet_pb2.PushResponse(plan_version=1, received_at=received_at)
@@ -84,12 +84,12 @@ class Misbehaving(fleet_pb2_grpc.FleetServicer):
             response.duplicate = len(request.samples)
 
     def _now_at(self) -> int:
-        return time.time_ns() // 1000 + self.ahead_us
+        return time.time_ns() // 1000 + self.clock_ahead_us
 
 
 @asynccontextmanager
 async def serving(
-    collector: Misbehaving, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
+    collector: FaultyCollector, *, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
 ) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the collector, which runs for the duration of the block."""
     server = grpc.aio.server()
