@@ -54,7 +54,7 @@ class Authenticator:
         self._read_at = 0
         self._reading = asyncio.Lock()
         self._used: dict[int, int] = {}
-        # When this collector last recorded the use of a credential.
+        # Credential → the instant at which this collector last recorded its use.
         self._recorded_at: dict[int, int] = {}
         self._unknown_lookups = LeakyBucket(per_second=_UNKNOWN_PER_SECOND, burst=2 * _UNKNOWN_PER_SECOND)
 

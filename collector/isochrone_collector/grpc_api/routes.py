@@ -45,7 +45,7 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
         found = await answer(context, self._tables(request.client_region, request.route))
         return codec.encode(found)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
-    async def WatchTables(  # type: ignore[override]  # noqa: N802  # what writes by itself returns nothing; the .proto's name
+    async def WatchTables(  # type: ignore[override]  # noqa: N802  # it writes messages instead of yielding them; the name in the .proto
         self, request: routes_pb2.WatchTablesRequest, context: Context
     ) -> None:
         """Stream tables as they change."""

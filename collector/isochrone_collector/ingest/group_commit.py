@@ -68,7 +68,7 @@ class GroupCommit(Generic[Work, Result]):
 
     @property
     def is_full(self) -> bool:
-        """Whether new work is refused for the moment."""
+        """True while new work is refused."""
         return self.rows >= self._max_waiting_rows
 
     @property

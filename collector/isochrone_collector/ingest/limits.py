@@ -7,7 +7,7 @@ from isochrone_wire.model import DAY_US, Sample
 
 # Of the name, the region and the agent version of a vantage.
 MAX_VANTAGE_CHARS = 100
-# With a clock this far off the round is unknown; with less it is late.
+# A clock this far off leaves the round unknown; a smaller error makes it late.
 MAX_DISTANCE_US = 400 * DAY_US
 MAX_COUNT = 2**31 - 1
 MAX_INT64 = 2**63 - 1

@@ -4,7 +4,7 @@ The child is spawned with one end of a pipe. It ends when the pipe does, and so 
 Its first message is its version; then it answers every request, in order, with a packed batch or `NotPacked`.
 
 `run` is executed in the child; `PackerProcess` is the collector's handle of it. A stopped child blocks the reading and
-the writing of the pipe, so each has a thread of its own.
+the writing of the pipe, so each has its own thread.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ _log = structlog.get_logger()
 
 # A hundred megabytes of packed rows, and seconds of work for the database.
 _MAX_WAITING_ROWS = 200_000
-# With this many rows the fixed cost of a commit is small beside the cost of its rows.
+# The fixed cost of a commit is small beside the cost of this many rows.
 _WORTH_ROWS = 2_000
 _ATTEMPTS = 3
 # The pushes of an agent without a backlog are small. They have a group commit of their own and are packed in the event
