@@ -260,7 +260,7 @@ def test_a_first_choice_that_is_left_out_is_replaced() -> None:
 
 
 def test_lost_rounds_do_not_exclude_a_member_with_traffic() -> None:
-    """With too few recorded rounds a member is not chosen, but the first choice is kept under the other rules."""
+    """A member with too few recorded rounds is not chosen, but a first choice is kept under the other rules."""
     gaps = replace(A, coverage=0.2)
     reason = "20% of its rounds were recorded; 50% needed"
     assert [one.reason for one in decide(inputs_for(gaps, B), State()).excluded] == [reason]

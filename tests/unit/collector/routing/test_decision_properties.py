@@ -1,4 +1,4 @@
-"""What holds of every decision of routing, whatever it is made from."""
+"""Properties of every routing decision, for any inputs."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -21,10 +21,10 @@ ROUNDING = 1e-5
 
 
 class Course(list[Inputs]):
-    """Moments in order, shown in short."""
+    """Moments in order, with a short representation."""
 
     def __repr__(self) -> str:
-        """Who is there in each epoch, and whom the vantages suspect."""
+        """Return the members of each epoch, and the suspect vantages."""
         return "; ".join(f"{(one.at - AT) / RULES.epoch_us:.1f}: {one.route.members}, {one.suspects}" for one in self)
 
 
@@ -84,7 +84,7 @@ def played(course: Course) -> list[tuple[Inputs, State, Decision]]:
 @settings(max_examples=60, deadline=None)
 @given(courses())
 def test_weights_add_up_and_entries_stand_in_rank_order(course: Course) -> None:
-    """Weights of a ranking add up to 1; ranks ascend from 1; nobody is both ranked and left out, and nobody is lost."""
+    """Weights of a ranking add up to 1; ranks ascend from 1; no member is both ranked and excluded, or missing."""
     for inputs, _, decision in played(course):
         ranks = [entry.rank for entry in decision.entries]
         assert ranks == sorted(ranks)
@@ -128,7 +128,7 @@ def test_weights_move_a_step_an_epoch(course: Course) -> None:
 @settings(max_examples=40, deadline=None)
 @given(courses())
 def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> None:
-    """Inputs, state and table survive being written; deciding again gives the same bytes, and can be explained."""
+    """Inputs, state and table survive serialization; a replay gives the same bytes and can be explained."""
     for generation, (inputs, before, decision) in enumerate(played(course), 1):
         stored_inputs, stored_before = canonical_form.dump(inputs), canonical_form.dump(before)
         assert canonical_form.load(Inputs, stored_inputs) == inputs
@@ -143,7 +143,7 @@ def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> Non
 @settings(max_examples=40, deadline=None)
 @given(courses(), st.permutations(NAMES))
 def test_the_order_of_members_means_nothing(course: Course, order: list[str]) -> None:
-    """Written in another order, the same members get the same ranks and weights."""
+    """The order of the members does not affect their ranks and weights."""
 
     def reordered(inputs: Inputs) -> Inputs:
         ordered = [name for name in order if name in inputs.route.members]

@@ -1,4 +1,4 @@
-"""From probes to evidence, and from evidence to hedges and race sets."""
+"""Evidence from probes, and hedges and race sets from evidence."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -58,7 +58,7 @@ def course(member: int, vantage: int, kinds: str) -> list[tuple[int, int, int, K
     ("kinds", "run"), [("+++", 0), ("+--", 2), ("---", 3), ("--+", 0), ("+-t-", 2), ("+--s", 2), ("-+-", 1)]
 )
 def test_failures_are_counted_from_the_newest(kinds: str, run: int) -> None:
-    """What was throttled or never sent neither ends a run nor adds to it."""
+    """Throttled and skipped probes neither end a run of failures nor extend it."""
     assert failing_runs(seen(*course(0, 7, kinds))) == {(0, 7): run}
 
 
@@ -84,7 +84,7 @@ def test_a_vantage_where_everything_fails_is_suspect(
 
 
 def test_the_control_target_clears_its_vantage() -> None:
-    """While the control target answers the vantage is well, whatever the others do."""
+    """A vantage is not suspect while the control target answers, whatever the others do."""
     runs = {(0, 7): 5, (1, 7): 5, (2, 7): 0}
     assert suspects(runs, "pqr", RULES) == {7}
     assert suspects(runs, "pqr", RULES, control=2) == set()
@@ -92,7 +92,7 @@ def test_the_control_target_clears_its_vantage() -> None:
 
 
 def test_a_suspect_says_nothing_of_anybody() -> None:
-    """Neither its failures nor its successes are evidence."""
+    """Neither failures nor successes of a suspect vantage are evidence."""
     rows = seen(*course(0, 7, "+" * 8), *course(0, 8, "+++-----"))
     assert (gathered(rows).n, gathered(rows).failing_vantages) == (11, 1)
     alone = gathered(rows, suspected=frozenset({8}))
@@ -101,7 +101,7 @@ def test_a_suspect_says_nothing_of_anybody() -> None:
 
 @pytest.mark.parametrize(("kinds", "coverage"), [("++++", 1.0), ("+-+-", 1.0), ("+s+s", 0.5), ("+sss", 0.25)])
 def test_coverage_is_the_share_of_rounds_in_which_something_was_sent(kinds: str, coverage: float) -> None:
-    """Failures were sent; what a budget skipped was not, and tells nothing of the member as it is now."""
+    """Failed probes count as sent; probes skipped by a budget do not, and are not current evidence."""
     assert gathered(seen(*course(0, 7, kinds))).coverage == coverage
 
 
@@ -144,7 +144,7 @@ def inputs_at(probes: ProbeTable, *, at_round: float, every_us: int = EVERY_US) 
 
 
 def test_a_round_of_the_future_is_left_out() -> None:
-    """A vantage whose clock is ahead makes no table fresher and says nothing before its time."""
+    """Probes from a clock that is ahead do not make a table fresher, and are left out until their time."""
     rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++++++"))
     found = inputs_at(rows, at_round=4)
     assert [(one.n, one.newest_at) for one in found.evidence] == [(3, 2 * EVERY_US), (5, 4 * EVERY_US)]
@@ -162,7 +162,7 @@ def test_a_vantage_that_is_gone_does_not_outvote_who_still_reports() -> None:
 
 
 def test_suspects_that_are_gone_freeze_nothing() -> None:
-    """An epoch after their last round they are counted no more; what they said is not believed for that."""
+    """An epoch after their last round suspect vantages are not counted, but their probes stay left out."""
     suspect = [row for member in (0, 1) for vantage in (8, 9) for row in course(member, vantage, "+" * 10 + "---")]
     rows = seen(*suspect, *course(0, 7, "+" * 30), *course(1, 7, "+" * 30))
     during, later = inputs_at(rows, at_round=13), inputs_at(rows, at_round=19)
@@ -178,14 +178,14 @@ def test_rounds_rarer_than_an_epoch_are_no_silence() -> None:
 
 
 def test_pairs_are_of_one_vantage_and_slot() -> None:
-    """Only where one vantage has both in a slot they are compared; of several rounds in it the first counts."""
+    """Members are compared in slots where one vantage has both; of several rounds in a slot the first counts."""
     rows = seen((0, 7, 0, OK, 300), (0, 7, 1, OK, 900), (1, 7, 0, OK, 200), (0, 8, 0, OK, 500), (1, 9, 0, OK, 100))
     (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US, 2 * EVERY_US], at=0, rules=RULES)
     assert (found.n, found.window and found.window.estimate) == (1, 100_000.0)
 
 
 def test_nothing_shared_is_no_comparison() -> None:
-    """Without a shared round there is no shift, and no NaN either."""
+    """Without a shared round the shift is `None`, not NaN."""
     (found,) = comparisons_of(seen(*course(0, 7, "--")), [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
     assert found == Comparison(left="a", right="b")
 
@@ -244,7 +244,7 @@ def test_a_hedge_shortens_the_tail_of_stalls() -> None:
     ],
 )
 def test_a_hedge_that_gains_nothing_is_refused(inputs: Inputs, reason: str) -> None:
-    """Without a delay there is a reason."""
+    """A hedge without a delay has a reason."""
     found = hedge(inputs, "a", "b")
     assert (found.delay_us, found.reason) == (None, reason)
 
@@ -257,7 +257,7 @@ def test_one_common_stall_is_chance() -> None:
 
 
 def test_timeouts_stay_in_the_tail() -> None:
-    """Who timed out stands above all others; the predicted p99 is the limit and not the largest answer."""
+    """Timeouts rank above all others: the predicted p99 is the limit, not the largest value."""
     own = latencies_of(known("a", *[300.0] * 95, late_ms=(60_000.0,) * 5))
     assert own is not None
     assert own.quantile_us(0.99) == pytest.approx(60_000_000, rel=0.01)
@@ -275,7 +275,7 @@ def test_hedging_with_a_twin_at_no_delay_is_the_minimum_of_two() -> None:
 
 
 def test_a_race_pays_when_it_cuts_p95_by_more_than_it_costs() -> None:
-    """Two that stall in one of ten requests are worth racing; two steady ones are not; a dear runner is left out."""
+    """Two members that stall in one of ten requests are raced, two steady ones are not, an expensive one neither."""
     stalling = [300.0] * 90 + [6000.0] * 10
     both = inputs_for(known("a", *stalling), known("b", *stalling))
     raced = race_set(both, ["a", "b"])
@@ -289,7 +289,7 @@ def test_a_race_pays_when_it_cuts_p95_by_more_than_it_costs() -> None:
 
 
 def test_who_fails_does_not_race() -> None:
-    """A failing member's few answers may look fast; it is not asked."""
+    """A failing member is not raced, even if its few answers are fast."""
     stalling = [300.0] * 90 + [6000.0] * 10
     failing = replace(known("b", *stalling), fails_here=True)
     found = race_set(inputs_for(known("a", *stalling), failing), ["a", "b"])

@@ -1,4 +1,4 @@
-"""The rules of routing against worlds of known truth, twelve probes of each member an epoch: two vantages, six rounds.
+"""The routing rules in simulated worlds, with twelve probes of each member per epoch: two vantages, six rounds.
 
 TTFT is log-normal with median 350 ms and deviation 0.45. Seeds are fixed, so that the figures are always the same.
 """
@@ -27,7 +27,7 @@ def changes(moments: Sequence[DecisionRecord]) -> list[ChangeKind]:
 
 
 def left_after(seed: int, slower_ms: float, *, autocorrelation: float = 0.0, patience: int = 24) -> int:
-    """In which epoch the first choice is left that has become slower at the end of the one before."""
+    """Return the number of epochs until a first choice that became slower is replaced."""
     world = RoutingSimulation(seed=seed, regions=1, autocorrelation=autocorrelation)
     first = world.run(WARM, 350, 350)[-1].first
     medians = [350 + slower_ms * (f"p{place}/m" == first) for place in range(2)]
@@ -64,7 +64,7 @@ def test_a_member_that_became_slower_is_left(slower_ms: float, epochs: int, shar
 
 
 def test_likeness_of_rounds_does_not_hide_a_large_shift() -> None:
-    """Where each round resembles the one before, a step of 400 ms is still left within two epochs."""
+    """With autocorrelated rounds, a step of 400 ms is still a switch within two epochs."""
     assert median(left_after(seed, 400, autocorrelation=0.3, patience=12) for seed in range(15)) <= 2
 
 
@@ -83,7 +83,7 @@ def test_a_dead_member_is_left_within_one_epoch() -> None:
 
 
 def test_a_member_dead_elsewhere_is_kept_where_it_is_well() -> None:
-    """What fails in one region moves the table there and nowhere else."""
+    """A failure in one region changes only that region's table."""
     there, here = RoutingSimulation(seed=3), RoutingSimulation(seed=3)
     for world in (there, here):
         world.run(WARM, 300, 400)
@@ -95,7 +95,7 @@ def test_a_member_dead_elsewhere_is_kept_where_it_is_well() -> None:
 
 
 def test_when_all_vantages_fail_everything_stays_as_it_was() -> None:
-    """It is rather us than everybody else: the ranking and the weights are frozen, and thaw when vantages are well."""
+    """If most vantages fail, ranking and weights are frozen, and thaw when the vantages recover."""
     world = RoutingSimulation(seed=3)
     before = world.run(WARM, 300, 400)[-1]
     frozen = world.run(4, 300, 400, fails=lambda *_: True)
@@ -109,7 +109,7 @@ def test_when_all_vantages_fail_everything_stays_as_it_was() -> None:
 
 
 def test_one_bad_vantage_is_ignored() -> None:
-    """A vantage that fails whatever it probes says nothing of anybody: neither elsewhere nor in its own region."""
+    """The probes of a vantage that fails everywhere are left out, in other regions and in its own."""
     for here in (0, 1):
         world = RoutingSimulation(seed=3)
         world.run(WARM, 300, 400, here=here)
@@ -128,7 +128,7 @@ def test_a_region_whose_only_vantage_is_bad_is_frozen() -> None:
 
 
 def test_the_control_target_clears_a_vantage() -> None:
-    """While the control target answers, it is the members that fail and not the vantage: nothing is frozen."""
+    """While the control target answers, the members fail and not the vantage: nothing is frozen."""
     world = RoutingSimulation(seed=3, per_region=1, plan=plan_of(target(0), target(1), target(2), control="p2/m"))
     world.run(WARM, 300, 350, 400)
     after = world.run(2, 300, 350, 400, fails=lambda member, _: member != 2)
@@ -192,7 +192,7 @@ def test_a_wrong_first_choice_of_a_cold_start_is_put_right_without_dwell() -> No
 
 
 def test_an_objective_that_is_broken_for_certain_is_left_fast() -> None:
-    """Who breaks the promise for certain is left for one who keeps it for certain, without waiting for the dwell."""
+    """A member that certainly misses the objective is replaced by one that certainly meets it, without a dwell."""
     slo = Slo(name="chat", ttft_p95_us=SECOND_US)
     world = RoutingSimulation(seed=6, regions=1, plan=plan_of(target(0), target(1), slo=slo))
     first = world.run(WARM, 300, 330)[-1].first

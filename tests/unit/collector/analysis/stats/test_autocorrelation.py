@@ -1,4 +1,4 @@
-"""What rounds are worth when neighbours resemble each other."""
+"""Correlation times, and the corrections of intervals and p-values."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from isochrone_collector.analysis.stats.ragged import Reals, ragged
 
 
 def chained(n: int, *, correlation: float, seed: int) -> Reals:
-    """Values of which each keeps so much of the one before."""
+    """Return an autoregressive series of order 1."""
     chance = np.random.default_rng(seed)
     values = chance.normal(0, 1, n)
     for place in range(1, n):
@@ -30,7 +30,7 @@ def test_long_series_show_their_true_correlation_time(correlation: float, tau: f
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1.0, 2.0]])
 def test_nothing_to_see_is_no_likeness(values: list[float]) -> None:
-    """Without values, or without any difference between them, a round is worth a round."""
+    """Without values, or with equal ones, τ is 1."""
     assert correlation_time(np.array(values, dtype=np.float64)) == 1.0
 
 

@@ -1,4 +1,4 @@
-"""The statistics on generated data whose truth is known: what the intervals cover, what is found, what is imagined.
+"""The statistics on generated data of known truth: coverage of intervals, power, and false decisions.
 
 Rounds resemble their neighbours as the values of a first-order autoregression do, each of which keeps φ of the one
 before. Seeds are fixed, so that the figures are always the same ones; docs/statistics.md has them.
@@ -32,7 +32,7 @@ def chains(draws: int, n: int, *, correlation: float, seed: int = SEED, heavy: b
 
 
 def paired_coverage(values: Reals) -> float:
-    """How many of the paired intervals hold the true shift, 0."""
+    """Return the share of paired intervals that contain the true shift, 0."""
     draws, n = values.shape
     found = paired_shifts(Ragged(values=values.ravel(), offsets=np.arange(draws + 1) * n))
     return float(((found.low <= 0) & (found.high >= 0)).mean())
@@ -118,14 +118,14 @@ def test_no_difference_is_hardly_ever_called_one(n: int, correlation: float) -> 
 
 
 def test_what_is_alike_is_found_alike() -> None:
-    """With a day of rounds, pairs that are the same are called equivalent rather than left undecided."""
+    """With a day of rounds, equal pairs are equivalent rather than undecided."""
     decisions = fleet(300, 288, shift_us=0.0, correlation=0.0)
     assert decisions.count(Decision.EQUIVALENT) >= 0.95 * len(decisions)
 
 
 @pytest.mark.parametrize(("n", "shift_us", "power"), [(12, 100 * MS, 0.9), (24, 60 * MS, 0.9), (96, 40 * MS, 0.9)])
 def test_what_is_different_is_found(n: int, shift_us: float, power: float) -> None:
-    """A difference worth telling is told: of 100 ms after twelve rounds, of 40 ms after a day of quarter hours."""
+    """A relevant difference is decided: of 100 ms after twelve rounds, of 40 ms after a day of quarter hours."""
     decisions = fleet(300, n, shift_us=shift_us, correlation=0.0)
     assert decisions.count(Decision.SLOWER) >= power * len(decisions)
     assert decisions.count(Decision.FASTER) == 0

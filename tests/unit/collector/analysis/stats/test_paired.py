@@ -37,7 +37,7 @@ def test_estimates_worked_out_by_hand(differences: list[float], estimate: float)
 
 
 def test_nothing_has_no_shift() -> None:
-    """Of no pairs there is no shift, not zero."""
+    """Without pairs there is no shift."""
     assert hodges_lehmann(np.array([], dtype=np.float64)) is None
 
 

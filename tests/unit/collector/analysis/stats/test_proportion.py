@@ -19,7 +19,7 @@ def test_intervals_are_wilsons(count: int, n: int) -> None:
 
 
 def test_no_trials_have_no_share() -> None:
-    """Nothing out of nothing is not zero."""
+    """Without trials there is no proportion."""
     assert wilson(0, 0) is None
 
 

@@ -1,4 +1,4 @@
-"""Quantiles: nearest rank, intervals that hold what they promise, and silence where n is too small."""
+"""Quantiles: nearest rank, coverage of the intervals, and no interval if n is too small."""
 
 import numpy as np
 import pytest
@@ -29,13 +29,13 @@ def test_nearest_rank(values: list[float], share: float, expected: float) -> Non
 
 
 def test_nothing_has_no_quantile() -> None:
-    """Of no values there is no quantile, not zero."""
+    """Without values there is no quantile."""
     assert quantile([], 0.5) is None
 
 
 @pytest.mark.parametrize(("share", "needed"), [(0.5, 6), (0.9, 29), (0.95, 59), (0.99, 299), (0.1, 29)])
 def test_small_samples_have_no_bounds(share: float, needed: int) -> None:
-    """A 95 % interval needs so many values; with one fewer there is none."""
+    """A 95 % interval needs a minimum of values; with one fewer there is none."""
     assert interval_ranks(needed - 1, share) is None
     assert interval_ranks(needed, share) is not None
 

@@ -65,7 +65,7 @@ def test_differences_that_are_all_zero_are_no_evidence() -> None:
 
 @pytest.mark.parametrize("tau", [1.5, 4.0, 9.0])
 def test_likeness_makes_evidence_weaker(tau: float) -> None:
-    """The more neighbours resemble each other, the less the same differences prove."""
+    """The p-value of the same differences grows with their autocorrelation."""
     differences = np.random.default_rng(1).normal(0.6, 1.0, 60).tolist()
     assert p_value(differences) < p_value(differences, tau=tau) < p_value(differences, tau=2 * tau) <= 1.0
 

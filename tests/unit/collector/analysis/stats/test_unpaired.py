@@ -1,4 +1,4 @@
-"""Two regions whose rounds do not meet: the relation to Mann and Whitney's test, and what is refused."""
+"""Unpaired shifts: the relation to Mann and Whitney's test, and too few values."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_worked_out_by_hand() -> None:
 
 
 def test_five_rounds_on_a_side_are_too_few() -> None:
-    """Below six rounds on either side nothing is said."""
+    """With fewer than six rounds on a side there is no result."""
     assert separation(np.arange(5.0), np.arange(50.0)) is None
     assert separation(np.arange(50.0), np.arange(5.0)) is None
 
@@ -61,13 +61,13 @@ def test_p_values_and_superiority_are_those_of_mann_and_whitney(shift: float) ->
 
 
 def test_ties_count_half() -> None:
-    """Two sides that are the same are each the slower half of the time."""
+    """Of two equal sides, each is the slower in half of the pairs."""
     found = apart(np.full(20, 5.0), np.full(20, 5.0))
     assert (found.greater, found.p_value, found.shift.estimate) == (0.5, 1.0, 0.0)
 
 
 def test_likeness_on_either_side_widens_the_interval() -> None:
-    """A side whose rounds come in runs is worth less, and the interval is wider for it."""
+    """An autocorrelated side has a smaller effective size and a wider interval."""
     chance = np.random.default_rng(9)
     x, y = chance.normal(0, 1, 100), chance.normal(1, 1, 100)
     plain, wide = apart(x, y), apart(np.sort(x), y)
