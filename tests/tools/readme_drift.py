@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# How click's usage line of a command with subcommands ends; some do something without one, too.
+# The end of click's usage line of a command with subcommands, which may be optional.
 _A_GROUP = ("COMMAND [ARGS]...", "[COMMAND] [ARGS]...")
 PROGRAMS = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
 

@@ -1,4 +1,4 @@
-"""Every finished sample is somewhere, or the account says how many are not."""
+"""The account counts every finished sample, and reports how many are missing."""
 
 import pytest
 

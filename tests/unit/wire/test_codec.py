@@ -27,7 +27,7 @@ st.register_type_strategy(model.Quality, st.integers(min_value=0, max_value=255)
 
 @pytest.mark.parametrize("cls", sorted(codec._MESSAGE_OF, key=str), ids=str)
 def test_every_value_survives_the_wire(cls: type) -> None:
-    """decode(encode(v)) == v, through real bytes, for every value class there is."""
+    """decode(encode(v)) == v, through real bytes, for every value class."""
 
     @settings(max_examples=40, deadline=None)
     @given(strategy_for(cls))
@@ -40,21 +40,21 @@ def test_every_value_survives_the_wire(cls: type) -> None:
 
 
 def test_absent_is_not_zero() -> None:
-    """A quantity that is not known stays unknown, and one that is zero stays zero."""
+    """An unknown quantity stays unknown, and zero stays zero."""
     sample = model.Sample(target_id=1, round_at=2, outcome=model.Outcome.OK, dispatched_at=3, dns_us=0, tls_us=None)
     back = codec.decode(model.Sample, codec.encode(sample))
     assert (back.dns_us, back.tls_us) == (0, None)
 
 
 def test_an_outcome_of_the_future_is_named() -> None:
-    """A message of a newer version is refused with the field's name, not with a KeyError."""
+    """A message of a newer version raises `CodecError` with the name of the field."""
     message = sample_pb2.Sample(target_id=1, outcome=99)  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(codec.CodecError, match=r"Sample\.outcome"):
         codec.decode(model.Sample, message)
 
 
 def test_every_value_class_is_on_the_wire() -> None:
-    """A value class without a message is a value that cannot be said."""
+    """Every value class has a message."""
     modules = (model, answers, insights, operations, routes)
     classes = {v for m in modules for v in vars(m).values() if hasattr(v, "__dataclass_fields__")}
     assert classes == set(codec._MESSAGE_OF)

@@ -1,4 +1,4 @@
-"""What joining leaves behind survives the disk, and is for its owner only."""
+"""The identity file survives a round trip, and is readable by its owner only."""
 
 import stat
 from dataclasses import replace
@@ -28,7 +28,7 @@ BASE = Identity(
 )
 @pytest.mark.parametrize("region", [None, "ap"])
 def test_a_passport_survives_the_disk(tmp_path: Path, trust: Trust, region: str | None) -> None:
-    """What is written is read back the same, by its owner alone, also where another lay before."""
+    """A written identity is read back unchanged, with owner-only permissions, also over an existing file."""
     file = tmp_path / "folder" / "identity.json"
     identity_file.write(file, BASE)
     kept = replace(BASE, trust=trust, region=region)
@@ -39,26 +39,26 @@ def test_a_passport_survives_the_disk(tmp_path: Path, trust: Trust, region: str 
 
 
 def test_no_repr_shows_the_credential() -> None:
-    """Logs print values; a credential must not be in them."""
+    """`repr` does not contain the credential, because logs print values."""
     assert BASE.credential not in repr(BASE)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:1", "collector.example", "0.0.0.0:4600"])
 def test_plain_text_goes_nowhere_else(address: str) -> None:
-    """A channel in plain text to another machine is not even opened."""
+    """A plain-text channel to another machine is refused."""
     with pytest.raises(ValueError, match="plain text is allowed on loopback only"):
         open_channel(parse_address(address), PLAIN)
 
 
 def test_a_client_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
-    """The file that cannot be read is named."""
+    """The error names the file that cannot be read."""
     gone = ClientCertificate(certificate=tmp_path / "c.pem", key=tmp_path / "k.pem")
     with pytest.raises(ValueError, match=r"k\.pem: No such file"):
         open_channel(parse_address("127.0.0.1:1"), Trust(client=gone))
 
 
 def test_which_collector_is_meant() -> None:
-    """What was named holds for any address, what merely lies there for its own, and without both it is loopback."""
+    """A named identity applies to every address, the default one to its own address; without both it is loopback."""
     there, here = parse_address("elsewhere:1"), parse_address("127.0.0.1:4600")
     assert select_collector(None, named=None, default=None) == (here, None)
     assert select_collector(there, named=None, default=None) == (there, None)

@@ -1,4 +1,4 @@
-"""The door for Prometheus: on this machine only, gone when it is closed, and told when somebody else stands in it."""
+"""The Prometheus endpoint: loopback only, closed after the block, and an error for a port in use."""
 
 import urllib.error
 import urllib.request
@@ -31,19 +31,19 @@ def fetch(address: Address) -> str:
     ],
 )
 def test_addresses_of_this_machine(text: str, address: Address | None) -> None:
-    """`off` is no door; a port that is not said is the usual one."""
+    """`off` disables the endpoint; without a port, the default port is used."""
     assert parse_listen(text, default_port=4690) == address
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:0", "[::]:4690", "192.0.2.7", "collector.example:4690", "x:y"])
 def test_other_machines_are_kept_out(text: str) -> None:
-    """What others could reach is refused with a sentence."""
+    """An address that other machines can reach is refused with a message."""
     with pytest.raises(ValueError, match=r"reached from other machines|no valid port"):
         parse_listen(text, default_port=4690)
 
 
 def test_a_scrape_asks_anew_and_the_door_closes() -> None:
-    """Each scrape gets what is true then; after the block nobody answers."""
+    """Each scrape returns the current values; after the block, connections are refused."""
     with serve_metrics(LOOPBACK, one) as address:
         assert "isochrone_answer 42.0" in fetch(address)
         assert "process_cpu_seconds_total" in fetch(address)
@@ -52,6 +52,6 @@ def test_a_scrape_asks_anew_and_the_door_closes() -> None:
 
 
 def test_a_taken_port_is_told() -> None:
-    """Two doors do not share a port."""
+    """A second endpoint on the same port raises `OSError`."""
     with serve_metrics(LOOPBACK, one) as address, pytest.raises(OSError, match="in use"), serve_metrics(address, one):
         pass

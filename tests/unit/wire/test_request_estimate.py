@@ -1,4 +1,4 @@
-"""What a request is taken to cost: one function for the agent's budgets and the collector's forecasts."""
+"""The request estimate: one function for the agent's budgets and the collector's forecasts."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ EFFORTS = [
 
 @pytest.mark.parametrize(("prompt", "tokens"), [("", 0), ("x", 1), ("xxxx", 1), ("xxxxx", 2), ("语" * 4, 3)])
 def test_a_token_for_four_bytes(prompt: str, tokens: int) -> None:
-    """Bytes are counted, not signs, and a part of a token is a whole one."""
+    """Bytes are counted, not characters, and a partial token counts as one."""
     assert estimate_prompt_tokens(prompt) == tokens
 
 
@@ -39,7 +39,7 @@ def test_a_token_for_four_bytes(prompt: str, tokens: int) -> None:
     ],
 )
 def test_an_effort_adds_what_it_lets_a_request_add(dialect: str, effort: str | None, output: int) -> None:
-    """Anthropic's answers may be longer by their thinking; elsewhere the limit is for both."""
+    """Anthropic's output limit is raised by the thinking tokens; elsewhere the limit covers both."""
     target = replace(TARGET, dialect=dialect, workload=replace(WORKLOAD, reasoning_effort=effort))
     most = estimate_request(target)
     assert (most.prompt_tokens, most.output_tokens, most.tokens) == (2, output, output + 2)
@@ -47,7 +47,7 @@ def test_an_effort_adds_what_it_lets_a_request_add(dialect: str, effort: str | N
 
 @pytest.mark.parametrize(("dialect", "effort"), EFFORTS)
 def test_both_sides_and_the_request_agree(dialect: str, effort: str | None) -> None:
-    """What is reserved at the agent is what the forecast has, and no request lets an answer be longer."""
+    """The agent's reservation, the collector's forecast and the request's limit are equal."""
     target = replace(
         TARGET,
         dialect=dialect,

@@ -1,4 +1,4 @@
-"""Version N talks to N - 1, both ways: today's messages against the .proto files of the version before."""
+"""Compatibility with the previous version: today's messages against its .proto files."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ sys.stdout.buffer.write(message.SerializeToString())
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The generated code of the version before, as a folder to import from."""
+    """The generated code of the previous version, as a folder to import from."""
     folder = tmp_path_factory.mktemp("before")
     protos = [str(path.relative_to(BEFORE)) for path in sorted(BEFORE.rglob("*.proto"))]
     well_known = files("grpc_tools") / "_proto"
@@ -47,18 +47,18 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("module", "name", "value"), THROUGH, ids=lambda part: part if isinstance(part, str) else "")
 def test_a_message_survives_the_version_before(before: Path, module: str, name: str, value: object) -> None:
-    """What the older version knows, it reads and says as before; what it has not heard of is unset, not garbled."""
+    """The previous version preserves known fields; unknown fields are unset, not garbled."""
     assert through(before, module, name, value) == value
 
 
 def test_an_agent_of_the_version_before_probes_a_plan_with_routes(before: Path) -> None:
-    """Routes are the collector's business: an older agent leaves them out and probes the same targets."""
+    """An older agent ignores routes and probes the same targets."""
     plan = Plan(version=1, baseline="us-east-2", targets=(TARGET,), routes=(Route(name="r", members=("t",)),))
     assert through(before, "plan", "Plan", plan) == replace(plan, routes=())
 
 
 def through(before: Path, module: str, name: str, value: object) -> object:
-    """What comes back when the version before reads a message and writes it again."""
+    """Return the value after the previous version has read and written its message."""
     relay = [sys.executable, "-c", RELAY, module, name]
     sent = codec.encode(value).SerializeToString()
     back = subprocess.run(
