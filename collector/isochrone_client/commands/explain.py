@@ -2,7 +2,7 @@
 
 import click
 
-from isochrone_client import terminal
+from isochrone_client import completion, terminal
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
@@ -17,7 +17,7 @@ _FOR_PROGRAMS = "json"
     "explain",
     epilog=options.example("isochrone explain us-east-2 chat", "isochrone explain us-east-2 chat --output json"),
 )
-@click.argument("region")
+@click.argument("region", shell_complete=completion.regions)
 @click.argument("route")
 @click.option(
     "--generation",

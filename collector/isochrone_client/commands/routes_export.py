@@ -65,7 +65,7 @@ def export(
     """
     kind = output or positional
     if kind is None or (positional and positional != kind):
-        raise click.UsageError("name one format with --output")
+        raise click.UsageError(f"name one format with --output: {', '.join(FORMATS)}")
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_tables(region, route)
     texts = renderer(kind)(_usable(answer))

@@ -2,7 +2,7 @@
 
 import click
 
-from isochrone_client import terminal
+from isochrone_client import completion, terminal
 from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
@@ -21,7 +21,7 @@ _EXAMPLES = (
 
 
 @click.command("watch", epilog=options.example(*_EXAMPLES))
-@click.option("--region", default="", metavar="REGION", help="Only this region.")
+@click.option("--region", default="", metavar="REGION", shell_complete=completion.regions, help="Only this region.")
 @options.route
 @click.option(
     "--after",

@@ -34,8 +34,9 @@ def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
     places = _places(page)
     for name in names:
         if name not in places:
-            known = ", ".join(places)
-            raise FieldError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=f"known fields: {known}")
+            known = ", ".join(dict.fromkeys(field.path[0] for field in page.fields))
+            hint = f"fields: {known}; `--fields help` lists their parts, too"
+            raise FieldError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=hint)
     rows = tuple(
         SelectedRow({name: _at(record, places[name]) for name in names}, group) for record, group in _records(page)
     )

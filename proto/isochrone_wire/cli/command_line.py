@@ -22,6 +22,8 @@ from isochrone_wire.text import printable
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+# Newer versions of click raise it where older ones print the help and exit.
+_NO_ARGUMENTS: type[click.ClickException] = getattr(click.exceptions, "NoArgsIsHelpError", click.FileError)
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -80,6 +82,10 @@ class CommandGroup(click.Group):
             code = run()
         except IsochroneError as error:
             print_error(str(error), error.hint)
+            code = error.exit_code
+        except _NO_ARGUMENTS as error:
+            # Its message is the group's help.
+            error.show()
             code = error.exit_code
         except click.ClickException as error:
             print_error(_in_lower_case(error.format_message()), _help_hint(error))

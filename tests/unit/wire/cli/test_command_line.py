@@ -74,6 +74,13 @@ def test_usage_errors_are_two(words: list[str], sentence: str) -> None:
     assert "hint: program" in done.stderr
 
 
+def test_a_group_without_arguments_prints_its_help() -> None:
+    """The help of a group is not an error message, and the exit code is 2 as for every usage error."""
+    done = CliRunner().invoke(group(), [], prog_name="program")
+    assert done.exit_code in (0, 2)
+    assert done.output.startswith("Usage: program")
+
+
 @pytest.mark.parametrize("spelling", ["--output", "-o", "--format"])
 def test_formats_have_one_spelling_and_an_older_one(spelling: str) -> None:
     """`--output`, `-o` and the older `--format` mean the same, and the older one is not in the help."""
