@@ -38,11 +38,11 @@ def routes(
 ) -> None:
     """Show where to send requests now, per region and route.
 
-    A member keeps the objective (slo) when the whole interval of its p95 is within, which takes 59 samples; "at most"
-    is the upper bound of that interval. Shared ranks are equals, and share the weight. json gives each table whole.
+    A member meets the objective (slo) when the whole interval of its p95 is within it, which takes 59 samples; "at most"
+    is the upper bound of that interval. Members that share a rank are equal and share the weight. json has each table
+    complete.
 
-    A table is fresh, then aging (use it; nothing switches any more), then expired: use the plan's static order. The
-    exit code is 4 when no table shown may be used, and 2 for a region or route that is not known.
+    A table is fresh, then aging (use it; it no longer switches), then expired: use the plan's static order.
     """
     if context.invoked_subcommand is not None:
         _require_no_options(context)

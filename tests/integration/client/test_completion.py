@@ -87,6 +87,6 @@ def test_defaults_come_from_the_configuration(observatory: FakeObservatory, tmp_
     )
     home = {"XDG_CONFIG_HOME": str(tmp_path), "ISOCHRONE_COLLECTOR": "lab"}
     assert json.loads(run(observatory, "diff", **home).stdout)["rows"]
-    assert observatory.asked[-1].baseline == "eu-central-1"
+    assert observatory.requests[-1].baseline == "eu-central-1"
     assert run(observatory, "diff", "-o", "csv", "--baseline", "a", **home).stdout.startswith("target,")
-    assert observatory.asked[-1].baseline == "a"
+    assert observatory.requests[-1].baseline == "a"
