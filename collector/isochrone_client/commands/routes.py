@@ -38,7 +38,7 @@ def routes(
 ) -> None:
     """Show where to send requests now, per region and route.
 
-    A member meets the objective (slo) when the whole interval of its p95 is within it, which takes 59 samples; "at most"
+    A member meets the objective (slo) if the whole interval of its p95 is within it, which takes 59 samples; "at most"
     is the upper bound of that interval. Members that share a rank are equal and share the weight. json has each table
     complete.
 
