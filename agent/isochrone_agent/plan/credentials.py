@@ -206,11 +206,14 @@ def _problems(name: str, table: object) -> list[str]:
     problems = [f"[{name}] has an unknown key {key!r}{_suggestion(key)}" for key in unknown]
     if ("env" in table) == ("file" in table):
         problems.append(f"[{name}] needs either env or file")
-    hosts = table.get("hosts")
+    return problems + _host_problems(name, table.get("hosts"))
+
+
+def _host_problems(name: str, hosts: object) -> list[str]:
     if not (isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)):
-        return [*problems, f"[{name}] needs hosts, a list of host names, host:port or http://host"]
+        return [f"[{name}] needs hosts, a list of host names, host:port or http://host"]
     wrong = [host for host in hosts if not _is_origin(host)]
-    return problems + [f"[{name}] has {host!r} in hosts, which is not an origin" for host in wrong]
+    return [f"[{name}] has {host!r} in hosts, which is not an origin" for host in wrong]
 
 
 def _catalogue_variable(name: str) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from psycopg import sql
 from psycopg.errors import CheckViolation
@@ -74,20 +75,20 @@ async def store(connection: Connection, batches: Sequence[PackedBatch]) -> list[
 async def _claim(connection: Connection, batches: Mapping[BatchKey, PackedBatch]) -> set[BatchKey]:
     # Batches are claimed in one order, or two collectors could wait for each other.
     ordered = [batches[key] for key in sorted(batches)]
-    claimed = await fetch(
-        connection,
-        query("claim_batches"),
-        BatchKey,
-        **_arrays(batch.key for batch in ordered),
-        samples=[batch.samples for batch in ordered],
-        stored=[batch.stored for batch in ordered],
-        late=[batch.late_rows.rows for batch in ordered],
-        rejections=[Jsonb(batch.rejections) if batch.rejections else None for batch in ordered],
-        received_at=[Instant(batch.origin.received_at) for batch in ordered],
-        oldest_round_at=[_instant(batch.oldest_round_at) for batch in ordered],
-        newest_round_at=[_instant(batch.newest_round_at) for batch in ordered],
-    )
-    return set(claimed)
+    keys = _arrays(batch.key for batch in ordered)
+    return set(await fetch(connection, query("claim_batches"), BatchKey, **keys, **_ledger_arrays(ordered)))
+
+
+def _ledger_arrays(batches: Sequence[PackedBatch]) -> dict[str, list[Any]]:
+    return {
+        "samples": [batch.samples for batch in batches],
+        "stored": [batch.stored for batch in batches],
+        "late": [batch.late_rows.rows for batch in batches],
+        "rejections": [Jsonb(batch.rejections) if batch.rejections else None for batch in batches],
+        "received_at": [Instant(batch.origin.received_at) for batch in batches],
+        "oldest_round_at": [_instant(batch.oldest_round_at) for batch in batches],
+        "newest_round_at": [_instant(batch.newest_round_at) for batch in batches],
+    }
 
 
 def _instant(at: int | None) -> Instant | None:
