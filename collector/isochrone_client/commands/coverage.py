@@ -1,4 +1,4 @@
-"""`isochrone coverage`: whether every planned round left a sample."""
+"""`isochrone coverage`: planned rounds and their samples; spend and budgets of today."""
 
 import click
 
@@ -18,7 +18,7 @@ from isochrone_wire.answers import Selection
 @options.regions
 @options.targets
 @options.window
-@click.option("--spend", is_flag=True, help="Show instead what today (UTC) has cost, its forecast and the budgets.")
+@click.option("--spend", is_flag=True, help="Show instead the spend of today (UTC), its forecast and the budgets.")
 @options.reading
 @options.verdict
 def coverage(
@@ -33,8 +33,8 @@ def coverage(
 ) -> None:
     """Show how many planned rounds left a sample, and with which outcomes.
 
-    With --spend: what each vantage has spent with each provider since midnight UTC, what the day comes to when the plan
-    goes on, and how much of the budget that is. The window does not apply to it.
+    With --spend: the spend of each vantage with each provider since midnight UTC, the forecast of the whole day, and
+    the shares of the budget. The window does not apply to it.
     """
     now = now_at()
     selection = Selection(window=parse_window(window, now_at=now), regions=regions, targets=targets)

@@ -1,4 +1,4 @@
-"""`isochrone demo`: the whole system here and now."""
+"""`isochrone demo`: the whole system on this machine."""
 
 import re
 from pathlib import Path
@@ -15,23 +15,24 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text.strip())
     if found is None or not float(found[1]):
-        raise click.BadParameter(f"{text!r} is no length of time; write 60s, 2m or 1h")
+        raise click.BadParameter(f"{text!r} is not a duration; write 60s, 2m or 1h")
     return float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
 @click.command("demo")
-@click.option("--for", "seconds", metavar="TIME", callback=_seconds, help="End by itself after 60s, 2m, …")
+@click.option("--for", "seconds", metavar="TIME", callback=_seconds, help="End after 60s, 2m, …  [default: on Ctrl-C]")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where database, spools and logs live meanwhile.  [default: a new temporary folder]",
+    help="Folder for database, spools and logs.  [default: a new temporary folder]",
 )
-@click.option("--keep", is_flag=True, help="Leave the folder there at the end.")
+@click.option("--keep", is_flag=True, help="Keep the folder at the end.")
 def demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
-    """Run a collector, agents in three regions and a simulated world on this machine, and show what they find.
+    """Run the whole system on this machine in a simulated world, and show its findings.
 
-    The world's timing is known (published figures of fifteen models), so the last table can say how far off the
-    measurement is. Ends with --for, or shows the results on Ctrl-C. Nothing remains running.
+    That is a collector, agents in three regions and a world whose timing is known (published figures of fifteen
+    models), so that the last table can show the error of the measurement. The results are shown on Ctrl-C or after
+    --for, and no process remains.
 
     \b
     Example:

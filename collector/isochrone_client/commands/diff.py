@@ -40,12 +40,12 @@ from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
     type=click.Choice(differentials.SORTS),
     default="shift",
     show_default=True,
-    help="shift and percent: where the region does best first.",
+    help="shift and percent put the target where the region does best first.",
 )
 @click.option(
     "--only",
     type=click.Choice([differentials.DECIDED, *(decision.value for decision in Decision)]),
-    help="Only differentials with this decision; decided: all but the undecided.",
+    help="Only differentials with this decision; decided means all but undecided.",
 )
 @click.option(
     "--explain",

@@ -1,4 +1,4 @@
-"""`isochrone drift`: what changed for good."""
+"""`isochrone drift`: lasting changes."""
 
 import click
 
@@ -23,8 +23,8 @@ def drift(
 ) -> None:
     """Show lasting changes of TTFT and speed, the newest first.
 
-    A change is a new level that six rounds or more keep to and that the hour of the day does not explain; single slow
-    answers and bursts of three are none. Back to normal is another change.
+    A change is a new level that lasts for six rounds or more and is not explained by the hour of the day; single slow
+    answers and bursts of three do not count. A return to the former level is another change.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.list_drift(selection)

@@ -1,4 +1,4 @@
-"""`isochrone explain`: why a route table is as it is."""
+"""`isochrone explain`: the decision behind a route table."""
 
 import click
 
@@ -30,10 +30,10 @@ _FOR_PROGRAMS = "json"
 def explain(
     *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, generation: int | None
 ) -> None:
-    """Show why the table of ROUTE in REGION is as it is.
+    """Show the decision behind the table of ROUTE in REGION.
 
-    The collector decides again from the inputs that are stored with the table, tells each step, and says whether that
-    gave the same table, byte for byte; the exit code is 1 when not. json has the inputs and the state before, too.
+    The collector repeats the decision from the inputs that are stored with the table, lists each step, and compares the
+    result byte for byte; the exit code is 1 if it differs. json also has the inputs and the previous state.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.explain_route(region, route, generation=generation or 0)

@@ -1,4 +1,4 @@
-"""`isochrone regions`: who measures, from where, and how it is doing; and where each provider is nearest."""
+"""`isochrone regions`: the vantages and their state; with `--best` the nearest region of each provider."""
 
 import click
 
@@ -17,13 +17,13 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 
 
 @click.command("regions", epilog=options.example(*_EXAMPLES))
-@click.option("--best", is_flag=True, help="Show instead where each provider is nearest, and what the others pay.")
+@click.option("--best", is_flag=True, help="Show instead the nearest region of each provider, and what the others add.")
 @click.option(
     "--metric",
     type=click.Choice([metric.value for metric in Metric]),
     default=Metric.TTFT.value,
     show_default=True,
-    help="With --best: what is compared.",
+    help="With --best: the metric to compare.",
 )
 @options.regions
 @options.targets
@@ -43,13 +43,13 @@ def regions(
 ) -> None:
     """Show which vantages are online, their clocks, spools and plans.
 
-    Online means that samples arrive. A late vantage broke its promise of the next heartbeat; a silent one is heard and
-    delivers nothing; an empty one has nothing to probe. Samples that are neither stored nor waiting nor counted as
-    dropped are lost, and should not exist.
+    An online vantage delivers samples. A late one has missed its announced heartbeat; a silent one sends heartbeats but
+    no samples; an empty one has nothing to probe. A sample that is neither stored nor waiting nor counted as dropped is
+    lost, which is a bug.
 
-    With --best: for each provider the region from which its targets answer first, and what every other region adds to
-    that, paired by target and round. Only targets that all these regions measured are compared; --region, --target,
-    --metric and --window apply to this alone.
+    With --best: for each provider the region from which its targets answer first, and how much every other region adds,
+    paired by target and round. Only targets that all of these regions measured are compared; --region, --target,
+    --metric and --window apply to --best only.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         if best:

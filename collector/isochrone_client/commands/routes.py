@@ -1,4 +1,4 @@
-"""`isochrone routes`: where to send requests now, how that changes, and the tables for those who route."""
+"""`isochrone routes`: where to send requests now, its changes, and exports for gateways."""
 
 import click
 from click.core import ParameterSource
@@ -63,7 +63,7 @@ routes.add_command(export)
 
 
 def _require_no_options(context: click.Context) -> None:
-    """What stands before the subcommand would be of no effect."""
-    told = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if told:
-        raise click.UsageError(f"write the options behind {context.invoked_subcommand!r}", ctx=context)
+    """Refuse options before the subcommand, where they have no effect."""
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"write the options after {context.invoked_subcommand!r}", ctx=context)

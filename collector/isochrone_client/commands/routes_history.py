@@ -1,4 +1,4 @@
-"""`isochrone routes history`: what changed in a window."""
+"""`isochrone routes history`: the changes of a window."""
 
 import click
 
@@ -21,9 +21,9 @@ from isochrone_wire.answers import Selection
 def history(
     *, collector: Collector, timeout_us: int, output: Output, regions: tuple[str, ...], route: str, window: str
 ) -> None:
-    """Show what switched, froze or thawed, newest first.
+    """Show switches, freezes and their ends, newest first.
 
-    New plans and weights on their way are told too; what only refreshed a table is left out.
+    New plans and gradual changes of weights are included; tables that were only refreshed are left out.
     """
     now = now_at()
     selection = Selection(window=parse_window(window, now_at=now), regions=regions)

@@ -28,34 +28,34 @@ _EXAMPLES = (
     type=click.IntRange(min=0),
     default=0,
     metavar="GENERATION",
-    help="Begin behind this generation, the last one seen.  [default: with all that are in force]",
+    help="Begin after this generation, the last one seen.  [default: with all in force]",
 )
-@click.option("--moves", is_flag=True, help="Leave out what only refreshed a table.")
+@click.option("--moves", is_flag=True, help="Leave out tables that were only refreshed.")
 @options.reading
 def watch(
     *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, after: int, moves: bool
 ) -> None:
     """Show each table as it changes, until interrupted.
 
-    A line per generation: when it was built, who carries how much, and what changed; json gives each table whole, one
-    per line. When the collector was away it goes on behind the last generation: none is lost, and none comes twice; on
-    another database it begins anew, and says so. Ctrl-C is the ordinary end.
+    Each generation has a line with its time, the weights and the change; json has each complete table on one line.
+    After an outage of the collector it continues with the next generation: none is lost or repeated. On another
+    database it starts over and reports that. Ctrl-C ends it with exit code 0.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         watching = TableStream(client, client_region=region, route=route, after=after, report=terminal.remark)
         try:
-            _tell(watching, output, moves=moves)
+            _print_changes(watching, output, moves=moves)
         except KeyboardInterrupt:
             return
 
 
-def _tell(watching: TableStream, output: Output, *, moves: bool) -> None:
-    say = terminal.begin
+def _print_changes(watching: TableStream, output: Output, *, moves: bool) -> None:
+    write = terminal.begin
     for table in watching.tables():
         if moves and table.change is ChangeKind.EVIDENCE:
             continue
-        say(_page(table), output)
-        say = terminal.go_on
+        write(_page(table), output)
+        write = terminal.go_on
 
 
 def _page(table: RouteTable) -> Page[RouteTable]:

@@ -1,4 +1,4 @@
-"""`isochrone samples`: single probes, on request those still to come, and all of them into a file."""
+"""`isochrone samples`: single probes; `--follow` prints new ones, `export` writes all to a file."""
 
 import click
 from click.core import ParameterSource
@@ -23,9 +23,13 @@ from isochrone_wire.answers import Selection
     epilog=options.example("isochrone samples --region us-east-2 --limit 50"),
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1, max=10_000), default=20, show_default=True, help="How many of the newest."
+    "--limit",
+    type=click.IntRange(min=1, max=10_000),
+    default=20,
+    show_default=True,
+    help="Number of samples, the newest ones.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with new ones until interrupted; json gives one per line.")
+@click.option("--follow", "-f", is_flag=True, help="Continue with new ones until Ctrl-C; json has one per line.")
 @options.regions
 @options.targets
 @options.window
@@ -46,7 +50,7 @@ def samples(
 ) -> None:
     """Show single probes, failed ones too, newest last; export all of them.
 
-    --follow goes on where it was when the collector was away for a while: no sample is lost or shown twice.
+    After an outage of the collector --follow continues where it stopped: no sample is lost or repeated.
     """
     if context.invoked_subcommand is not None:
         _require_no_options(context)
@@ -63,10 +67,10 @@ samples.add_command(export)
 
 
 def _require_no_options(context: click.Context) -> None:
-    """What stands before the subcommand would be of no effect."""
-    told = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if told:
-        raise click.UsageError(f"write the options behind {context.invoked_subcommand!r}", ctx=context)
+    """Refuse options before the subcommand, where they have no effect."""
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"write the options after {context.invoked_subcommand!r}", ctx=context)
 
 
 def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:
@@ -76,11 +80,11 @@ def _show(client: ObservatoryClient, selection: Selection, *, limit: int, output
 
 
 def _follow(client: ObservatoryClient, selection: Selection, *, limit: int, output: Output) -> None:
-    """Write what is there and then what comes; an interrupt is the ordinary end."""
-    say = terminal.begin
+    """Print the newest samples and then new ones, until Ctrl-C."""
+    write = terminal.begin
     try:
         for portion in SampleStream(client, selection, report=terminal.remark).samples(limit=limit):
-            say(sample_pages.page(portion, window=selection.window, now_at=now_at()), output)
-            say = terminal.go_on
+            write(sample_pages.page(portion, window=selection.window, now_at=now_at()), output)
+            write = terminal.go_on
     except KeyboardInterrupt:
         return

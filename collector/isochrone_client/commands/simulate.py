@@ -1,4 +1,4 @@
-"""`isochrone simulate`: recorded rounds played again under other policies."""
+"""`isochrone simulate`: the recorded rounds under other routing policies."""
 
 import click
 
@@ -34,15 +34,15 @@ def simulate(
 ) -> None:
     """Replay the recorded rounds under other routing policies.
 
-    The targets are the members that may stand in for each other, and every policy meets the same rounds: those in which
-    each member was asked from there. No policy looks ahead.
+    The targets are the members, which can replace each other. Every policy gets the same rounds: those in which each
+    member was probed from that region. No policy uses later rounds.
 
     \b
-    static:TARGET  always this one; static: the one that is best over all regions
-    nearest        per region the one that was best in the first rounds
-    routed         the best, changed only when another is surely and noticeably better
+    static:TARGET  always this one; static: the best one over all regions
+    nearest        per region the best one of the first rounds
+    routed         the best one, replaced only by one that is significantly and noticeably better
     race:K         the K best so far at once; the first token wins
-    fallback:MS    the best so far, and the second too when no token has come after MS milliseconds
+    fallback:MS    the best so far, and the second one, too, if there is no token after MS milliseconds
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.simulate(selection, policies=_with_reference(policies))
@@ -51,7 +51,7 @@ def simulate(
 
 
 def _with_reference(policies: tuple[str, ...]) -> tuple[str, ...]:
-    """The policies, and before them something to compare them with; none where none is named."""
+    """The policies, with a static one first as the reference; none if none is named."""
     if not policies or any(policy.strip().startswith(_STATIC) for policy in policies):
         return policies
     return (_STATIC, *policies)

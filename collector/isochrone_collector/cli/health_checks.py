@@ -1,4 +1,4 @@
-"""What a doctor makes of what it found: a verdict, a sentence and what would help. Pure; facts come from elsewhere.
+"""Health checks of the doctor: from facts to a verdict, a sentence and a hint. Pure; the caller collects the facts.
 
 Instants are microseconds since the Unix epoch, sizes are bytes.
 """
@@ -30,7 +30,7 @@ _PER_MAJOR = 10_000
 
 
 def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult]:
-    """All that can be said of a database that answers."""
+    """Check a database that answers."""
     yield _version(facts.version)
     yield _durability(facts.settings)
     yield _revision(facts.revision, facts.newest_revision)
@@ -42,7 +42,7 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
 
 
 def judge_disk(free_bytes: int, *, where: str) -> CheckResult:
-    """Whether there is room for more samples at `where`."""
+    """Check the free space at `where`."""
     sentence = f"{free_bytes / (1 << 30):.1f} GiB free at {where}"
     if free_bytes < _NOTHING_BYTES:
         return fail("disk", sentence, "make room: PostgreSQL stops when its disk is full")
@@ -52,26 +52,26 @@ def judge_disk(free_bytes: int, *, where: str) -> CheckResult:
 
 
 def judge_mode(mode: int, *, where: str) -> CheckResult:
-    """Whether a data folder with these permission bits is its owner's alone."""
+    """Check that only the owner has access to a data folder with these permission bits."""
     if mode & 0o077:
         return warn("data folder", f"{where} is open to others (mode {mode:04o})", f"chmod 700 {where}")
     return ok("data folder", f"{where} is its owner's alone")
 
 
 def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
-    """How long a certificate is still good."""
+    """Check how long a certificate is still valid."""
     days = (not_after_at - now_at) // DAY_US
-    hint = "put another certificate in its place: `serve` reads it when the files change"
+    hint = "replace the certificate: `serve` reads the files again when they change"
     if not_after_at <= now_at:
         return fail("certificate", f"it expired {rough_duration(now_at - not_after_at)} ago", hint)
-    sentence = f"good for {days} more days"
+    sentence = f"valid for {days} more days"
     return warn("certificate", sentence, hint) if days < _CERTIFICATE_WARN_DAYS else ok("certificate", sentence)
 
 
 def judge_fleet(fleet: VantageList) -> CheckResult:
-    """Whether every vantage that was ever heard of is online."""
+    """Check that every known vantage is online."""
     if not fleet.vantages:
-        return warn("vantages", "none has been heard of yet", "start an agent: docs/agent.md")
+        return warn("vantages", "none has sent anything yet", "start an agent: docs/agent.md")
     away = [v for v in fleet.vantages if v.liveness is not Liveness.ONLINE]
     if not away:
         return ok("vantages", f"all {len(fleet.vantages)} are online")
@@ -87,14 +87,14 @@ def _version(version: int) -> CheckResult:
 
 
 def _durability(settings: Mapping[str, str]) -> CheckResult:
-    """What fsync and full pages are belongs to the server; the collector sets `synchronous_commit` where it is off."""
+    """Check the settings of the server; the collector itself turns `synchronous_commit` on."""
     off = [name for name in ("fsync", "full_page_writes") if settings.get(name) != "on"]
     if off:
-        hint = "set them on: what was acknowledged must survive a power cut"
+        hint = "turn them on: acknowledged samples must survive a power failure"
         return fail("durability", f"{' and '.join(off)} off", hint)
     level = settings.get("synchronous_commit", "")
     if level == "off":
-        hint = "the collector sets it on for itself; set it on for the database, to be sure"
+        hint = "the collector turns it on for itself; turn it on for the database, too"
         return warn("durability", "synchronous_commit is off by default", hint)
     return ok("durability", f"fsync on, full_page_writes on, synchronous_commit {level}")
 
@@ -104,7 +104,7 @@ def _revision(revision: str | None, newest: str) -> CheckResult:
         return ok("schema", f"revision {revision}, the newest")
     hint = "`serve` migrates when it starts; or isochrone-collector migrate --database-url …"
     if revision is None:
-        return warn("schema", "nothing was ever migrated here", hint)
+        return warn("schema", "the database was never migrated", hint)
     return warn("schema", f"revision {revision}, and this collector's is {newest}", hint)
 
 
@@ -113,11 +113,11 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
     wanted = [today_at + day * DAY_US for day in range(-DAYS_BACK, DAYS_AHEAD + 1)]
     missing = [_day(at) for at in wanted if at not in facts.partitions]
     if facts.has_default_partition:
-        hint = "detach it: a partition for a day whose rows lie in it cannot be made"
+        hint = "detach it: it prevents partitions for the days of its rows"
         return fail("partitions", "the table sample has a DEFAULT partition", hint)
     if not facts.may_make_partitions:
-        hint = "let the database user own the table sample and create in its schema; `serve` does not start without"
-        return fail("partitions", "this database user may not make any", hint)
+        hint = "the database user must own the table sample and may create in its schema, or `serve` does not start"
+        return fail("partitions", "this database user may not create any", hint)
     if missing:
         hint = "`serve` makes them every hour; its log says job.failed when it cannot"
         return fail("partitions", f"none for {_some(missing)}", hint)
@@ -126,7 +126,7 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
 
 def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:
     if until_at is None:
-        return ok("summaries", "none yet; `serve` begins with them when it starts")
+        return ok("summaries", "none yet; `serve` creates them after its start")
     behind_us = now_at - until_at
     sentence = f"made until {rough_duration(behind_us)} ago" if behind_us > 0 else "made until now"
     if behind_us > _SUMMARIES_LATE_US:
@@ -144,7 +144,7 @@ def _plan(version: int) -> CheckResult:
 def _clock(offset_us: int, uncertainty_us: int) -> CheckResult:
     off = max(0, abs(offset_us) - uncertainty_us)
     sentence = f"the database is {offset_us / 1000:+.1f} ms from here, ± {uncertainty_us / 1000:.1f} ms"
-    hint = "let NTP keep both clocks"
+    hint = "synchronise both clocks with NTP"
     if off > _CLOCK_FAIL_US:
         return fail("clock", sentence, hint)
     return warn("clock", sentence, hint) if off > _CLOCK_WARN_US else ok("clock", sentence)

@@ -1,4 +1,4 @@
-"""`isochrone-collector migrate`: the database's revision, and whether it is spread over many nodes."""
+"""`isochrone-collector migrate`: migrate a database, and distribute it over a Citus cluster."""
 
 import click
 
@@ -9,12 +9,12 @@ from isochrone_collector.store.postgres.pool import describe
 
 @click.command()
 @click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", required=True, help="PostgreSQL to migrate.")
-@click.option("--citus", is_flag=True, help="Then spread the tables over the nodes of its Citus cluster.")
+@click.option("--citus", is_flag=True, help="Then distribute the tables over the nodes of its Citus cluster.")
 def migrate(database_url: str, citus: bool) -> None:
     """Bring a database to the newest revision.
 
-    `serve` does the same when it starts. With --citus the tables are then distributed, once; that takes the Citus
-    extension in the database, and no collector that runs meanwhile.
+    `serve` does the same when it starts. With --citus the tables are then distributed, once; that needs the Citus
+    extension in the database, and no collector may be running.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What the command lines of all programs share: the group of commands, its errors and exit codes, common options.
+"""Command lines of all programs: the group of commands, its errors and exit codes, common options.
 
 A program declares a table of `Entry`s; a command's module is imported when the command is called, so that `--help` and
 completion are quick. An error ends a command with `error: …` and `hint: …` on stderr and an exit code:

@@ -87,6 +87,9 @@ def test_a_reader_joins_reads_and_is_revoked(collector: Collector, tmp_path: Pat
     assert (joined.exit_code, joined.stderr) == (0, "")
     file = tmp_path / "isochrone" / "identity.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "current context: default" in joined.stdout
+    assert f"default  {collector.address}" in ask(tmp_path, "context", "list").stdout
+    assert "sim/a" in ask(tmp_path, "targets", "--collector", "default").stdout
     assert "sim/a" in ask(tmp_path, "targets").stdout
     assert "sim/a" in ask(tmp_path, "targets", "--collector", collector.address).stdout
     collector.call.revoke("ida")

@@ -68,7 +68,7 @@ def test_under_tls(start_collector: StartCollector, tmp_path: Path) -> None:
     found = consult(collector, "--identity", str(data_dir / "operator.json"))[1]
     assert (found["health"]["verdict"], found["vantages"]["verdict"]) == ("ok", "warn")
     assert found["certificate"]["verdict"] == "ok"
-    assert found["certificate"]["sentence"].startswith("good for 36")
+    assert found["certificate"]["sentence"].startswith("valid for 36")
 
 
 def test_nobody_home(tmp_path: Path) -> None:

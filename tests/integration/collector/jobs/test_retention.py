@@ -298,7 +298,7 @@ def test_serve_and_doctor_name_the_missing_right(
     assert "GRANT CREATE ON SCHEMA" in served.stderr
     found = run_command("doctor", "--database-url", restricted_url, "--output", "json")
     (finding,) = (line for line in json.loads(found.stdout)["findings"] if line["check"] == "partitions")
-    assert (finding["verdict"], finding["sentence"]) == ("fail", "this database user may not make any")
+    assert (finding["verdict"], finding["sentence"]) == ("fail", "this database user may not create any")
 
 
 async def test_a_right_that_is_lost_does_not_stop_ingest(local: InProcessCollector, restricted_url: str) -> None:

@@ -52,12 +52,12 @@ def test_a_database_that_is_well() -> None:
         ),
         ({"settings": {**WELL.settings, "synchronous_commit": "remote_apply"}}, "durability", "ok", "fsync on"),
         ({"revision": "0001"}, "schema", "warn", "revision 0001, and this collector's is 0002"),
-        ({"revision": None}, "schema", "warn", "nothing was ever migrated here"),
+        ({"revision": None}, "schema", "warn", "the database was never migrated"),
         ({"partitions": frozenset()}, "partitions", "fail", "none for 2024-10-03, 2024-10-04"),
         ({"partitions": WELL.partitions - {DAY_AT + 3 * DAY_US}}, "partitions", "fail", "none for 2024-10-07"),
         ({"partitions": WELL.partitions - {DAY_AT - 2 * DAY_US}}, "partitions", "ok", "there"),
         ({"has_default_partition": True}, "partitions", "fail", "the table sample has a DEFAULT partition"),
-        ({"may_make_partitions": False}, "partitions", "fail", "this database user may not make any"),
+        ({"may_make_partitions": False}, "partitions", "fail", "this database user may not create any"),
         ({"summarised_until": NOW_AT - 3 * HOUR_US}, "summaries", "ok", "made until 3 h ago"),
         ({"summarised_until": NOW_AT - 3 * HOUR_US - 1}, "summaries", "warn", "made until 3 h ago"),
         ({"summarised_until": NOW_AT + 1}, "summaries", "ok", "made until now"),
@@ -108,7 +108,7 @@ def vantage(name: str, liveness: Liveness) -> VantageStatus:
 @pytest.mark.parametrize(
     ("states", "verdict", "sentence"),
     [
-        ([], "warn", "none has been heard of yet"),
+        ([], "warn", "none has sent anything yet"),
         ([Liveness.ONLINE] * 2, "ok", "all 2 are online"),
         ([Liveness.ONLINE, Liveness.LATE], "warn", "1 of 2 are not online: v1 is late"),
         ([Liveness.SILENT] * 7, "warn", "7 of 7 are not online: v0 is silent, v1 is silent, v2 is silent"),
