@@ -1,5 +1,6 @@
 """What the commands say of themselves fits where it is said."""
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -9,8 +10,9 @@ from click.testing import CliRunner
 from isochrone_agent.cli.main import cli as agent
 from isochrone_client.cli import cli as client
 from isochrone_collector.cli.main import cli as collector
+from isochrone_sim.cli import cli as simulator
 
-PROGRAMS = {"isochrone": client, "isochrone-agent": agent, "isochrone-collector": collector}
+PROGRAMS = {"isochrone": client, "isochrone-agent": agent, "isochrone-collector": collector, "isochrone-sim": simulator}
 
 
 def groups(program: str) -> Iterator[tuple[list[str], click.Group]]:
@@ -34,3 +36,40 @@ def test_no_command_is_cut_short_in_the_list_of_commands(program: str) -> None:
         said = [line.split() for line in listed.splitlines()]
         for name in group.list_commands(click.Context(group)):
             assert any(line[:1] == [name] and len(line) > 1 for line in said), (name, listed)
+
+
+def leaves(program: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command of a program that is not a group, with the words that lead to it."""
+    for words, group in groups(program):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if command is not None and not isinstance(command, click.Group):
+                yield " ".join([*words, name]), command
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_exit_codes_are_listed(program: str) -> None:
+    """Each program lists the codes 0, 1 and 2, and those that call a collector 3 as well."""
+    shown = CliRunner().invoke(PROGRAMS[program], ["--help"]).output
+    listed = re.findall(r"^ +(\d)  \w", shown.partition("Exit codes:\n")[2], re.MULTILINE)
+    assert listed[:3] == ["0", "1", "2"]
+    assert ("3" in listed) == (program != "isochrone-sim")
+    assert ("4" in listed) == (program == "isochrone")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_formats_have_one_spelling(program: str) -> None:
+    """No command lists --format, and each choice of output formats is --output with -o."""
+    for words, command in leaves(program):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--format" not in options, words
+        assert ("--output" in options) == ("-o" in options), words
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_completes(program: str) -> None:
+    """Each program has a completion command, whose script calls the program by its name."""
+    done = CliRunner().invoke(PROGRAMS[program], ["completion", "bash"], prog_name=program)
+    assert done.exit_code == 0
+    assert f"_{program.replace('-', '_').upper()}_COMPLETE=bash_complete" in done.stdout
