@@ -10,8 +10,8 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.export.output_file import STDOUT, open_output
 from isochrone_client.gateways import FORMATS, renderer
+from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.freshness import is_usable
 from isochrone_client.pages.routes import require_usable
 from isochrone_wire.cli.command_line import output_option

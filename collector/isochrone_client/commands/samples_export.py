@@ -11,10 +11,10 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.export.output_file import STDOUT, open_output
-from isochrone_client.export.writers import FORMATS
 from isochrone_client.formats import minute
+from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages import samples as sample_pages
+from isochrone_client.sample_export.writers import FORMATS
 from isochrone_client.sample_stream import export_samples
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection, StoredSample, Window

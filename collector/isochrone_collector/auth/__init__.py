@@ -1,1 +1,1 @@
-"""Authentication, enrolment, rate limits and certificates."""
+"""Authentication, enrolment and rate limits."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import structlog
 
 from isochrone_collector.auth.authenticator import Authenticator
-from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
 from isochrone_collector.grpc_api.push_metrics import PushMetrics
@@ -18,6 +17,7 @@ from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
 from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.server.certificates import Certificates
 from isochrone_collector.settings import Settings, WebhookSettings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database

@@ -4,7 +4,6 @@ import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.errors import StartError
 from isochrone_collector.grpc_api.auth_interceptor import AuthInterceptor
 from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
@@ -12,6 +11,7 @@ from isochrone_collector.grpc_api.observatory import ObservatoryService
 from isochrone_collector.grpc_api.operations import OperationsService
 from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.server.assembly import Parts
+from isochrone_collector.server.certificates import Certificates
 from isochrone_wire.address import Address
 from isochrone_wire.grpc_options import SERVER_OPTIONS
 from isochrone_wire.v1 import (

@@ -6,8 +6,8 @@ from socket import gethostname
 
 import structlog
 
-from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.auth.enrolment import Enrolment
+from isochrone_collector.server.certificates import Certificates
 from isochrone_wire import identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.channel import Trust

@@ -11,12 +11,12 @@ from grpc_health.v1 import health_pb2
 from prometheus_client.core import Metric
 
 from isochrone_collector import process_tuning
-from isochrone_collector.auth.certificates import Certificates
 from isochrone_collector.clock import now_at
 from isochrone_collector.http_api.app import Sources
 from isochrone_collector.http_api.listener import serving
 from isochrone_collector.server import metrics, route_metrics
 from isochrone_collector.server.assembly import Parts, assemble
+from isochrone_collector.server.certificates import Certificates
 from isochrone_collector.server.grpc_server import bind, grpc_server
 from isochrone_collector.server.operator_identity import OperatorFile
 from isochrone_collector.server.periodic_jobs import leader_jobs, local_jobs

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
-from isochrone_client.export.columns import columns
+from isochrone_client.sample_export.columns import columns
 from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, TokenSource, Vantage
 
 PLAN = """\

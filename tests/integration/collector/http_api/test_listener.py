@@ -11,7 +11,7 @@ import pytest
 
 from fix_collector import Collector, StartCollector
 from isochrone_client.client import ObservatoryClient
-from isochrone_collector.auth import certificates
+from isochrone_collector.server import certificates
 from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import parse_address
 from isochrone_wire.json_format import to_json_value

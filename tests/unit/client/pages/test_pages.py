@@ -18,7 +18,7 @@ from fix_observatory import (
     WINDOW,
     stored,
 )
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.pages.footnotes import Footnotes
@@ -329,7 +329,6 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 6 needed", "isochrone samples"),
         (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
         (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
-        (lambda: targets.require_baseline(TargetList(plan_version=0, baseline="")), "no plan", "--baseline"),
         (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone targets"),
         (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
@@ -368,6 +367,13 @@ def test_enough_is_enough(require: Callable[[], None]) -> None:
 def test_the_plan_names_the_baseline() -> None:
     """Without --baseline, the baseline is the plan's region."""
     assert targets.require_baseline(TARGETS) == "us-east-2"
+
+
+def test_without_a_plan_there_is_no_baseline() -> None:
+    """A comparison without a baseline is a usage error, and the hint names the option."""
+    with pytest.raises(BaselineError, match="no plan") as raised:
+        targets.require_baseline(TargetList(plan_version=0, baseline=""))
+    assert "--baseline" in raised.value.hint
 
 
 def test_numbers_that_are_not_finite_are_dashes() -> None:

@@ -5,10 +5,10 @@ from importlib import import_module
 from typing import IO, Any, Protocol
 
 from isochrone_client.errors import MissingExtraError
-from isochrone_client.export.columns import Column, Instant, Strings, columns, parts
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
+from isochrone_client.sample_export.columns import Column, Instant, Strings, columns, parts
 from isochrone_wire.answers import StoredSample, Window
 
 Rows = tuple[StoredSample, ...]

@@ -9,10 +9,10 @@ import pytest
 
 from fix_observatory import SAMPLES, WINDOW
 from isochrone_client.errors import FileError, MissingExtraError
-from isochrone_client.export.columns import columns
-from isochrone_client.export.output_file import open_output
-from isochrone_client.export.writers import FORMATS
+from isochrone_client.output_file import open_output
 from isochrone_client.pages import samples
+from isochrone_client.sample_export.columns import columns
+from isochrone_client.sample_export.writers import FORMATS
 
 
 def test_columns_are_those_of_the_document() -> None:
