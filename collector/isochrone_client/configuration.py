@@ -61,7 +61,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What the configuration file holds."""
+    """The contents of the configuration file."""
 
     current: str | None = None
     defaults: Defaults = field(default_factory=Defaults)
@@ -108,7 +108,7 @@ def path_of(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Configuration:
-    """The configuration; an empty one where there is no file. Raises `ConfigurationError`."""
+    """The configuration, empty if the file does not exist. Raises `ConfigurationError`."""
     path = path_of(environment)
     try:
         return parse(path.read_text())

@@ -23,14 +23,14 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How to print an answer: one of `render.OUTPUTS`, and the fields to print, all of them if none is named."""
+    """The format of an answer, one of `render.OUTPUTS`, and its fields; all of them if none is named."""
 
     format: str = "table"
     fields: tuple[str, ...] = ()
 
     @property
     def is_for_people(self) -> bool:
-        """Whether the format is rounded and shortened for people."""
+        """True for the formats that are rounded and shortened for people."""
         return self.format in _FOR_PEOPLE and not self.fields
 
 

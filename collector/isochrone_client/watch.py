@@ -19,7 +19,8 @@ _AWAY = (UnreachableError, SlowError)
 def run(show: Callable[[Write], None], *, output: Output, every_s: float | None) -> None:
     """Call `show` with a function that prints a page: once, or every `every_s` seconds until Ctrl-C.
 
-    When the collector goes away, that is printed once, and `show` is tried again. Raises what the first call raises.
+    An outage of the collector is printed once, and `show` is called again until it ends. Raises the errors of the first
+    call.
     """
     if every_s is None:
         show(partial(terminal.write, output=output))

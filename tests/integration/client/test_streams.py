@@ -239,7 +239,7 @@ def test_options_before_the_subcommand_are_refused(recorded: Collector) -> None:
     """An option that would have no effect is refused."""
     result = ask(recorded, "samples", "--region", "us-east-2", "export", "--out", "-")
     assert result.exit_code == 2
-    assert "behind 'export'" in result.stderr
+    assert "after 'export'" in result.stderr
 
 
 def test_more_samples_than_a_message_holds_are_listed(recorded: Collector) -> None:

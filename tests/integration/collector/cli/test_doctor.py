@@ -84,7 +84,7 @@ def test_nobody_home(tmp_path: Path) -> None:
 def test_an_empty_database_is_told(empty_database_url: str, tmp_path: Path) -> None:
     """A database in which nothing was ever migrated is no failure by itself, and no password is shown."""
     done = run_command("doctor", "--database-url", empty_database_url, "--data-dir", str(tmp_path / "none"))
-    assert "warn  schema        nothing was ever migrated here" in done.stdout
+    assert "warn  schema        the database was never migrated" in done.stdout
     assert "partitions" not in done.stdout
 
 
