@@ -73,3 +73,11 @@ def test_every_program_completes(program: str) -> None:
     done = CliRunner().invoke(PROGRAMS[program], ["completion", "bash"], prog_name=program)
     assert done.exit_code == 0
     assert f"_{program.replace('-', '_').upper()}_COMPLETE=bash_complete" in done.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_command_has_an_example(program: str) -> None:
+    """The help of each command has a line to copy into a shell."""
+    for words, _ in leaves(program):
+        shown = CliRunner().invoke(PROGRAMS[program], [*words.split(), "--help"], prog_name=program).output
+        assert re.search(rf"Examples?:\n +.*{program} ", shown), words

@@ -11,7 +11,7 @@ from isochrone_agent.cli import options
 from isochrone_agent.settings import default_data_dir
 from isochrone_agent.spool.inspection import Inspection, inspect_spool, quarantined_samples, verify_spool
 from isochrone_agent.spool.spool import Spool
-from isochrone_wire.cli.command_line import table_or_json
+from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
 
 SCHEMA = "isochrone.spool/1"
@@ -34,7 +34,7 @@ def _of_spool(function: Callable[..., Any]) -> Callable[..., Any]:
     return options.data_dir(vantage(function))
 
 
-@command.command("inspect")
+@command.command("inspect", epilog=example("isochrone-agent spool inspect --vantage sg-1"))
 @_of_spool
 @table_or_json
 def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
@@ -50,7 +50,7 @@ def inspect_command(*, data_dir: str | None, vantage: str | None, output: str) -
         click.echo(f"{name:12}  {text}")
 
 
-@command.command("verify")
+@command.command("verify", epilog=example("isochrone-agent spool verify --vantage sg-1"))
 @_of_spool
 @table_or_json
 def verify_command(*, data_dir: str | None, vantage: str | None, output: str) -> None:
@@ -76,7 +76,9 @@ def quarantine_group() -> None:
     """Manage samples that the collector rejected."""
 
 
-@quarantine_group.command("export")
+@quarantine_group.command(
+    "export", epilog=example("isochrone-agent spool quarantine export --vantage sg-1 > kept.jsonl")
+)
 @_of_spool
 def export_command(*, data_dir: str | None, vantage: str | None) -> None:
     """Write every sample in quarantine as a line of JSON, with the reason."""
@@ -85,7 +87,7 @@ def export_command(*, data_dir: str | None, vantage: str | None) -> None:
         click.echo(json.dumps(line | {"sample": to_json_value(one.sample)}, ensure_ascii=False))
 
 
-@quarantine_group.command("retry")
+@quarantine_group.command("retry", epilog=example("isochrone-agent spool quarantine retry --vantage sg-1"))
 @_of_spool
 def retry_command(*, data_dir: str | None, vantage: str | None) -> None:
     """Move all samples in quarantine back to the queue.
