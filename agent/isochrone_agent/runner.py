@@ -1,8 +1,8 @@
 """`isochrone-agent run`, from top to bottom: open the spool, get a plan, probe its rounds, deliver the samples.
 
-A round that is due becomes a task, which ends in one sample (a burst: one per stream). The sample is written to the
-spool before anything else happens to it; the uplink delivers the spool at its own pace. Without a collector the last
-plan keeps running and the spool fills. Without a plan the agent only asks the collector for one.
+`RoundRunner` turns a round that is due into a task, which ends in one sample (a burst: one per stream) in the spool.
+The uplink delivers the spool at its own pace. Without a collector the last plan keeps running and the spool fills.
+Without a plan nothing is probed.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ log = structlog.get_logger()
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Measure until `stop` is set; then let the probes in flight end, deliver as much as possible, and return.
 
-    Raises `AgentError` when the settings are not valid or the spool cannot be opened. A collector that refuses this
-    agent only stops the pushes.
+    Raises `AgentError` when the settings are not valid or the spool cannot be opened. If a collector refuses this
+    agent, samples stay in the spool, and heartbeats go on.
     """
     keyring = load_keyring(settings.credentials)
     tls = tls_context(settings.ca_file)
@@ -62,14 +62,19 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
         with _metrics_endpoint(settings, push_metrics, rounds):
             try:
-                reload = _reload_changed_files(settings, connection, keyring)
-                await _run_until(stop, plan_watcher.wait_for_plan(), rounds.run(), uplink.run(), reload)
+                await _run_until(
+                    stop,
+                    # Ends once a plan runs; later versions come with receipts (`on_plan_version`).
+                    plan_watcher.wait_for_plan(),
+                    rounds.run(),
+                    uplink.run(),
+                    _reload_changed_files(settings, connection, keyring),
+                )
                 log.info("agent.stopping", in_flight=rounds.in_flight)
                 await rounds.finish(GRACE_SECONDS)
                 await _deliver_rest(uplink)
             finally:
-                # Has nothing to do unless one of the parts failed.
-                await rounds.finish(GRACE_SECONDS)
+                await rounds.finish(GRACE_SECONDS)  # has nothing to do unless one of the parts failed
                 await prober.aclose()
                 log.info("agent.stopped", spooled=(await spool.stats()).waiting)
 
@@ -109,9 +114,7 @@ def _metrics_endpoint(settings: Settings, push_metrics: PushMetrics, rounds: Rou
 
 
 async def _reload_changed_files(settings: Settings, connection: ReconnectingChannel, keyring: Keyring) -> None:
-    """Load the identity and the credentials file again when they change. A plan that was refused for a missing key is
-    checked again with the next push.
-    """
+    """Load the identity and the credentials file again when they change."""
     credentials = FileWatch([settings.credentials] if settings.credentials else [])
     while True:
         await asyncio.sleep(RELOAD_SECONDS)

@@ -30,6 +30,11 @@ class Metric(StrEnum):
         return "tokens/s" if self is Metric.TOKENS_PER_SECOND else "us"
 
     @property
+    def includes_request(self) -> bool:
+        """True for latencies that contain the request: they have a network part, and a timeout limits them."""
+        return self in (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E)
+
+    @property
     def more_is_better(self) -> bool:
         """True for rates."""
         return self is Metric.TOKENS_PER_SECOND

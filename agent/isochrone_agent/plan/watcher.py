@@ -126,7 +126,9 @@ class PlanWatcher:
 
 
 def check_plan(plan: Plan, keyring: Keyring) -> None:
-    """Raise `PlanRefused` if this agent cannot run `plan`, naming every target it cannot probe and the reason."""
+    """Raise `PlanRefused` if this agent must not run `plan`: it exceeds a limit, has an unknown dialect, or would send
+    a key to a host that may not have it. A missing key only skips rounds.
+    """
     if violations := limit_violations(plan):
         more = f"; and {len(violations) - _NAMED} more" if len(violations) > _NAMED else ""
         raise PlanRefused(

@@ -27,7 +27,6 @@ _QUANTITIES = (
     "server_shift",
 )
 # Durations with a network part and a server part.
-_SPLIT = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E)
 _SPLIT_COLUMNS = ("network", "server")
 # Coverage below and failures above these shares are noted.
 _GOOD_COVERAGE = 0.9
@@ -140,7 +139,11 @@ def _columns(metric: Metric, decision: Callable[[Differential], str]) -> tuple[C
         Column(heading="rounds", unit="n/n_eff", text=_rounds),
         Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
     )
-    return columns if metric in _SPLIT else tuple(column for column in columns if column.heading not in _SPLIT_COLUMNS)
+    return (
+        columns
+        if metric.includes_request
+        else tuple(column for column in columns if column.heading not in _SPLIT_COLUMNS)
+    )
 
 
 def _unscaled(value: float | None) -> float | None:

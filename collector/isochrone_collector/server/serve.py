@@ -1,4 +1,4 @@
-"""The collector process. `serve` reads from top to bottom in the order of events."""
+"""The collector process. `serve` starts its parts from top to bottom; on a stop they end in reverse order."""
 
 import asyncio
 import signal
@@ -33,13 +33,13 @@ _GRACE_S = 5.0
 
 
 async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
-    """Serve until SIGTERM or SIGINT. Raises `StartError` when that is not possible here.
+    """Serve until SIGTERM or SIGINT. Raises `CollectorError` when that is not possible here.
 
     Once it serves, it calls `announce` with the address it listens on (`listen`, with the real port), the URL of `http`
     if that is served, the kind of `database` and, under TLS, the `fingerprint` of its certificate and the path of the
     `operator` file.
     """
-    stopped = _on_signals()
+    stop_requested = _on_signals()
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(_postgres(settings))
         conninfo = postgres.conninfo if postgres else settings.database_url or ""
@@ -50,6 +50,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         server, health_of = grpc_server(parts)
         address = bind(server, settings.listen, certificates)
         operator = OperatorFile(data_dir=settings.data_dir, listen=address, enrolment=parts.enrolment)
+        # Only with TLS do operators need a credential; without it, one that is left over would mislead them.
         await (operator.write(certificates) if certificates else operator.remove())
         http = await stack.enter_async_context(
             serving(
@@ -68,17 +69,17 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
         async with asyncio.TaskGroup() as group:
             parts.jobs.add(*leader_jobs(parts, settings.retention), *local_jobs(parts, postgres, operator))
             tasks = [group.create_task(work) for work in (parts.jobs.run(), parts.publishing.run())]
-            process_tuning.tune_process()
+            process_tuning.tune_process()  # after everything that lives as long as the process exists
             await server.start()
             await health_of.set("", health_pb2.HealthCheckResponse.SERVING)
             identity = _identity(certificates, operator)
             _log.info("collector.started", listen=str(address), **identity)
             announce({"listen": str(address), "database": "embedded" if postgres else "external", **http, **identity})
 
-            await stopped.wait()
+            await stop_requested.wait()
             _log.info("collector.stopping")
             await health_of.enter_graceful_shutdown()
-            publisher.close()
+            publisher.close()  # ends the watches, which the server would wait for
             await server.stop(_GRACE_S)
             for task in tasks:
                 task.cancel()

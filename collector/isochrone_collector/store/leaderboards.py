@@ -13,7 +13,7 @@ from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.probe_queries import Scope, measure, within_reach
 from isochrone_wire.answers import Metric
 
-_LIMITED = (Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E)
+_LIMITED = tuple(metric for metric in Metric if metric.includes_request)
 METRICS = (*_LIMITED, Metric.TOKENS_PER_SECOND)
 
 Column = NDArray[np.float64] | None

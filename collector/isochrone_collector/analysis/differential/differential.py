@@ -26,7 +26,6 @@ from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
-LATENCIES = frozenset({Metric.TTFT, Metric.TTFT_COLD, Metric.TTFAT, Metric.E2E})
 """The metrics that divide into a network part and a server part."""
 
 
@@ -113,7 +112,7 @@ def _lines(
     none = Participation()
     columns = (
         subjects,
-        estimates(pairs, with_network=metric in LATENCIES),
+        estimates(pairs, with_network=metric.includes_request),
         pairs.since_at.tolist(),
         pairs.baseline_span.counts.tolist(),
         pairs.region_span.counts.tolist(),
