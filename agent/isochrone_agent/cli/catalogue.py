@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from isochrone_agent.probe.providers import CATALOGUE, Provider
+from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
 from isochrone_wire.cli.command_line import table_or_json
 
 SCHEMA = "isochrone.catalogue/1"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isochrone_agent.errors import SettingsError
-from isochrone_agent.probe.providers import CATALOGUE, Provider
+from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
 from isochrone_wire.reasoning_effort import supported_efforts
 
 _DEFAULT_DIALECT = "openai-chat"

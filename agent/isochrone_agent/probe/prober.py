@@ -17,12 +17,12 @@ import httpcore
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
 from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
-from isochrone_agent.probe.dialects.signals import Failed, Opened, Sent, Signal
-from isochrone_agent.probe.dialects.sse import Event, SseDecoder, SseOverflow
+from isochrone_agent.probe.dialects.providers import quirks_of
+from isochrone_agent.probe.dialects.signals import Event, Failed, Opened, Sent, Signal
 from isochrone_agent.probe.measurement import IllegalSignal, Measurement, State
-from isochrone_agent.probe.providers import quirks_of
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
+from isochrone_agent.probe.sse import SseDecoder, SseOverflow
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, ProbeConnection
 from isochrone_agent.url import Url, parse_url
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts

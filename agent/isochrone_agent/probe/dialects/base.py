@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from isochrone_agent.probe.dialects.signals import Failed, Signal
-from isochrone_agent.probe.dialects.sse import Event
+from isochrone_agent.probe.dialects.signals import Event, Failed, Signal
 from isochrone_wire.model import SECOND_US, Outcome, Target
 
 NONCE_CHARS = 12

@@ -1,8 +1,16 @@
-"""Signals: the events of a probe that dialects produce and the measurement consumes."""
+"""Server-sent events, which dialects read, and signals, which dialects produce and the measurement consumes."""
 
 from dataclasses import dataclass
 
 from isochrone_wire.model import Outcome, RateLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event: its `data` lines joined by LF, and its type, empty for the default `message`."""
+
+    data: bytes
+    name: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

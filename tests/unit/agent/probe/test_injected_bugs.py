@@ -11,8 +11,7 @@ import pytest
 
 from isochrone_agent.probe import measurement, receive_timestamps, stream_metrics
 from isochrone_agent.probe.dialects.openai_chat import OpenAIChat
-from isochrone_agent.probe.dialects.signals import Answer, Finished, Signal, Usage
-from isochrone_agent.probe.dialects.sse import Event
+from isochrone_agent.probe.dialects.signals import Answer, Event, Finished, Signal, Usage
 from isochrone_agent.probe.receive_timestamps import Stamp
 from testdata.transcripts import OPENAI_CHAT
 

@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_agent.probe.dialects import DIALECTS, NO_QUIRKS
-from isochrone_agent.probe.providers import CATALOGUE, Provider, quirks_of
+from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider, quirks_of
 from isochrone_wire.model import Target
 
 NAMED = "openai anthropic google groq cerebras together fireworks deepinfra cohere xai deepseek moonshot minimax qwen"

@@ -10,7 +10,7 @@ The laws:
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
 """
 
-from dataclasses import dataclass
+from isochrone_agent.probe.dialects.signals import Event
 
 LIMIT_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -18,14 +18,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 class SseOverflow(ValueError):  # noqa: N818  # named for the event; it becomes a garbled sample, not a crash
     """A line or an event exceeds the size limit of the decoder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One dispatched event: its `data` lines joined by LF, and its type, empty for the default `message`."""
-
-    data: bytes
-    name: bytes = b""
 
 
 class SseDecoder:

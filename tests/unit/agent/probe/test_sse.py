@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.probe.dialects.sse import Event, SseDecoder, SseOverflow
+from isochrone_agent.probe.dialects.signals import Event
+from isochrone_agent.probe.sse import SseDecoder, SseOverflow
 
 
 def decode(*reads: bytes) -> list[Event]:
