@@ -27,7 +27,7 @@ def command(*, request: JoinRequest, data_dir: str | None) -> None:
     folder = Path(data_dir) if data_dir else default_data_dir(None)
     earlier = _earlier(folder)
     joined = join_command.join(
-        request, folder / identity_file.FILE_NAME, roles={Role.VANTAGE}, elsewhere="--data-dir FOLDER"
+        request, folder / identity_file.FILE_NAME, roles={Role.VANTAGE}, elsewhere="--data-dir FOLDER", own_folder=True
     )
     _print_result(folder, joined, earlier)
 

@@ -1,20 +1,22 @@
 """The packer process: large pushes are packed in a child, so that Python's global lock does not delay answers.
 
-The child is spawned with one end of a pipe. It ends when the pipe does, and so with the collector, however that ends.
+The child is started with one end of a pipe. It ends when the pipe does, and so with the collector, however that ends.
 Its first message is its version; then it answers every request, in order, with a packed batch or `NotPacked`.
 
 `run` is executed in the child; `PackerProcess` is the collector's handle of it. A stopped child blocks the reading and
-the writing of the pipe, so each has its own thread.
+the writing of the pipe, so each has its own thread. The child is a program of its own rather than a
+`multiprocessing.Process`, which would import the collector's `__main__` again and inherit its standard output.
 """
 
 import asyncio
 import multiprocessing
 import signal
+import subprocess
+import sys
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from threading import Thread
 from typing import Any, Self
 
@@ -47,7 +49,7 @@ class ProcessLost(NotPacked):
 class PackerProcess:
     """Handle of the process, with its unanswered requests in order. Use it in the event loop that creates it."""
 
-    def __init__(self, process: SpawnProcess, pipe: "Connection[Any, Any]") -> None:
+    def __init__(self, process: subprocess.Popen[bytes], pipe: "Connection[Any, Any]") -> None:
         self._process = process
         self._pipe = pipe
         self._is_lost = False
@@ -67,6 +69,9 @@ class PackerProcess:
                 version = await ready
         except (TimeoutError, ProcessLost):
             version = "unknown"
+        except BaseException:
+            handle._process.kill()
+            raise
         if version != __version__:
             # Perhaps another version was installed while this collector ran.
             await handle.close()
@@ -76,7 +81,6 @@ class PackerProcess:
     @property
     def pid(self) -> int:
         """Process id."""
-        assert self._process.pid is not None
         return self._process.pid
 
     @property
@@ -117,7 +121,8 @@ class PackerProcess:
             while True:
                 self._loop.call_soon_threadsafe(self._handle_answer, self._pipe.recv())
         except Exception as error:  # noqa: BLE001  # the end of the pipe, or an answer that cannot be unpickled
-            self._loop.call_soon_threadsafe(self._handle_loss, str(error))
+            with suppress(RuntimeError):  # the loop may be closed already
+                self._loop.call_soon_threadsafe(self._handle_loss, str(error))
 
     def _handle_answer(self, answer: object) -> None:
         waiting = self._pending.popleft()
@@ -140,7 +145,7 @@ class PackerProcess:
     def _end(self) -> None:
         # SIGKILL, because it has no state to lose and must end even while it is stopped.
         self._process.kill()
-        self._process.join()
+        self._process.wait()
         self._reader.join()
         self._sender.shutdown()
         self._pipe.close()
@@ -157,6 +162,11 @@ def run(pipe: "Connection[Any, Any]") -> None:
             pipe.send(_answer(*pipe.recv()))
 
 
+def run_on(file_descriptor: int) -> None:
+    """Pack batches for the collector at the other end of the pipe with this inherited file descriptor."""
+    run(Connection(file_descriptor))
+
+
 def _answer(content: bytes, received_at: int, criteria: Criteria) -> PackedBatch | NotPacked | None:
     try:
         return pack(decode_push(content, received_at), criteria)
@@ -164,11 +174,16 @@ def _answer(content: bytes, received_at: int, criteria: Criteria) -> PackedBatch
         return NotPacked(str(error))
 
 
-def _spawn() -> "tuple[SpawnProcess, Connection[Any, Any]]":
+def _spawn() -> "tuple[subprocess.Popen[bytes], Connection[Any, Any]]":
     """Start a child, and return it with the collector's end of its pipe."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
+    ours, theirs = multiprocessing.Pipe()
     with theirs:
-        process = context.Process(target=run, args=(theirs,), name="packer", daemon=True)
-        process.start()
+        # Imported by name, because answers are pickled with the name of their module.
+        program = f"from {__name__} import run_on; run_on({theirs.fileno()})"
+        process = subprocess.Popen(  # noqa: S603  # this module, by this interpreter
+            [sys.executable, "-c", program],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
     return process, ours

@@ -81,13 +81,16 @@ def options(function: Function) -> Function:
     return reduce(lambda inner, option: option(inner), reversed(_OPTIONS), cast("Function", wrapped))
 
 
-def join(request: JoinRequest, path: Path, *, roles: Collection[Role], elsewhere: str) -> Identity:
+def join(
+    request: JoinRequest, path: Path, *, roles: Collection[Role], elsewhere: str, own_folder: bool = False
+) -> Identity:
     """Trade the token for an identity of one of `roles` and write it to `path`, readable by its owner only.
 
     The token is good once, so the folder of `path` is checked first; `elsewhere` is the option that names another.
+    With `own_folder`, the folder must belong to this user: the program that will read the identity runs as its owner.
     Raises `JoinSettingsError`, and `EnrolmentError`.
     """
-    _check_folder(path.parent, elsewhere)
+    _check_folder(path.parent, elsewhere, own_folder=own_folder)
     joined = enrolment.join(
         request.address, request.token, version=__version__, authorities=request.authorities, client=request.client
     )
@@ -121,13 +124,13 @@ def _request(
         raise JoinSettingsError(str(error), hint="for example: join collector.example:4600 --token …") from error
 
 
-def _check_folder(folder: Path, elsewhere: str) -> None:
+def _check_folder(folder: Path, elsewhere: str, *, own_folder: bool) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         hint = f"name another with {elsewhere}"
         raise JoinSettingsError(f"{folder} cannot be made: {error.strerror}", hint=hint) from error
-    if (owner := folder.stat().st_uid) != os.geteuid():
+    if own_folder and (owner := folder.stat().st_uid) != os.geteuid():
         # Programs run as the owner, who cannot read what another user writes there.
         raise JoinSettingsError(
             f"{folder} belongs to another user (uid {owner})", hint=f"join as that user (sudo -u USER), or {elsewhere}"

@@ -81,7 +81,7 @@ def q_values(p_values: Reals) -> Reals:
     """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value."""
     known = ~np.isnan(p_values)
     found = np.full(len(p_values), np.nan)
-    found[known] = false_discovery_control(p_values[known])
+    found[known] = false_discovery_control(np.clip(p_values[known], 0, 1))
     return found
 
 

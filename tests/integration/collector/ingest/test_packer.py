@@ -212,3 +212,13 @@ async def test_a_killed_collector_leaves_no_process() -> None:
     collector.kill()
     await collector.communicate()
     await until_gone(pid)
+
+
+async def test_the_process_starts_in_a_deleted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process needs neither the collector's working folder nor its main program."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    process = await packer_process.PackerProcess.start()
+    await process.close()
