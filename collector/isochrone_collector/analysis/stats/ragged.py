@@ -37,6 +37,8 @@ class Ragged:
         A row of n numbers takes `size(n)` cells, and a matrix at most `cells` unless it has a single row.
         """
         counts = self.counts
+        if not len(counts):
+            return
         order = np.argsort(counts, kind="stable")
         lengths, starts = np.unique(counts[order], return_index=True)
         for n, places in zip(lengths.tolist(), np.split(order, starts[1:]), strict=True):

@@ -163,3 +163,10 @@ async def test_the_parts_say_where_it_comes_from(world: World) -> None:
     assert [part.name for part in told.parts] == ["dns", "tcp", "tls", "rtt", "server"]
     assert (plain.network_shift, plain.server_shift) == (40 * MS, 10 * MS)
     assert (told.shift, told.network_shift) == (plain.shift, plain.network_shift)
+
+
+async def test_a_window_with_one_region_only_is_no_error(world: World) -> None:
+    """Before a second region delivers there is no pair: the answer is empty, as right after the first start."""
+    assert await world.asked() == {}
+    await world.push(US, world.samples("a", range(3)))
+    assert await world.asked() == {}
