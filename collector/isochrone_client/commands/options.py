@@ -30,14 +30,26 @@ def _microseconds(_context: click.Context, _parameter: click.Parameter, seconds:
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
-    return tuple(filter(None, (name.strip() for name in (text or "").split(","))))
+    names = tuple(filter(None, (name.strip() for name in (text or "").split(","))))
+    if text is not None and not names:
+        raise click.BadParameter("no field is named; `--fields help` lists them")
+    return names
 
 
 def _apply_defaults(context: click.Context, _parameter: click.Parameter, collector: str | None) -> str | None:
     """Give the other options the defaults of the configuration, which depend on the collector's context."""
     if not context.resilient_parsing:
-        context.default_map = dict(defaults_for(collector))
+        defaults = defaults_for(collector)
+        if not _prints_answers(context.command):
+            defaults.pop("output", None)
+        context.default_map = defaults
     return collector
+
+
+def _prints_answers(command: click.Command) -> bool:
+    """True if the command's formats are `OUTPUTS`; those of a command that writes files have other names."""
+    types = (parameter.type for parameter in command.params if parameter.name == "output")
+    return any(isinstance(of, click.Choice) and tuple(of.choices) == OUTPUTS for of in types)
 
 
 _collector = click.option(
@@ -172,10 +184,12 @@ def reading(function: Function) -> Function:
 
 
 def verdict(function: Function) -> Function:
-    """`--exit-code`: an `InsufficientError` is a note, and exit code 4 only on request."""
+    """`--exit-code`: an `InsufficientError` is a note, and exit code 4 only on request, never with `--watch`."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, exit_code: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
+        if exit_code and more.get("watch_s") is not None:
+            raise click.UsageError("--exit-code does not go with --watch")
         try:
             return function(*arguments, **more)
         except InsufficientError as error:

@@ -73,8 +73,13 @@ def report(
 
 
 def _files(output: str | None, path: Path, *, html: Path | None, markdown: Path | None) -> list[tuple[str, Path]]:
-    """The formats to write and their files; --html FILE and --markdown [FILE] are former spellings."""
+    """The formats to write and their files; --html FILE and --markdown [FILE] are former spellings.
+
+    Raises `click.UsageError` if --output names a format that the former spellings do not.
+    """
     former = [(kind, file) for kind, file in (("html", html), ("markdown", markdown)) if file is not None]
+    if former and output and [output] != [kind for kind, _ in former]:
+        raise click.UsageError(f"name one format with --output: {', '.join(_FORMATS)}")
     return former or [(output or ("html" if path.suffix.lower() in _HTML_ENDINGS else "markdown"), path)]
 
 

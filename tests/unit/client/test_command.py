@@ -113,6 +113,11 @@ def test_the_version_is_the_distributions() -> None:
         ["targets", "--timeout", "0"],
         ["diff", "--window", "24x"],
         ["leaderboard", "--collector", "10.1.2.3:4600"],
+        ["leaderboard", "--watch", "5", "--exit-code"],
+        ["diff", "--watch", "--exit-code"],
+        ["targets", "--fields", ""],
+        ["targets", "--fields", " ,"],
+        ["report", "--html", "report.html", "--output", "markdown"],
     ],
 )
 def test_usage_errors_are_two(arguments: list[str]) -> None:
@@ -122,6 +127,34 @@ def test_usage_errors_are_two(arguments: list[str]) -> None:
     assert result.stdout == ""
     assert result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "is_applied"),
+    [
+        (["targets"], True),
+        (["routes"], True),
+        (["samples"], True),
+        (["report"], False),
+        (["samples", "export"], False),
+        (["routes", "export"], False),
+    ],
+)
+def test_the_default_format_is_that_of_answers(
+    words: list[str], is_applied: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The configured output is the default of commands that print an answer, and of no export."""
+    (tmp_path / "isochrone").mkdir()
+    (tmp_path / "isochrone" / "config.toml").write_text('[defaults]\noutput = "json"\ntimeout = 5\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    command: click.Command = cli
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word) or command
+    required = ["--region", "us-east-2", "--file", "-"] if words == ["routes", "export"] else ["--file", "x.csv"]
+    context = command.make_context("isochrone", [] if len(words) == 1 else required)
+    assert (context.params["output"] == "json") == is_applied
+    assert context.params["timeout_us"] == 5_000_000
 
 
 def test_the_former_name_of_slo_works_and_is_not_listed() -> None:
