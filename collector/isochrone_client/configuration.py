@@ -13,7 +13,7 @@
     baseline = "eu-central-1"
 
 It is `$XDG_CONFIG_HOME/isochrone/config.toml`, by default in ~/.config. A context's own defaults precede `[defaults]`;
-environment variables precede both, and options precede everything. `output` is the default of the commands that print an
+environment variables precede both, and options precede everything. `output` is the default of commands that print an
 answer in one of its formats, not of those that write a file in another: `report`, `samples export`, `routes export`.
 """
 

@@ -22,11 +22,12 @@ _NAMES_OF_STDOUT = (STDOUT, Path("/dev/stdout"))
 def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     """A file to write to, moved to `path` when the block ends without an error; until then `path` does not change.
 
-    Raises `FileError` if `path` exists (unless `force`), is not a regular file, or cannot be written.
+    Raises `FileError` if `path` exists (unless `force`), is not a regular file, or cannot be written, and if standard
+    output cannot be written.
     """
     if path in _NAMES_OF_STDOUT:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with _stdout() as stdout:
+            yield stdout
         return
     _require_writable(path, force=force)
     goal = Path(os.path.realpath(path))
@@ -41,6 +42,17 @@ def open_output(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
                 raise
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror or error}", hint="name another file") from error
+
+
+@contextmanager
+def _stdout() -> Iterator[IO[bytes]]:
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(f"cannot write to standard output: {error.strerror or error}") from error
 
 
 def _require_writable(path: Path, *, force: bool) -> None:

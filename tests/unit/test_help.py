@@ -1,6 +1,8 @@
 """What the commands say of themselves fits where it is said."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -81,3 +83,16 @@ def test_every_command_has_an_example(program: str) -> None:
     for words, _ in leaves(program):
         shown = CliRunner().invoke(PROGRAMS[program], [*words.split(), "--help"], prog_name=program).output
         assert re.search(rf"Examples?:\n +.*{program} ", shown), words
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+def test_a_standard_output_that_cannot_be_written_is_an_error(program: str, redirection: str, reason: str) -> None:
+    """Help that cannot be printed ends with one sentence and exit code 1, without a traceback."""
+    module = PROGRAMS[program].callback.__module__
+    code = f"from {module} import main; main()"
+    line = f"exec \"$0\" -c '{code}' --help {redirection}"
+    done = subprocess.run(["/bin/sh", "-c", line, sys.executable], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"error: cannot write to standard output: {reason}\n")

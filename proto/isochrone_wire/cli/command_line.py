@@ -6,6 +6,7 @@ completion are quick. An error ends a command with `error: …` and `hint: …` 
     0 ok    1 failed    2 usage    3 unreachable    4 undecided or insufficient data, with --exit-code only
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.text import printable
+from isochrone_wire.text import did_you_mean, printable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -57,6 +58,15 @@ class CommandGroup(click.Group):
         entry = self.entries.get(cmd_name)
         return entry.load() if entry else super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click, with the nearest name of the table for an unknown command."""
+        name, known = args[0], [*self.entries, *self.commands]
+        if not (name.startswith("-") or name in known or ctx.resilient_parsing):
+            raise click.UsageError(f"No such command {name!r}{did_you_mean(name, known)}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with the help of the table, without importing them."""
         listed = [(name, entry.help) for name, entry in self.entries.items() if not entry.hidden]
@@ -78,6 +88,9 @@ class CommandGroup(click.Group):
         run: Callable[[], Any] = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
+        if sys.stdout is None:  # as `>&-` leaves it
+            print_error("cannot write to standard output: it is closed")
+            sys.exit(1)
         try:
             code = run()
         except IsochroneError as error:
@@ -93,6 +106,12 @@ class CommandGroup(click.Group):
         except click.Abort:
             print_error("aborted")
             code = 1
+        except OSError as error:
+            if not _is_of_click(error):
+                raise
+            print_error(f"cannot write to standard output: {error.strerror}")
+            code = 1
+        _discard_unwritten()
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -168,6 +187,24 @@ def completion_command(program: str, **places: str) -> click.Command:
         click.echo(completer(context.find_root().command, {}, program, variable).source())
 
     return completion
+
+
+def _is_of_click(error: OSError) -> bool:
+    """True if a write of click failed: it prints, and reports its other errors as a `ClickException`."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    return innermost is not None and innermost.tb_frame.f_globals["__name__"].startswith("click.")
+
+
+def _discard_unwritten() -> None:
+    """Discard what stdout did not accept: Python would try again at exit, and fail with a message of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _in_lower_case(sentence: str) -> str:

@@ -130,18 +130,18 @@ def test_usage_errors_are_two(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "is_applied"),
+    ("words", "expected"),
     [
-        (["targets"], True),
-        (["routes"], True),
-        (["samples"], True),
-        (["report"], False),
-        (["samples", "export"], False),
-        (["routes", "export"], False),
+        (["targets"], "json"),
+        (["routes"], "json"),
+        (["samples"], "json"),
+        (["report"], None),
+        (["samples", "export"], None),
+        (["routes", "export"], None),
     ],
 )
 def test_the_default_format_is_that_of_answers(
-    words: list[str], is_applied: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    words: list[str], expected: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The configured output is the default of commands that print an answer, and of no export."""
     (tmp_path / "isochrone").mkdir()
@@ -153,7 +153,7 @@ def test_the_default_format_is_that_of_answers(
         command = command.get_command(click.Context(command), word) or command
     required = ["--region", "us-east-2", "--file", "-"] if words == ["routes", "export"] else ["--file", "x.csv"]
     context = command.make_context("isochrone", [] if len(words) == 1 else required)
-    assert (context.params["output"] == "json") == is_applied
+    assert context.params["output"] == expected
     assert context.params["timeout_us"] == 5_000_000
 
 

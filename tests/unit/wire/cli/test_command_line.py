@@ -99,6 +99,17 @@ def test_a_hidden_entry_works_and_is_not_listed() -> None:
     assert program.list_commands(click.Context(program)) == ["new"]
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("shwo", "show"), ("raed", "read"), ("formr", "former")])
+def test_a_mistyped_command_gets_a_suggestion(typed: str, meant: str) -> None:
+    """The nearest of all names is offered, of commands that are not imported yet and of hidden ones, too."""
+    place = "isochrone_agent.cli.catalogue:command"
+    program = group()
+    program.entries = {"read": Entry(place, "Read."), "former": Entry(place, "Read.", hidden=True)}
+    done = CliRunner().invoke(program, [typed], prog_name="program")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"error: no such command {typed!r}; did you mean {meant!r}?\nhint: program --help\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script(shell: str) -> None:
     """Each shell gets a script that calls the program through its own variable."""
