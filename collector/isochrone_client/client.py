@@ -85,6 +85,12 @@ _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     ),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (CollectorError, "use a shorter --window or fewer --target"),
 }
+# Hints for unknown names that are neither a target nor a region nor a route, by the start of the collector's message.
+_HINT_OF_UNKNOWN = {
+    "unknown use ": "`isochrone slo` shows all uses",
+    "there is no generation ": "`isochrone routes history` lists the generations; `isochrone explain` without "
+    "--generation takes the newest",
+}
 # The start of the message that gRPC makes if there was no connection; the collector or a proxy wrote any other.
 _CONNECT_FAILED = "failed to connect"
 # Part of gRPC's message if the certificate was not trusted.
@@ -339,7 +345,10 @@ class ObservatoryClient:
             sentence = f"the collector at {self._address} is not the one that was joined: its certificate differs"
             return AccessError(sentence, hint="if its operator has replaced the certificate, join again")
         kind, hint = _ERROR_OF.get(call.code(), _OTHER_ERROR)
-        return kind(_message(kind, self._address, call.details() or call.code().name.lower()), hint=hint)
+        details = call.details() or call.code().name.lower()
+        if call.code() is grpc.StatusCode.NOT_FOUND:
+            hint = next((better for start, better in _HINT_OF_UNKNOWN.items() if details.startswith(start)), hint)
+        return kind(_message(kind, self._address, details), hint=hint)
 
     def _value(self, cls: type[Value], message: Message) -> Value:
         try:

@@ -30,6 +30,8 @@ class Address:
 
 def parse_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
     """Parse `host`, `host:port`, `[v6]` or `[v6]:port`. Raises `ValueError` with a message for users."""
+    if "://" in text:
+        raise ValueError(f"{text!r} is a URL: write host:port, for example 127.0.0.1:{default_port}")
     host, port = _split(text.strip())
     if not host:
         raise ValueError(f"{text!r} has no host: write host:port, for example 127.0.0.1:{default_port}")

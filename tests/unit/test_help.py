@@ -85,6 +85,14 @@ def test_every_command_has_an_example(program: str) -> None:
         assert re.search(rf"Examples?:\n +.*{program} ", shown), words
 
 
+@pytest.mark.parametrize("program", ["isochrone", "isochrone-agent"])
+def test_examples_follow_the_options(program: str) -> None:
+    """The example is the end of the help of a command or group."""
+    for words in [*(words.split() for words, _ in leaves(program)), *(words for words, _ in groups(program))]:
+        shown = CliRunner().invoke(PROGRAMS[program], [*words, "--help"], prog_name=program).output
+        assert "Example" not in shown.partition("Options:\n")[0], words
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize(
     ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]

@@ -6,21 +6,16 @@ from dataclasses import asdict
 import click
 
 from isochrone_agent.probe.dialects.providers import CATALOGUE, Provider
-from isochrone_wire.cli.command_line import table_or_json
+from isochrone_wire.cli.command_line import example, table_or_json
 
 SCHEMA = "isochrone.catalogue/1"
 _HEADINGS = ("name", "dialect", "key variable", "base URL")
 
 
-@click.command("catalogue")
+@click.command("catalogue", epilog=example("isochrone-agent catalogue"))
 @table_or_json
 def command(*, output: str) -> None:
-    """List the providers and gateways that can be probed as NAME/MODEL, with the variable that holds their key.
-
-    \b
-    Example:
-      isochrone-agent catalogue
-    """
+    """List the providers and gateways that can be probed as NAME/MODEL, with the variable that holds their key."""
     if output == "json":
         entries = [asdict(provider) for provider in CATALOGUE.values()]
         click.echo(json.dumps({"schema": SCHEMA, "providers": entries}, indent=2))

@@ -26,7 +26,7 @@ from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.schedule import Due, next_rounds
 from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings, load_settings
-from isochrone_wire.cli.command_line import table_or_json
+from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, worst
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US, Plan, day_of
@@ -36,7 +36,9 @@ _ROUNDS = 5
 _LIMITS = ("usd", "tokens", "requests")
 
 
-@click.command("check")
+@click.command(
+    "check", epilog=example("isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600")
+)
 @options.running
 @table_or_json
 def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
@@ -44,10 +46,6 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
     rounds, and today's spend with the budgets.
 
     Takes the options of `run`, sends no request to a provider and changes nothing.
-
-    \b
-    Example:
-      isochrone-agent check --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600
     """
     settings = load_settings(settings_file, values)
     results, plan = asyncio.run(_run_checks(settings))

@@ -28,7 +28,7 @@ from isochrone_agent.spool.inspection import inspect_spool, verify_spool
 from isochrone_agent.url import DEFAULT_PORTS, parse_url
 from isochrone_wire import __version__
 from isochrone_wire.channel import presented_certificate
-from isochrone_wire.cli.command_line import table_or_json
+from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.health_check import CheckResult, Verdict, fail, ok, warn, worst
 from isochrone_wire.model import Plan, Target
 
@@ -38,7 +38,7 @@ _LIBRARIES = ("grpcio", "protobuf", "httpcore")
 _RESOLVE_SECONDS = 5.0
 
 
-@click.command("doctor")
+@click.command("doctor", epilog=example("isochrone-agent doctor --data-dir /var/lib/isochrone"))
 @options.running
 @table_or_json
 def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
@@ -46,10 +46,6 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
 
     Takes the options of `run`, and works while `run` is running. Sends no request to a provider and prints no key. Each
     check is ok, warn or fail, with a hint; the exit code is 1 if any check fails.
-
-    \b
-    Example:
-      isochrone-agent doctor --data-dir /var/lib/isochrone
     """
     results = asyncio.run(_run_checks(load_settings(settings_file, values)))
     click.echo(_document(results) if output == "json" else results_table(results))

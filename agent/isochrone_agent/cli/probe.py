@@ -20,7 +20,7 @@ from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
-from isochrone_wire.cli.command_line import table_or_json
+from isochrone_wire.cli.command_line import Seconds, example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
@@ -39,6 +39,12 @@ SCHEMA = "isochrone.probe/1"
 _INTERRUPTED = 130
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
+_EXAMPLES = (
+    "isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10",
+    "isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b",
+    "isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10",
+    "isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5",
+)
 
 
 def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -50,7 +56,7 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
     return tuple(int(length) for length in lengths)
 
 
-@click.command("probe")
+@click.command("probe", epilog=example(*_EXAMPLES))
 @click.argument("what", metavar="[PROVIDER/MODEL]", required=False)
 @click.option("--base-url", metavar="URL", help="Base URL of the API; usually ends in /v1.  [default: the provider's]")
 @click.option("--model", help="Name of the model in the API; replaces PROVIDER/MODEL.")
@@ -81,7 +87,7 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
     "--timeout",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(0.1),
+    type=Seconds(0.1),
     metavar="SECONDS",
     help="Timeout of the first token.",
 )
@@ -114,13 +120,6 @@ def command(
 
     Each run opens its own connection. A provider of the catalogue needs only its key; any other API needs --base-url
     and --model.
-
-    \b
-    Examples:
-      isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10
-      isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b
-      isochrone-agent probe openai/gpt-5-mini --effort minimal --burst 10
-      isochrone-agent probe openai/gpt-5-mini --effort minimal --sweep 100,1000,4000,16000 --runs 5
     """
     spec = resolve_target_options(what, base_url=base_url, model=model, dialect=dialect, key_env=key_env)
     check_effort(spec, effort)

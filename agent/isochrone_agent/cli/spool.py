@@ -15,18 +15,16 @@ from isochrone_wire.cli.command_line import example, table_or_json
 from isochrone_wire.json_format import rfc3339, to_json_value
 
 SCHEMA = "isochrone.spool/1"
+_EXAMPLES = (
+    "isochrone-agent spool inspect --vantage sg-1",
+    "isochrone-agent spool verify --data-dir /var/lib/isochrone/agent --output json",
+    "isochrone-agent spool quarantine export --vantage sg-1 > quarantine.jsonl",
+)
 
 
-@click.group("spool")
+@click.group("spool", epilog=example(*_EXAMPLES))
 def command() -> None:
-    """Inspect the spool of an agent; `inspect` and `verify` also work while it runs.
-
-    \b
-    Examples:
-      isochrone-agent spool inspect --vantage sg-1
-      isochrone-agent spool verify --data-dir /var/lib/isochrone/agent --output json
-      isochrone-agent spool quarantine export --vantage sg-1 > quarantine.jsonl
-    """
+    """Inspect the spool of an agent; `inspect` and `verify` also work while it runs."""
 
 
 def _of_spool(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_wire.address import parse_address
-from isochrone_wire.cli.command_line import example, output_option
+from isochrone_wire.cli.command_line import Seconds, example, output_option
 
 _ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
 _output = output_option(*OUTPUTS)
@@ -66,7 +66,7 @@ def use(*, name: str) -> None:
     help="Identity file, as `isochrone join` wrote it.",
 )
 @click.option("--baseline", metavar="REGION", help="Default of --baseline.")
-@click.option("--timeout", type=click.FloatRange(0.1, 3600), metavar="SECONDS", help="Default of --timeout.")
+@click.option("--timeout", type=Seconds(0.1, 3600), metavar="SECONDS", help="Default of --timeout.")
 @click.option("--use", is_flag=True, help="Make it the current context, as the first one is anyway.")
 @click.option("--replace", is_flag=True, help="Replace the context of that name.")
 def add(

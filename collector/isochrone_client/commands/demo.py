@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from isochrone_client.demo.runner import run_demo
+from isochrone_wire.cli.command_line import example
 
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -19,7 +20,7 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
     return float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
-@click.command("demo")
+@click.command("demo", epilog=example("isochrone demo --for 60s"))
 @click.option("--for", "seconds", metavar="TIME", callback=_seconds, help="End after 60s, 2m, …  [default: on Ctrl-C]")
 @click.option(
     "--folder",
@@ -33,9 +34,5 @@ def demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
     That is a collector, agents in three regions and a world whose timing is known (published figures of fifteen
     models), so that the last table can show the error of the measurement. The results are shown on Ctrl-C or after
     --for, and no process remains.
-
-    \b
-    Example:
-      isochrone demo --for 60s
     """
     run_demo(seconds=seconds, folder=folder, keep=keep)

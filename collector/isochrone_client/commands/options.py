@@ -16,7 +16,7 @@ from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
-from isochrone_wire.cli.command_line import AliasedOption, output_option, print_error
+from isochrone_wire.cli.command_line import AliasedOption, Seconds, output_option, print_error
 from isochrone_wire.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.model import SECOND_US
 
@@ -75,7 +75,7 @@ _identity = click.option(
 _timeout = click.option(
     "--timeout",
     "timeout_us",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=Seconds(min=0.1, max=3600),
     default=_DEFAULT_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
@@ -141,7 +141,7 @@ metric = click.option(
 watch = click.option(
     "--watch",
     "watch_s",
-    type=click.FloatRange(min=1, max=86_400),
+    type=Seconds(min=1, max=86_400),
     is_flag=False,
     flag_value=10.0,
     metavar="[SECONDS]",

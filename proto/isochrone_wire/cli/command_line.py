@@ -136,6 +136,12 @@ def example(*lines: str) -> str:
     return "\b\n" + "\n".join(["Example:", *(f"  {line}" for line in lines)])
 
 
+class Seconds(click.FloatRange):
+    """A number of seconds within limits."""
+
+    name = "number of seconds"
+
+
 class AliasedOption(click.Option):
     """An option with older spellings, which work and are not listed in the help."""
 

@@ -13,6 +13,7 @@ import click
 from isochrone_wire import __version__, enrolment, identity_file
 from isochrone_wire.address import Address, parse_address
 from isochrone_wire.channel import ClientCertificate, Trust, client_certificate, read_authorities
+from isochrone_wire.credentials import parse_join_token
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.identity_file import Identity
@@ -113,6 +114,10 @@ def _request(
 ) -> JoinRequest:
     if not token:
         raise JoinSettingsError("a join token is needed", hint=_NO_TOKEN_HINT)
+    try:
+        parse_join_token(token)
+    except ValueError as error:
+        raise JoinSettingsError(str(error), hint="copy the complete token and nothing else") from None
     try:
         return JoinRequest(
             address=parse_address(address),

@@ -256,6 +256,20 @@ def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.Statu
     assert len(result.stderr.splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("sentence", "hint"),
+    [
+        ("unknown use 'vioce'; known: voice", "`isochrone slo` shows all uses"),
+        ("there is no generation 9 of 'chat' in 'us-east-2'", "`isochrone routes history` lists the generations"),
+        ("unknown region 'mars'; known: us-east-2", "`isochrone targets` lists the targets"),
+    ],
+)
+def test_the_hint_fits_the_unknown_name(observatory: FakeObservatory, sentence: str, hint: str) -> None:
+    """The hint names the command that lists names of that kind."""
+    observatory.failure = (grpc.StatusCode.NOT_FOUND, sentence)
+    assert f"hint: {hint}" in run(observatory, "slo").stderr
+
+
 def test_errors_cannot_control_the_terminal(observatory: FakeObservatory) -> None:
     """A sentence from the collector is printed without escape sequences."""
     observatory.failure = (grpc.StatusCode.NOT_FOUND, "no target is called '\x1b[31mred\x07'")

@@ -106,7 +106,7 @@ def test_failures_of_joining(collector: Collector, start_collector: StartCollect
     cases = [
         ((other.address, "--token", token), 1, "nothing has been sent"),
         (("127.0.0.1:1", "--token", token), 3, "no collector answers"),
-        ((collector.address, "--token", "geheim"), 1, "must begin with"),
+        ((collector.address, "--token", "geheim"), 2, "must begin with"),
         ((collector.address,), 2, "pass --token"),
         (("host:x", "--token", token), 2, "no valid port"),
     ]

@@ -52,6 +52,14 @@ def test_other_machines_take_joining(text: str) -> None:
     assert "ssh -L 4600:127.0.0.1:4600" in caught.value.hint
 
 
+@pytest.mark.parametrize("text", ["http://127.0.0.1:4600", "https://collector.example"])
+def test_a_url_is_no_address(text: str) -> None:
+    """A URL is refused as such, and is not taken for the name of another machine."""
+    with pytest.raises(AddressError, match="is a URL: write host:port") as caught:
+        resolve_collector(text, environment=NOWHERE)
+    assert caught.value.exit_code == 2
+
+
 @pytest.mark.parametrize("text", [":4600", "127.0.0.1:port", "127.0.0.1:70000"])
 def test_nonsense_is_no_address(text: str) -> None:
     """An invalid address is a usage error with an example."""

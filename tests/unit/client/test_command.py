@@ -118,6 +118,7 @@ def test_the_version_is_the_distributions() -> None:
         ["targets", "--fields", ""],
         ["targets", "--fields", " ,"],
         ["report", "--html", "report.html", "--output", "markdown"],
+        ["join", "127.0.0.1:4600", "--token", "a"],
     ],
 )
 def test_usage_errors_are_two(arguments: list[str]) -> None:
@@ -155,6 +156,12 @@ def test_the_default_format_is_that_of_answers(
     context = command.make_context("isochrone", [] if len(words) == 1 else required)
     assert context.params["output"] == expected
     assert context.params["timeout_us"] == 5_000_000
+
+
+@pytest.mark.parametrize("words", [["diff", "--watch", "abc"], ["targets", "--timeout", "abc"]])
+def test_seconds_are_named_in_the_error(words: list[str]) -> None:
+    """A text in place of a number is called that, not by click's name of the type."""
+    assert "'abc' is not a valid number of seconds" in CliRunner().invoke(cli, words).stderr
 
 
 def test_the_former_name_of_slo_works_and_is_not_listed() -> None:

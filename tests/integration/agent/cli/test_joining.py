@@ -185,7 +185,7 @@ def test_joining_says_what_is_wrong(collector: Collector, start_collector: Start
         (("join", other.address, "--token", token, *where), 1, "nothing has been sent"),
         (("join", "127.0.0.1:1", "--token", token, *where), 3, "no collector answers"),
         (("join", collector.address, *where), 2, "a join token is needed"),
-        (("join", collector.address, "--token", "geheim", *where), 1, "must begin with 'isochrone-join-'"),
+        (("join", collector.address, "--token", "geheim", *where), 2, "must begin with 'isochrone-join-'"),
         (
             ("join", collector.address, "--token", token, "--data-dir", str(tmp_path / "file" / "x")),
             2,

@@ -8,6 +8,13 @@ import pytest
 from isochrone_wire.cli import join_command
 
 
+def test_a_malformed_token_is_wrong_usage() -> None:
+    """What cannot be a token is refused with exit code 2 before the collector is called."""
+    with pytest.raises(join_command.JoinSettingsError, match="must begin with 'isochrone-join-'") as caught:
+        join_command._request("127.0.0.1:1", "a", None, None, None)
+    assert caught.value.exit_code == 2
+
+
 @pytest.fixture
 def foreign_folder(tmp_path: Path) -> Path:
     """Borrow a folder that belongs to another user."""
