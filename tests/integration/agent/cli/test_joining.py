@@ -18,7 +18,7 @@ from fix_simulator import API_KEY, Simulator
 from isochrone_agent.delivery.reconnecting_channel import ReconnectingChannel
 from isochrone_agent.settings import load_settings
 from isochrone_wire import identity_file
-from isochrone_wire.credentials import parse_credential
+from isochrone_wire.credentials import SECRET_BYTES, JoinToken, parse_credential
 from isochrone_wire.model import SECOND_US
 from testdata.waiting import eventually
 from testdata.wiretap import Wiretap
@@ -250,6 +250,7 @@ def test_nobody_joins_into_another_users_folder(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     os.chown(folder, 12345, 12345)
-    done = agent_command("join", "127.0.0.1:1", "--token", "isochrone-join-AAAA", "--data-dir", str(folder))
+    token = str(JoinToken(id=1, secret=bytes(SECRET_BYTES), fingerprint=b""))
+    done = agent_command("join", "127.0.0.1:1", "--token", token, "--data-dir", str(folder))
     assert (done.returncode, "belongs to another user" in done.stderr) == (2, True), done.stderr
     assert list(folder.iterdir()) == []
