@@ -95,7 +95,7 @@ def _versions() -> Iterator[str]:
 def _folder(data_dir: Path, *, needed: bool) -> Iterator[CheckResult]:
     if not data_dir.is_dir():
         sentence = f"{data_dir} is not there"
-        hint = "`serve` makes it when it starts; or say --data-dir, or --database-url"
+        hint = "`serve` makes it when it starts; or pass --data-dir or --database-url"
         yield warn("data folder", sentence, hint) if needed else ok("data folder", f"{sentence}, nor needed yet")
         return
     found = data_dir.stat()
@@ -110,7 +110,7 @@ def _folder(data_dir: Path, *, needed: bool) -> Iterator[CheckResult]:
 def _database(database_url: str | None, data_dir: Path) -> Iterator[CheckResult]:
     conninfo = database_url or embedded.running(data_dir)
     if conninfo is None:
-        hint = "start `isochrone-collector serve`, which brings it, or say --database-url"
+        hint = "start `isochrone-collector serve`, which starts it, or pass --database-url"
         yield fail("database", f"no embedded PostgreSQL runs over {data_dir}", hint)
         return
     try:

@@ -76,7 +76,7 @@ async def _unknown(connection: Connection, client_region: str, route: str, gener
         return UnknownName.among("route", route, inside)
     return UnknownName(
         f"there is no generation {generation} of {route!r} in {client_region!r}; "
-        "it may be of another route or region, or have been let go of"
+        "it may be of another route or region, or no longer stored"
     )
 
 
