@@ -104,12 +104,12 @@ def outcomes(samples: Sequence[Sample]) -> Counter[Outcome]:
     return Counter(sample.outcome for sample in samples)
 
 
-def check_one_per_round(samples: Sequence[Sample]) -> None:
-    """Check that every round from the first to the last has exactly one sample."""
+def check_one_per_round(samples: Sequence[Sample], *, missed: int = 0) -> None:
+    """Check that every round from the first to the last has exactly one sample, or was counted as missed."""
     rounds = sorted(sample.round_at for sample in samples)
     assert len(rounds) == len(set(rounds)), "a round has two samples"
     between = rounds_between(rounds[0], rounds[-1] + 1, target_id=samples[0].target_id, every_us=EVERY_US)
-    assert between == len(rounds), "a round has none"
+    assert len(rounds) <= between <= len(rounds) + missed, "a round has none"
 
 
 async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simulator, tmp_path: Path) -> None:
@@ -161,10 +161,11 @@ async def test_a_paused_target_is_not_probed(fault_simulator: Simulator, tmp_pat
         made.rounds.apply_plan(plan_of(of))
         await asyncio.sleep(0.9)
         await made.rounds.finish(5)
-        resumed = made.samples()
+        resumed, missed = made.samples(), made.rounds.missed
     assert set(outcomes(paused)) == {Outcome.SKIPPED_PAUSED}
     assert set(outcomes(resumed)) == {Outcome.OK}
-    check_one_per_round([*paused, *resumed])
+    # On a busy machine a round may start too late, which is counted.
+    check_one_per_round([*paused, *resumed], missed=missed)
 
 
 async def test_a_missing_key_is_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:
