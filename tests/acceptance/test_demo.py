@@ -144,7 +144,7 @@ def test_every_example_works(running: Demo, line: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = ask(running, *shlex.split(line)[1:])
     # An export without data fails; every other answer is one, with a note where it is undecided.
-    assert result.exit_code in (0, 1), result.output
+    assert result.exit_code in ((0, 1) if " export " in line else (0,)), result.output
     assert "Traceback" not in result.output
     if result.exit_code == 1 or result.stderr.startswith("note: "):
         assert "\nhint: " in result.stderr
