@@ -7,6 +7,8 @@ never with the configuration.
 `aiperf`, if installed (bench/aiperf.py), is measured with half as many requests. It starts a dozen processes, which
 takes longer than the measurement; its CPU cost per probe is not comparable and left out.
 
+The goals are ratios to the typical script.
+
 usage: accuracy.py [--quick] prints a table and a RESULT line; exit 1 when a goal is missed
 """
 
@@ -21,6 +23,7 @@ from pathlib import Path
 
 from bench import aiperf, reference_client
 from bench.measurement_error import Measurement, Row, compare
+from bench.result import at_most, conclude
 from bench.simulator import MODEL, RATE, TOKENS, TTFT_MS, Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
@@ -29,11 +32,12 @@ from isochrone_wire.model import Outcome, Quality, Sample, Target, Workload
 # Requests in flight and number of bursts: about three and a half minutes for two clients, five for three.
 BURSTS = {1: 30, 8: 12, 20: 10, 100: 4}
 GOALS = {
-    "ttft_error_p99_us_20": 1000.0,
-    "ttft_error_p50_us_100": 500.0,
-    "tps_error_pct_20": 0.5,
-    "cpu_ms_per_probe": 12.0,
+    "ttft_error_p99_ratio_20": at_most(0.25),
+    "ttft_error_p50_ratio_100": at_most(0.25),
+    "tps_error_ratio_20": at_most(1),
+    "cpu_ratio": at_most(1.5),
 }
+AGENT, SCRIPT = "isochrone-agent", "a typical script"
 TLS = ssl.create_default_context()
 
 Measure = Callable[[Simulator, int, int], Row]
@@ -51,9 +55,7 @@ def measure_agent(simulator: Simulator, streams: int, bursts: int) -> Row:
         raise SystemExit(f"{len(failed)} of {len(samples)} probes failed: {failed[0].error}")
     lagged = sum(Quality.LAGGED in sample.quality for sample in samples) / len(samples)
     measurements = [_measurement(sample) for sample in samples]
-    return compare(
-        "isochrone-agent", measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms, lagged=lagged
-    )
+    return compare(AGENT, measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms, lagged=lagged)
 
 
 async def _burst(base_url: str, streams: int) -> list[Sample]:
@@ -86,7 +88,7 @@ def measure_reference(simulator: Simulator, streams: int, bursts: int) -> Row:
             reference_client.probe_many(simulator.base_url, MODEL, streams=streams, max_tokens=TOKENS)
         )
     cpu_ms = (time.process_time() - cpu) * 1000 / len(measurements)
-    return compare("a typical script", measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms)
+    return compare(SCRIPT, measurements, simulator.ground_truth(), in_flight=streams, cpu_ms=cpu_ms)
 
 
 def measure_aiperf(folder: Path, simulator: Simulator, streams: int, bursts: int) -> Row:
@@ -108,15 +110,20 @@ def show(row: Row) -> None:
 
 
 def results(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the figures with a goal; "at most 20 in flight" is the worst of 1, 8 and 20."""
-    ours = [row for row in rows if row.client == "isochrone-agent"]
-    few = [row for row in ours if row.in_flight <= 20]  # the load of the goal
-    many = next(row for row in ours if row.in_flight == 100)  # as above
+    """Return the agent's figures and their ratios to the script's; "20" is the worst of 1, 8 and 20 in flight."""
+    ours, theirs = (_figures([row for row in rows if row.client == client]) for client in (AGENT, SCRIPT))
+    ratios = {goal: ours[name] / theirs[name] for goal, name in zip(GOALS, ours, strict=True)}
+    return ratios | ours | {f"reference_{name}": value for name, value in theirs.items()}
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, float]:
+    few = [row for row in rows if row.in_flight <= 20]  # the load of the goal
+    many = next(row for row in rows if row.in_flight == 100)  # as above
     return {
         "ttft_error_p99_us_20": max(row.ttft_error_p99_us for row in few),
         "ttft_error_p50_us_100": many.ttft_error_p50_us,
         "tps_error_pct_20": max(row.tps_error_pct for row in few),
-        "cpu_ms_per_probe": next(row.cpu_ms or 0 for row in ours if row.in_flight == 20),  # as above
+        "cpu_ms_per_probe": next(row.cpu_ms or 0 for row in rows if row.in_flight == 20),  # as above
     }
 
 
@@ -157,12 +164,7 @@ def run(share: int) -> list[Row]:
 def main() -> int:
     """Run everything; return 0 if every goal is met."""
     print(f"TTFT {TTFT_MS} ms, {TOKENS} tokens at {RATE}/s; errors against the simulator's record")  # noqa: T201  # as above
-    figures = results(run(3 if "--quick" in sys.argv else 1))
-    print("RESULT " + " ".join(f"{name}={value:.2f}" for name, value in figures.items()))  # noqa: T201  # as above
-    missed = [name for name, goal in GOALS.items() if figures[name] > goal]
-    if missed:
-        sys.stderr.write(f"missed: {', '.join(f'{name} <= {GOALS[name]:g}' for name in missed)}\n")
-    return bool(missed)
+    return conclude(results(run(3 if "--quick" in sys.argv else 1)), GOALS)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
 """A typical script: an httpx client that starts its clock before the request and counts lines.
 
 It is compared with the agent in the same run against the same server.
+
+usage: python -m bench.reference_client BASE_URL MODEL TOKENS sends one request per second until it is stopped
 """
 
 import asyncio
 import json
+import sys
 import time
+from itertools import count
 
 import httpx
 
@@ -37,3 +41,16 @@ async def _probe(client: httpx.AsyncClient, url: str, model: str, number: int, m
             first = first or last
             lines += 1
     return Measurement(request_id=request_id, ttft_us=(first - started) * 1e6, tokens_per_second=lines / (last - first))
+
+
+async def _every_second(base_url: str, model: str, max_tokens: int) -> None:
+    """Send one request per second, whether the previous ones have ended or not."""
+    async with asyncio.TaskGroup() as probes:
+        begun = time.monotonic()
+        for number in count(1):
+            probes.create_task(probe_many(base_url, model, streams=1, max_tokens=max_tokens))
+            await asyncio.sleep(max(0.0, begun + number - time.monotonic()))
+
+
+if __name__ == "__main__":
+    asyncio.run(_every_second(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -6,9 +6,10 @@ the first choice fails and the previously failed one answers again, so that the 
 switch. A change has arrived at a watcher with the first table whose first choice is not the failing target; its time
 starts with the *first* of the six receipts, although a switch requires two vantages.
 
-Every change must arrive at every watcher. Watchers, collector and PostgreSQL share this machine.
+Every change must arrive at every watcher. Then a plain asyncio server (`bench.reference_fan_out`) sends the same bytes
+to as many watchers; the goal is the ratio of the two. Watchers, collector and PostgreSQL share this machine.
 
-usage: routes.py [--watchers N] [--changes N] [--grpc-only] prints a RESULT line; exit 1 when the p99 is over 1000 ms
+usage: routes.py [--watchers N] [--changes N] [--grpc-only] prints a RESULT line; exit 1 when the goal is missed
 """
 
 import argparse
@@ -19,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
@@ -33,6 +35,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bench.fleet import raise_limit
 from bench.footprint import cpu_seconds, ready, rss_mb
+from bench.reference_fan_out import recorded_event, reference_fan_out
+from bench.result import at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import codec
 from isochrone_wire.address import parse_address
@@ -46,7 +50,7 @@ from isochrone_wire.v1 import (
     operations_pb2_grpc,
 )
 
-GOAL_MS = 1000.0
+GOALS = {"commit_to_consumer_p99_ratio": at_most(4), "missing": at_most(0)}
 PROCESSES = 2
 EVERY_SECONDS = 1.0
 SETTLE_SECONDS = 5.0
@@ -73,6 +77,21 @@ class Change:
 
     dead: str
     at: float
+
+
+class Arrivals:
+    """The durations from each change to its arrival at each watcher, in milliseconds."""
+
+    def __init__(self, changes: Sequence[Change], seen: Sequence[dict[str, Any]], watchers: int) -> None:
+        self.changes, self.watchers = changes, watchers
+        self.took_ms = sorted(1000 * took for process in seen for took in _delays(process, changes))
+        self.generations = len({table["generation"] for process in seen for table in process["tables"]})
+        self.missing = watchers * len(changes) - len(self.took_ms)
+
+    @property
+    def p99_ms(self) -> float:
+        """The 99th percentile; infinite if nothing arrived."""
+        return quantiles(self.took_ms, n=100)[98] if len(self.took_ms) > 1 else float("inf")
 
 
 class Fleet:
@@ -131,55 +150,79 @@ def main() -> int:
     raise_limit(2 * options.watchers + 500)
     # On SIGTERM, exit normally, so that child processes are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        postgres = stack.enter_context(EmbeddedPostgres(Path(name, "postgres")))
-        collector = stack.enter_context(_collector(Path(name), postgres.conninfo))
+    with (
+        tempfile.TemporaryDirectory() as name,
+        EmbeddedPostgres(Path(name, "postgres")) as postgres,
+        _collector(Path(name), postgres.conninfo) as collector,
+    ):
         fleet = Fleet(collector.address)
         now_at = time.time_ns() // 1000
         fleet.push([now_at - place * ROUND_US for place in range(60, 0, -1)])
         time.sleep(SETTLE_SECONDS)
-        watchers = [
-            (number, REGIONS[number % len(REGIONS)], bool(number // 3 % 2) and not options.grpc_only)
-            for number in range(options.watchers)
-        ]
-        processes = [stack.enter_context(_start_process(collector, watchers[n::PROCESSES])) for n in range(PROCESSES)]
+        event = recorded_event(collector.http, REGIONS[0])
+        figures, measured = _measured(collector, fleet, options)
+    return _conclude(figures, measured, _reference(event, options))
+
+
+def _measured(
+    collector: RunningCollector, fleet: Fleet, options: argparse.Namespace
+) -> tuple[dict[str, float], Arrivals]:
+    """Return the collector's figures, and what arrived."""
+    watchers = [
+        (number, REGIONS[number % len(REGIONS)], bool(number // 3 % 2) and not options.grpc_only)
+        for number in range(options.watchers)
+    ]
+    with _watchers(collector.address, collector.http, watchers) as processes:
         before = cpu_seconds(collector.process.pid)
-        changes = _changed(fleet, options.changes)
+        changes = _changed(options.changes, partial(_push_failure, fleet))
+        used = cpu_seconds(collector.process.pid) - before
         figures = {
-            "collector_cpu_pct": 100 * (cpu_seconds(collector.process.pid) - before) / (options.changes * EVERY_SECONDS)
+            "collector_cpu_pct": 100 * used / (options.changes * EVERY_SECONDS),
+            "collector_rss_mb": rss_mb(collector.process.pid),
         }
-        figures["collector_rss_mb"] = rss_mb(collector.process.pid)
-        seen = [_seen(process) for process in processes]
-        return _conclude(changes, seen, figures, watchers=options.watchers)
+        return figures, Arrivals(changes, [_seen(process) for process in processes], options.watchers)
 
 
-def _changed(fleet: Fleet, count: int) -> list[Change]:
-    """Make `count` changes, one per second."""
+def _reference(event: bytes, options: argparse.Namespace) -> Arrivals:
+    """Return what arrived from a plain server that sends the same bytes to as many watchers."""
+    watchers = [(number, REGIONS[0], True) for number in range(options.watchers)]
+    with reference_fan_out(event, ROUTE_MEMBERS) as server, _watchers("", server.http, watchers) as processes:
+        changes = _changed(options.changes, lambda _: server.send_next())
+        return Arrivals(changes, [_seen(process) for process in processes], options.watchers)
+
+
+def _push_failure(fleet: Fleet, dead: str) -> float:
+    at = time.time_ns() // 1000
+    return fleet.push([at - 3, at - 2, at - 1, at], dead)
+
+
+def _changed(count: int, change: Callable[[str], float]) -> list[Change]:
+    """Make `count` changes, one per second; `change` takes the failing member and returns the instant."""
     changes: list[Change] = []
     begin = time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, begin + number * EVERY_SECONDS - time.monotonic()))
         dead = ROUTE_MEMBERS[number % len(ROUTE_MEMBERS)]
-        at = time.time_ns() // 1000
-        changes.append(Change(dead=dead, at=fleet.push([at - 3, at - 2, at - 1, at], dead)))
+        changes.append(Change(dead=dead, at=change(dead)))
     time.sleep(SETTLE_SECONDS)
     return changes
 
 
-def _conclude(
-    changes: Sequence[Change], seen: Sequence[dict[str, Any]], figures: dict[str, float], *, watchers: int
-) -> int:
-    took_ms = sorted(1000 * took for process in seen for took in _delays(process, changes))
-    tables = {table["generation"] for process in seen for table in process["tables"]}
-    missing = watchers * len(changes) - len(took_ms)
-    p99_ms = quantiles(took_ms, n=100)[98] if len(took_ms) > 1 else float("inf")
-    details = {"p50_ms": median(took_ms or [0.0]), "slowest_ms": max(took_ms, default=0.0), **figures}
-    shown = " ".join(f"{name}={value:.1f}" for name, value in details.items())
-    print(  # noqa: T201  # a bench prints
-        f"RESULT commit_to_consumer_p99_ms={p99_ms:.1f} watchers={watchers} changes={len(changes)} "
-        f"generations={len(tables)} missing={missing} {shown}"
-    )
-    return int(p99_ms > GOAL_MS or missing > 0)
+def _conclude(figures: Mapping[str, float], measured: Arrivals, reference: Arrivals) -> int:
+    p99_ms, reference_ms = measured.p99_ms, reference.p99_ms
+    details = {
+        "commit_to_consumer_p99_ratio": p99_ms / reference_ms,
+        "missing": measured.missing + reference.missing,
+        "commit_to_consumer_p99_ms": p99_ms,
+        "reference_p99_ms": reference_ms,
+        "p50_ms": median(measured.took_ms or [0.0]),
+        "slowest_ms": max(measured.took_ms, default=0.0),
+        "watchers": measured.watchers,
+        "changes": len(measured.changes),
+        "generations": measured.generations,
+        **figures,
+    }
+    return conclude(details, GOALS)
 
 
 def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[float]:
@@ -214,8 +257,17 @@ def _collector(folder: Path, conninfo: str) -> Iterator[RunningCollector]:
 
 
 @contextlib.contextmanager
+def _watchers(
+    address: str, http: str, watchers: Sequence[tuple[int, str, bool]]
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start the processes of the watchers."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_start_process(address, http, watchers[n::PROCESSES])) for n in range(PROCESSES)]
+
+
+@contextlib.contextmanager
 def _start_process(
-    collector: RunningCollector, watchers: Sequence[tuple[int, str, bool]]
+    address: str, http: str, watchers: Sequence[tuple[int, str, bool]]
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a process with some of the watchers, and wait until it is ready."""
     command = [sys.executable, "-m", "bench.watchers"]
@@ -223,7 +275,7 @@ def _start_process(
     try:
         assert process.stdin is not None
         assert process.stdout is not None
-        config = {"address": collector.address, "http": collector.http, "watchers": watchers}
+        config = {"address": address, "http": http, "watchers": watchers}
         process.stdin.write(json.dumps(config) + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ready\n", "the watchers did not start"

@@ -4,6 +4,9 @@ The start error is the delay of a dispatch after its planned instant; the slot s
 dispatches of the same round and target by the two vantages. Both agents use one machine's clock, so the skew is that of
 the agents: between two machines, the error of their clocks is added.
 
+Beside the agents, two plain asyncio programs sleep until as many instants (`bench.reference_timer`); the goals are
+ratios to their delays.
+
 usage: schedule.py [--seconds N] [--targets N] prints a RESULT line; exit 1 when a goal is missed
 """
 
@@ -20,14 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from bench.footprint import ready, start
+from bench.result import at_least, at_most, conclude
 from bench.simulator import MODEL, Simulator
 
-GOALS = {"start_error_p99_ms": 50.0, "slot_skew_p99_ms": 250.0}
+GOALS = {
+    "start_error_p99_ratio": at_most(10),
+    "slot_skew_p99_ratio": at_most(10),
+    # The share of planned rounds that both vantages have probed.
+    "pairs_share": at_least(0.9),
+}
 VANTAGES = {"bench-1": "us-east-2", "bench-2": "ap-southeast-1"}
 EVERY_SECONDS = 2
 SETTLE_SECONDS = 3
-# The minimum share of planned rounds that both vantages must have probed.
-MIN_SHARE = 0.9
 
 
 @contextmanager
@@ -97,13 +104,30 @@ def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     skew_ms = [max(both) - min(both) for both in begun.values() if len(both) == len(VANTAGES)]
     if not skew_ms:
         raise SystemExit("no round was probed by both vantages")
+    return {"pairs": len(skew_ms)} | percentiles(late_ms, skew_ms)
+
+
+def percentiles(late_ms: Sequence[float], skew_ms: Sequence[float]) -> dict[str, float]:
+    """Return the figures of start errors and skews."""
     return {
-        "pairs": len(skew_ms),
         "start_error_p50_ms": percentile(late_ms, 0.5),
         "start_error_p99_ms": percentile(late_ms, 0.99),
         "slot_skew_p50_ms": percentile(skew_ms, 0.5),
         "slot_skew_p99_ms": percentile(skew_ms, 0.99),
     }
+
+
+def start_timers(options: argparse.Namespace) -> list[subprocess.Popen[bytes]]:
+    """Start one reference per vantage, each with as many instants per second as a vantage has probes."""
+    per_second = max(1, options.targets // EVERY_SECONDS)
+    return [start("bench.reference_timer", str(options.seconds), str(per_second)) for _ in VANTAGES]
+
+
+def reference_figures(timers: Sequence[subprocess.Popen[bytes]]) -> dict[str, float]:
+    """Return the figures of the references when they end."""
+    delays: list[list[float]] = [json.loads(timer.communicate()[0]) for timer in timers]
+    skew_ms = [max(pair) - min(pair) for pair in zip(*delays, strict=True)]
+    return percentiles([delay for own in delays for delay in own], skew_ms)
 
 
 def main() -> int:
@@ -113,16 +137,15 @@ def main() -> int:
     parser.add_argument("--targets", type=int, default=10, help="number of targets, each probed every 2 s")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, fleet(Path(folder), options.targets) as collector:
-        time.sleep(options.seconds + SETTLE_SECONDS)
+        until = time.monotonic() + options.seconds + SETTLE_SECONDS
+        expected = reference_figures(start_timers(options))
+        time.sleep(max(0.0, until - time.monotonic()))
         found = figures(stored(collector))
-    print("RESULT " + " ".join(f"{name}={value:.1f}" for name, value in found.items()))  # noqa: T201  # a bench prints
-    planned = options.targets * options.seconds / EVERY_SECONDS
-    if found["pairs"] < MIN_SHARE * planned:
-        raise SystemExit(f"only {found['pairs']:.0f} of {planned:.0f} rounds were probed by both vantages")
-    missed = [name for name, goal in GOALS.items() if found[name] > goal]
-    if missed:
-        sys.stderr.write(f"missed: {', '.join(f'{name} <= {GOALS[name]:g}' for name in missed)}\n")
-    return bool(missed)
+    found["pairs_share"] = found["pairs"] / (options.targets * options.seconds / EVERY_SECONDS)
+    ratios = {
+        f"{name}_ratio": found[f"{name}_ms"] / expected[f"{name}_ms"] for name in ("start_error_p99", "slot_skew_p99")
+    }
+    return conclude(ratios | found | {f"reference_{name}": value for name, value in expected.items()}, GOALS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+"""The reference of push latency: a bare gRPC server that commits each push in one transaction, and does nothing else.
+
+It shares the machine, PostgreSQL, TLS and the pushing processes with the collector, but has no credentials, ledger,
+checks, summaries, indexes or jobs: a push of n samples is parsed, n prepared rows are copied into a plain table with
+the columns of `sample`, and the commit is acknowledged. A collector cannot be much faster than that.
+
+usage: python -m bench.reference_collector started by other benchmarks, with one line of JSON on stdin
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import psycopg
+
+from bench import push_payloads
+from bench.footprint import ready
+from isochrone_collector.server.certificates import SERVER_NAME, Certificates
+from isochrone_collector.settings import Tls
+from isochrone_collector.store.postgres import instants
+from isochrone_collector.store.rows import COLUMNS, Origin
+from isochrone_wire.channel import PLAIN, Trust
+from isochrone_wire.grpc_options import SERVER_OPTIONS
+from isochrone_wire.v1 import fleet_pb2
+
+CONNECTIONS = 4
+ORIGIN = Origin(vantage_id=1, region="us-east-2", epoch=1, seq=1, received_at=1)
+TABLE = "reference_sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A running server: its process, log, address and trust."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    address: str
+    trust: Trust
+
+    @property
+    def pid(self) -> int:
+        """The process id. Exits the benchmark if the process has ended."""
+        if self.process.poll() is not None:
+            raise SystemExit(f"the server exited with {self.process.returncode}: {self.log.read_text()[-1000:]}")
+        return self.process.pid
+
+
+class Committer:
+    """Copies prepared rows, in the binary format of COPY, over a few connections."""
+
+    def __init__(self, connections: Sequence[psycopg.AsyncConnection]) -> None:
+        self._idle: asyncio.Queue[psycopg.AsyncConnection] = asyncio.Queue()
+        for connection in connections:
+            self._idle.put_nowait(connection)
+        self._prepared: dict[int, bytes] = {}
+
+    async def commit(self, rows: int) -> None:
+        """Commit this number of rows."""
+        connection = await self._idle.get()
+        try:
+            if rows not in self._prepared:
+                self._prepared[rows] = await _prepare(connection, rows)
+            async with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} FROM STDIN (FORMAT BINARY)") as copy:
+                await copy.write(self._prepared[rows])
+        finally:
+            self._idle.put_nowait(connection)
+
+
+async def _prepare(connection: psycopg.AsyncConnection, rows: int) -> bytes:
+    statement = f"COPY (SELECT * FROM {TABLE} LIMIT {rows}) TO STDOUT (FORMAT BINARY)"
+    async with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        return b"".join([bytes(part) async for part in copy])
+
+
+def push_handler(committer: Committer) -> grpc.GenericRpcHandler:
+    """Return the handler of pushes: it commits as many rows as the push has samples."""
+
+    async def push(request: fleet_pb2.PushRequest, _: object) -> fleet_pb2.PushResponse:
+        await committer.commit(len(request.samples))
+        return fleet_pb2.PushResponse(stored=len(request.samples))
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        push,
+        request_deserializer=fleet_pb2.PushRequest.FromString,
+        response_serializer=fleet_pb2.PushResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler("isochrone.v1.Fleet", {"Push": handler})
+
+
+def create_table(conninfo: str) -> None:
+    """Create the table, with one batch of realistic rows, in a migrated database."""
+    batch = push_payloads.bodies([1], now_at=push_payloads.EVERY_US, seed=1)[0]
+    names = ", ".join(COLUMNS)
+    with psycopg.connect(conninfo) as connection, connection.cursor() as cursor:
+        instants.register(connection)
+        cursor.execute(f"CREATE TABLE {TABLE} (LIKE sample)")
+        with cursor.copy(f"COPY {TABLE} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types(list(COLUMNS.values()))
+            for row in push_payloads.rows(batch, ORIGIN, 1):
+                copy.write_row(row)
+
+
+async def serve(conninfo: str, key: str | None, certificate: str | None) -> None:
+    """Serve until the process is stopped; print the address when ready."""
+    connections = [await psycopg.AsyncConnection.connect(conninfo, autocommit=True) for _ in range(CONNECTIONS)]
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((push_handler(Committer(connections)),))
+    if key is None or certificate is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        pair = (key.encode(), certificate.encode())
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    await server.start()
+    print(json.dumps({"listen": f"127.0.0.1:{port}"}), flush=True)  # noqa: T201  # readiness
+    await server.wait_for_termination()
+
+
+@contextmanager
+def reference_collector(conninfo: str, folder: Path, *, tls: bool) -> Iterator[RunningServer]:
+    """Run the server in its own process."""
+    create_table(conninfo)
+    config: dict[str, str | None] = {"conninfo": conninfo, "key": None, "certificate": None}
+    trust = PLAIN
+    if tls:
+        pair = Certificates(Tls(), data_dir=folder, host="127.0.0.1").current
+        trust = Trust(roots=pair.certificate, server_name=pair.name or SERVER_NAME)
+        config |= {"key": pair.key.decode(), "certificate": pair.certificate}
+    command = [sys.executable, "-m", "bench.reference_collector"]
+    log = folder / "reference.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output)
+    try:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(config).encode() + b"\n")
+        process.stdin.flush()
+        yield RunningServer(process=process, log=log, address=ready(process)["listen"], trust=trust)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(**json.loads(sys.stdin.readline())))
