@@ -7,6 +7,9 @@ from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+# The errors of a base URL whose scheme does not fit its port.
+SPEAKS_HTTP = "this port speaks plain HTTP: try http://"
+SPEAKS_TLS = "this port speaks TLS: try https://"
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST_CHARS = 253
 

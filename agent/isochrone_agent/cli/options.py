@@ -9,6 +9,7 @@ import click
 
 from isochrone_agent.probe.transport import DialOptions
 from isochrone_agent.settings import parse_connect_to
+from isochrone_wire.cli.command_line import Choice
 
 
 def _option(flag: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401  # as click.option
@@ -25,7 +26,7 @@ connect_to = _option(
 )
 family = _option(
     "--family",
-    type=click.Choice(["any", "4", "6"]),
+    type=Choice(["any", "4", "6"]),
     default="any",
     show_default=True,
     help="IP version to connect with.",
@@ -67,7 +68,7 @@ _RUNNING = (
     ),
     _option(
         "--drain",
-        type=click.Choice(["newest", "oldest"]),
+        type=Choice(["newest", "oldest"]),
         help="Order of delivery after an outage; with newest, the backlog is interleaved.  [default: newest]",
     ),
     _option(

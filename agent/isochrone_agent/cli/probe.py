@@ -20,7 +20,7 @@ from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
-from isochrone_wire.cli.command_line import Seconds, example, table_or_json
+from isochrone_wire.cli.command_line import Choice, Seconds, example, table_or_json
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
@@ -62,7 +62,7 @@ def _parse_lengths(_context: click.Context, _parameter: click.Parameter, text: s
 @click.option("--model", help="Name of the model in the API; replaces PROVIDER/MODEL.")
 @click.option(
     "--dialect",
-    type=click.Choice(list(DIALECTS)),
+    type=Choice(list(DIALECTS)),
     help="Format of the API.  [default: the provider's, or openai-chat]",
 )
 @click.option("--key-env", metavar="VARIABLE", help="Environment variable with the API key.  [default: the provider's]")

@@ -6,6 +6,7 @@ from statistics import median
 from isochrone_agent.cli.burst import Burst
 from isochrone_agent.cli.sweep import LinearFit
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
+from isochrone_agent.url import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_wire.model import Outcome, Quality, Sample
 
 UNKNOWN = "–"  # noqa: RUF001  # a dash, because a minus would look like a number
@@ -26,6 +27,19 @@ _EXPLANATIONS = {
     Outcome.TRUNCATED: "The stream ended before its terminal marker.",
     Outcome.GARBLED: "The response is not a stream of this dialect; check --base-url (it usually ends in /v1).",
 }
+_FLAGS = {
+    Quality.LAGGED: "this machine was busy, and received bytes waited for more than 5 ms before they were read",
+    Quality.BUFFERED: "the text arrived in fewer than 3 pieces, or all of it within 50 ms, so it has no tok/s",
+    Quality.CACHED: "the provider took a part of the prompt from its cache",
+    Quality.ESTIMATED_TOKENS: "the provider sent no token counts; about 4 characters count as a token (~)",
+    Quality.CLOCK_STEPPED: "the wall clock was set during the run; durations do not depend on it",
+    Quality.REUSED: "the connection of the run before was used, so there is no dns, tcp and tls",
+    Quality.USER_STAMPS: "without receive timestamps of the kernel, the times include the wait for this process",
+}
+_ZERO_TOKENS = "tokens 0: the provider's usage counts no output tokens although it sent text, so there is no tok/s"
+_WRONG_SCHEME = "The scheme of --base-url does not fit the port; see the outcome above."
+_NO_MESSAGE = "The provider returned an error without a message; the server's log may have the reason."
+_CLOSED_AT_ONCE = "The connection was closed before an answer; if the port speaks TLS, use https:// in --base-url."
 _HIDDEN_REASONING = "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."
 _NOT_FOUND = "The model or the path was not found (404); check both: --base-url usually ends in /v1."
 
@@ -44,27 +58,42 @@ def sample_row(number: int, sample: Sample) -> str:
 
 
 def summary(samples: Sequence[Sample]) -> list[str]:
-    """Summarise the runs: medians, TTFT on a new connection, and one sentence for each kind of failure."""
+    """Summarise the runs: medians, and one sentence for each kind of failure, each flag and a count of 0 tokens."""
     succeeded = [sample for sample in samples if sample.outcome is Outcome.OK]
-    lines = []
-    if succeeded:
-        ttft = median(sample.ttft_us or 0 for sample in succeeded)
-        cold = median(sample.ttft_cold_us or sample.ttft_us or 0 for sample in succeeded)
-        rates = [sample.tokens_per_second for sample in succeeded if sample.tokens_per_second]
-        lines.append(
-            f"first token after {ms(ttft)} ms ({ms(cold)} ms on a new connection), "
-            f"{_rate(median(rates) if rates else None)} tokens/s: median of {len(succeeded)} of {len(samples)} runs"
-        )
     by_outcome = sorted(samples, key=lambda sample: list(Outcome).index(sample.outcome))
-    return [*lines, *dict.fromkeys(filter(None, map(_explanation, by_outcome)))]
+    explained = dict.fromkeys(filter(None, map(_explanation, by_outcome)))
+    flags = [f"{flag.labels[0]}: {text}" for flag, text in _FLAGS.items() if any(flag in s.quality for s in samples)]
+    zero = [_ZERO_TOKENS] if any(sample.output_tokens == 0 and sample.output_chars for sample in samples) else []
+    return [*(_medians(succeeded, len(samples)) if succeeded else ()), *explained, *flags, *zero]
+
+
+def _medians(succeeded: Sequence[Sample], runs: int) -> list[str]:
+    """The medians, in one line if all successful runs have a speed: a run may have a first token but no speed."""
+    ttft = median(sample.ttft_us or 0 for sample in succeeded)
+    cold = [sample.ttft_cold_us for sample in succeeded if sample.ttft_cold_us is not None]
+    fresh = f" ({ms(median(cold))} ms on a new connection)" if cold else ""
+    rates = [sample.tokens_per_second for sample in succeeded if sample.tokens_per_second]
+    speed = f"{_rate(median(rates) if rates else None)} tokens/s"
+    first = f"first token after {ms(ttft)} ms{fresh}"
+    if len(rates) == len(succeeded):
+        return [f"{first}, {speed}: median of {len(succeeded)} of {runs} runs"]
+    measured = f"{speed}: median of {len(rates)} of {runs} runs" if rates else "no run has a speed"
+    return [f"{first}: median of {len(succeeded)} of {runs} runs", measured]
 
 
 def _explanation(sample: Sample) -> str:
     """Explain the outcome of a run; empty for a success."""
-    if sample.error == ONLY_HIDDEN_REASONING:
+    error = sample.error or ""
+    if error == ONLY_HIDDEN_REASONING:
         return _HIDDEN_REASONING
+    if error.endswith((SPEAKS_HTTP, SPEAKS_TLS)):
+        return _WRONG_SCHEME
     if sample.http_status == 404:  # noqa: PLR2004  # Not Found
         return _NOT_FOUND
+    if sample.outcome is Outcome.HTTP_ERROR and error == f"HTTP {sample.http_status}":
+        return _NO_MESSAGE
+    if sample.outcome is Outcome.TRUNCATED and sample.http_status is None and sample.tls_us is None:
+        return _CLOSED_AT_ONCE
     return _EXPLANATIONS.get(sample.outcome, "")
 
 

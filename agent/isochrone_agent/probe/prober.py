@@ -23,8 +23,9 @@ from isochrone_agent.probe.measurement import IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.sse import SseDecoder, SseOverflow
+from isochrone_agent.probe.tls import expects_tls, is_tls_record
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, ProbeConnection
-from isochrone_agent.url import Url, parse_url
+from isochrone_agent.url import SPEAKS_TLS, Url, parse_url
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
 MAX_RESPONSE_BYTES = 64 << 20
@@ -267,6 +268,8 @@ class StreamingRequest:
         return Failed(outcome=outcome, error=error, timeout_us=self._limit_us)
 
     def _connection_lost(self, error: Exception) -> Failed:
+        if is_tls_record(self._observer.first_bytes):
+            return Failed(outcome=Outcome.GARBLED, error=SPEAKS_TLS)
         reset = isinstance(error, httpcore.ReadError)
         if not (reset or self._observer.ended):
             return Failed(outcome=Outcome.GARBLED, error=f"not a valid HTTP response: {error}")
@@ -278,7 +281,7 @@ class StreamingRequest:
         try:
             if refusal.outcome is Outcome.GARBLED and (stated := _stated_error(body)):
                 return in_band_failure(stated)
-            sentence = self._dialect.error(body)
+            sentence = SPEAKS_TLS if expects_tls(body) else self._dialect.error(body)
             error = f"{refusal.error}: {sentence}" if sentence else refusal.error
             return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
         except _SHAPE_ERRORS:

@@ -10,6 +10,8 @@ from isochrone_agent.probe.receive_timestamps import NEVER, Stamp
 from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo
 
 _TICK_NS = 10_000_000
+# Enough to distinguish protocols.
+FIRST_BYTES = 8
 
 
 class LoopLagMonitor:
@@ -55,6 +57,7 @@ class SocketObserver:
     remote_address: str | None = None
     sent_ns: int | None = None
     first_byte_ns: int | None = None
+    first_bytes: bytes = b""
     received: Stamp = NEVER
     reads: int = 0
     kernel_reads: int = 0
@@ -120,4 +123,4 @@ class SocketObserver:
         if not stamp.kernel:
             self.monitor_loop_lag()
         if self.first_byte_ns is None:
-            self.first_byte_ns = stamp.at_ns
+            self.first_byte_ns, self.first_bytes = stamp.at_ns, data[:FIRST_BYTES]

@@ -1,9 +1,19 @@
-"""The TLS context of probes. Certificates are always verified, by the system's authorities and an optional own one."""
+"""The TLS context of probes, and the reasons of failed handshakes.
 
+Certificates are always verified, by the system's authorities and an optional own one.
+"""
+
+import re
 import ssl
 from pathlib import Path
 
 from isochrone_agent.errors import SettingsError
+from isochrone_agent.url import SPEAKS_HTTP
+
+# The types of an alert and of a handshake record, each followed by the major version of TLS.
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+# The bodies of nginx, Apache and Go for a plain request to a port with TLS.
+_TLS_EXPECTED = re.compile(rb"plain HTTP (request )?(was sent )?to|HTTP request to an HTTPS server")
 
 
 def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
@@ -20,3 +30,29 @@ def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
         hint = "--ca-file needs a file of PEM certificates"
         raise SettingsError(f"cannot load {ca_file}: {error.strerror or error}", hint=hint) from error
     return context
+
+
+def handshake_problem(error: Exception, received: bytes) -> str:
+    """Return why a handshake failed; `received` are the first bytes that the server sent, if any."""
+    if received.startswith(b"HTTP/"):
+        return SPEAKS_HTTP
+    if received and getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
+        return "this port does not speak TLS"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the server closed the connection during the handshake; if this port speaks plain HTTP, try http://"
+    return tls_reason(error) if isinstance(error, ssl.SSLError) else str(error)
+
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """Return the reason of a TLS error, such as the fault of the certificate."""
+    return getattr(error, "verify_message", "") or error.reason or str(error)
+
+
+def is_tls_record(received: bytes) -> bool:
+    """Return true if the first bytes of an answer are those of TLS, as from a server that expected a handshake."""
+    return received.startswith(_TLS_RECORDS)
+
+
+def expects_tls(body: bytes) -> bool:
+    """Return true if the body of a refusal states that the port speaks TLS."""
+    return _TLS_EXPECTED.search(body) is not None

@@ -30,8 +30,9 @@ import httpcore
 
 from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 from isochrone_agent.probe.resolver import resolve
-from isochrone_agent.probe.socket_observer import SocketObserver
+from isochrone_agent.probe.socket_observer import FIRST_BYTES, SocketObserver
 from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo, read_tcp_info
+from isochrone_agent.probe.tls import handshake_problem, tls_reason
 
 READ_BATCH_SECONDS = 0.05
 _READ_BYTES = 65_536
@@ -232,10 +233,8 @@ class StampingStream(httpcore.AsyncNetworkStream):
             await self.aclose()
             if isinstance(error, TimeoutError):
                 raise httpcore.ConnectTimeout(f"not connected in {timeout:g} s: TLS handshake not finished") from error
-            if isinstance(error, ssl.SSLError):
-                raise httpcore.ConnectError(f"TLS: {_tls_reason(error)}") from error
-            if isinstance(error, httpcore.ReadError | httpcore.WriteError):
-                raise httpcore.ConnectError(f"TLS: {error}") from error
+            if isinstance(error, ssl.SSLError | httpcore.ReadError | httpcore.WriteError):
+                raise httpcore.ConnectError(f"TLS: {handshake_problem(error, stream.first_bytes)}") from error
             raise
         self._connection.observer.tls_us = _since_us(started_ns)
         return stream
@@ -324,6 +323,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
         self._stamp = NEVER
+        self.first_bytes = b""
 
     async def handshake(self) -> None:
         """Perform the handshake. Raises `ssl.SSLError`."""
@@ -349,7 +349,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
                 data = b""
                 break
             except ssl.SSLError as error:
-                raise httpcore.ReadError(f"TLS: {_tls_reason(error)}") from error
+                raise httpcore.ReadError(f"TLS: {tls_reason(error)}") from error
             else:
                 break
         self._connection.observer.delivered(data, self._stamp)
@@ -380,6 +380,7 @@ class TlsStream(httpcore.AsyncNetworkStream):
 
     async def _fill(self) -> None:
         data, self._stamp = await self._stream.take()
+        self.first_bytes = self.first_bytes or data[:FIRST_BYTES]
         if data:
             self._incoming.write(data)
         else:
@@ -400,7 +401,3 @@ def _os_reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or str(error)
     return os.strerror(error.errno)
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    return getattr(error, "verify_message", "") or error.reason or str(error)

@@ -1,13 +1,16 @@
 """TLS: separately timed phases, kernel timestamps under encryption, and refused certificates."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from fix_peer import peer, saying
 from fix_simulator import MakeBadCertificate, Simulator, StartSimulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
+from isochrone_agent.url import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_wire.model import Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=2_000_000, gap_us=500_000, total_us=9_000_000)
@@ -65,3 +68,52 @@ async def test_bad_certificates_are_refused(
     assert sample.outcome is Outcome.CONNECT_FAILED
     assert words in (sample.error or "").replace("self signed", "self-signed")
     assert sample.tcp_us is not None
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", f"TLS: {SPEAKS_HTTP}"),
+        (b"220 mail.example ready\r\n", "TLS: this port does not speak TLS"),
+        (
+            b"",
+            "TLS: the server closed the connection during the handshake; if this port speaks plain HTTP, try http://",
+        ),
+    ],
+    ids=["http", "another-protocol", "closed"],
+)
+async def test_a_port_without_tls_is_named(answer: bytes, error: str) -> None:
+    """A handshake with a port that does not speak TLS fails with what the port speaks, not with OpenSSL's constant."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        await saying(answer)(reader, writer)
+
+    async with peer(handle, reads_head=False) as port:
+        sample = await probe(f"https://127.0.0.1:{port}/v1", "m", None)
+    assert (sample.outcome, sample.error) == (Outcome.CONNECT_FAILED, error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x15\x03\x03\x00\x02\x02\x46",
+        b"HTTP/1.1 400 No\r\nconnection: close\r\n\r\n<h1>400</h1>The plain HTTP request was sent to HTTPS port",
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+    ],
+    ids=["alert", "nginx", "go"],
+)
+async def test_a_port_with_tls_is_named(answer: bytes) -> None:
+    """A plain request to a port that speaks TLS fails with that reason, whether TLS or HTTP answers it."""
+    async with peer(saying(answer)) as port:
+        sample = await probe(f"http://127.0.0.1:{port}/v1", "m", None)
+    assert sample.outcome in (Outcome.GARBLED, Outcome.HTTP_ERROR)
+    assert (sample.error or "").endswith(SPEAKS_TLS)
+
+
+async def test_real_servers_name_the_scheme(tls_simulator: Simulator, fault_simulator: Simulator) -> None:
+    """With the wrong scheme, a real server with TLS and one without end in an error that leads to the right one."""
+    plain = await probe(fault_simulator.base_url.replace("http://", "https://"), "m", None)
+    assert (plain.outcome, "try http://" in (plain.error or "")) == (Outcome.CONNECT_FAILED, True), plain.error
+    ciphered = await probe(tls_simulator.base_url.replace("https://", "http://"), "m", None)
+    assert ciphered.outcome in (Outcome.GARBLED, Outcome.TRUNCATED), ciphered.error
