@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from isochrone_collector import durations, settings
+from isochrone_collector.server.listen_check import check_listen
 from isochrone_wire.cli import logs
 from isochrone_wire.cli.command_line import example, log_format_option
 
@@ -108,6 +109,7 @@ def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # opt
     logs.set_up(log_format)
     # Clients that send garbage to the port would otherwise cause log lines of gRPC.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    check_listen(chosen.listen)
     from isochrone_collector.server import serve as server  # noqa: PLC0415  # half a second that other commands do not need
 
     asyncio.run(server.serve(chosen, _announce))

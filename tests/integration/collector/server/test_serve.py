@@ -75,13 +75,19 @@ def test_it_is_healthy_and_describes_itself(start_collector: StartCollector) -> 
     assert {"isochrone.v1.Fleet", "isochrone.v1.Operations", "isochrone.v1.Observatory"} <= names
 
 
-def test_a_port_in_use_is_an_error(start_collector: StartCollector) -> None:
-    """A second collector on the same port does not share it silently."""
+def test_a_port_in_use_is_an_error(start_collector: StartCollector, tmp_path: Path) -> None:
+    """A second collector on the same port neither shares it silently nor starts a PostgreSQL first, and its error is
+    the only output.
+    """
     first = start_collector()
-    done = run_command("serve", "--listen", first.address, "--database-url", first.database_url)
-    assert done.returncode == 1
-    assert f"cannot listen on {first.address}" in done.stderr
-    assert "Traceback" not in done.stderr
+    data_dir = tmp_path / "second"
+    done = run_command("serve", "--listen", first.address, "--data-dir", str(data_dir))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"error: cannot listen on {first.address}: address already in use\n"
+        "hint: another collector may be running: stop it, or choose another --listen\n"
+    )
+    assert not data_dir.exists()
 
 
 @pytest.mark.parametrize(
