@@ -2,7 +2,6 @@
 
 import click
 
-from isochrone_client import terminal
 from isochrone_wire import __version__
 from isochrone_wire.cli.command_line import CONTEXT, CommandGroup, Entry, example, exit_codes
 
@@ -78,5 +77,4 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point `isochrone`."""
-    terminal.tolerate_any_encoding()
     cli(prog_name="isochrone")

@@ -1,6 +1,5 @@
 """Output of the commands: answers on stdout, remarks on stderr, colours on a terminal only."""
 
-import io
 import os
 import shutil
 import sys
@@ -87,13 +86,6 @@ def progress(sentence: str) -> None:
     """Print a remark on the progress, only if stderr is a terminal."""
     if sys.stderr.isatty():
         remark(sentence)
-
-
-def tolerate_any_encoding() -> None:
-    """Replace characters that the terminal's encoding lacks, such as dashes and dots, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def _selected(page: Page[Row], output: Output) -> Page[Any]:

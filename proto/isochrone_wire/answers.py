@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from isochrone_wire.model import Budget, Sample, Target
+from isochrone_wire.text import same_name
 
 
 class Metric(StrEnum):
@@ -18,6 +19,12 @@ class Metric(StrEnum):
     TOKENS_PER_SECOND = "tokens_per_second"
     CONNECT = "connect"
     RTT = "rtt"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Accept `-` in place of `_`, and any case."""
+        name = same_name(str(value), cls)
+        return None if name is None else cls(name)
 
     @property
     def display_name(self) -> str:
@@ -148,6 +155,12 @@ class Order(StrEnum):
     TOKENS_PER_USD = "tokens-per-usd"
     PRICE = "price"
     SUCCESS = "success"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Accept `_` in place of `-`, and any case."""
+        name = same_name(str(value), cls)
+        return None if name is None else cls(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,26 @@
 """Text for people: names that are close to each other, and text from elsewhere made safe for a terminal."""
 
-import difflib
 from collections.abc import Iterable
 
 
+def same_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that differs from `name` at most in case, or in `-` in place of `_`; `None` if there is none."""
+    spelled = _spelled(name)
+    return next((one for one in known if _spelled(one) == spelled), None)
+
+
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name most similar to `name`, or `None` below a similarity of `cutoff`, from 0 (any) to 1 (equal)."""
-    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
-    return matches[0] if matches else None
+    """The known name most similar to `name`, or `None` below a similarity of `cutoff`, from 0 (any) to 1 (equal).
+
+    A `name` without a slash is also compared with what follows the last slash: `kimi-k25` with `moonshot/kimi-k2.5`.
+    """
+    import difflib  # noqa: PLC0415  # only a misspelt name needs it, and every start of a command would load it
+
+    names = sorted(known)
+    last_parts = {} if "/" in name else {_spelled(one.rpartition("/")[2]): one for one in names}
+    name_of = last_parts | {_spelled(one): one for one in names}
+    matches = difflib.get_close_matches(_spelled(name), name_of, n=1, cutoff=cutoff)
+    return name_of[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -19,3 +32,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def printable(text: str) -> str:
     """The text with a space in place of every character that could move a cursor or change a colour."""
     return "".join(mark if mark.isprintable() else " " for mark in text)
+
+
+def _spelled(name: str) -> str:
+    return name.casefold().replace("_", "-")

@@ -85,7 +85,7 @@ def test_every_command_has_an_example(program: str) -> None:
         assert re.search(rf"Examples?:\n +.*{program} ", shown), words
 
 
-@pytest.mark.parametrize("program", ["isochrone", "isochrone-agent"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_examples_follow_the_options(program: str) -> None:
     """The example is the end of the help of a command or group."""
     for words in [*(words.split() for words, _ in leaves(program)), *(words for words, _ in groups(program))]:

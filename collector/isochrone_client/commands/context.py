@@ -12,13 +12,17 @@ from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_wire.address import parse_address
-from isochrone_wire.cli.command_line import Seconds, example, output_option
+from isochrone_wire.cli.command_line import CommandGroup, Seconds, example, output_option
 
 _ADD = "isochrone context add prod collector.example:4600 --identity prod.json --baseline us-east-2"
 _output = output_option(*OUTPUTS)
 
 
-@click.group("context", epilog=example(_ADD, "isochrone context use prod", "isochrone targets --collector prod"))
+@click.group(
+    "context",
+    cls=CommandGroup,
+    epilog=example(_ADD, "isochrone context use prod", "isochrone targets --collector prod"),
+)
 def context() -> None:
     """Name collectors, and choose the one to ask by default.
 

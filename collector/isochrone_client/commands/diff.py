@@ -14,6 +14,7 @@ from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
+from isochrone_wire.cli.command_line import Choice
 
 
 @click.command(
@@ -37,14 +38,14 @@ from isochrone_wire.answers import Decision, DifferentialList, Metric, Selection
 @options.window
 @click.option(
     "--sort",
-    type=click.Choice(differentials.SORTS),
+    type=Choice(differentials.SORTS),
     default="shift",
     show_default=True,
     help="shift and percent put the target where the region does best first.",
 )
 @click.option(
     "--only",
-    type=click.Choice([differentials.DECIDED, *(decision.value for decision in Decision)]),
+    type=Choice([differentials.DECIDED, *(decision.value for decision in Decision)]),
     help="Only differentials with this decision; decided means all but undecided.",
 )
 @click.option(

@@ -12,6 +12,7 @@ from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Order, Selection
+from isochrone_wire.cli.command_line import Choice
 
 _EXAMPLES = (
     "isochrone leaderboard --region us-east-2 --window 7d",
@@ -23,7 +24,7 @@ _EXAMPLES = (
 @click.option(
     "--by",
     "order",
-    type=click.Choice([order.value for order in Order]),
+    type=Choice([order.value for order in Order]),
     default=Order.TTFT.value,
     show_default=True,
     help="Rank by the median of a metric, the price, success, or tokens per dollar.",

@@ -1,7 +1,7 @@
 """The options that several reading commands share."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ from isochrone_client.render import OUTPUTS
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
-from isochrone_wire.cli.command_line import AliasedOption, Seconds, output_option, print_error
+from isochrone_wire.cli.command_line import AliasedOption, Choice, Seconds, output_option, print_error
 from isochrone_wire.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.model import SECOND_US
 
@@ -133,7 +133,7 @@ baseline = click.option(
 )
 metric = click.option(
     "--metric",
-    type=click.Choice([metric.value for metric in Metric]),
+    type=Choice([metric.value for metric in Metric]),
     default=Metric.TTFT.value,
     show_default=True,
     help="The metric to compare.",
@@ -160,6 +160,26 @@ def file(**more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as c
         metavar="FILE",
         **more,
     )
+
+
+def file_format(output: str | None, path: Path, format_of: Mapping[str, str], *, default: str) -> str:
+    """The format to write: `output`, else that of the file's ending in `format_of`, else the `default` of a name
+    without an ending.
+
+    Raises `click.UsageError` for an ending that names no format, and for one that contradicts `output`.
+    """
+    ending = path.suffix.lower()
+    stated = format_of.get(ending)
+    if output is not None:
+        if stated not in (None, output):
+            raise click.UsageError(f"--output {output} contradicts {path.name}, which ends in {ending}; change either")
+        return output
+    if ending and stated is None:
+        known = ", ".join(format_of)
+        raise click.UsageError(
+            f"{path.name} ends in {ending}, which names no format; end it in {known}, or choose a format with --output"
+        )
+    return stated or default
 
 
 def asking(function: Function) -> Function:

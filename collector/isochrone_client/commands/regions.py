@@ -12,6 +12,7 @@ from isochrone_client.pages import regions as region_pages
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Metric, Selection
+from isochrone_wire.cli.command_line import Choice
 
 _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions --best --metric e2e --window 7d")
 
@@ -20,7 +21,7 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 @click.option("--best", is_flag=True, help="Show instead the nearest region of each provider, and what the others add.")
 @click.option(
     "--metric",
-    type=click.Choice([metric.value for metric in Metric]),
+    type=Choice([metric.value for metric in Metric]),
     default=Metric.TTFT.value,
     show_default=True,
     help="With --best: the metric to compare.",

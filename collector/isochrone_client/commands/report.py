@@ -23,14 +23,14 @@ from isochrone_wire.cli.command_line import output_option
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 _EXAMPLES = ("isochrone report --file report.html", "isochrone report --window 'last week' --output markdown")
 _FORMATS = ("html", "markdown")
-_HTML_ENDINGS = (".html", ".htm")
+_FORMAT_OF = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
 
 
 @click.command("report", epilog=options.example(*_EXAMPLES))
 @output_option(
     *_FORMATS,
     default=None,
-    help="html is one page that needs nothing else.  [default: html if the file's name ends so, else markdown]",
+    help="html is one page that needs nothing else.  [default: the ending of the file's name; markdown without one]",
 )
 @options.file(default=STDOUT, help="The file to write; an existing one is replaced.  [default: standard output]")
 @click.option("--html", type=_FILE, hidden=True)
@@ -75,12 +75,12 @@ def report(
 def _files(output: str | None, path: Path, *, html: Path | None, markdown: Path | None) -> list[tuple[str, Path]]:
     """The formats to write and their files; --html FILE and --markdown [FILE] are former spellings.
 
-    Raises `click.UsageError` if --output names a format that the former spellings do not.
+    Raises `click.UsageError` if --output contradicts a former spelling, and as `options.file_format` does.
     """
     former = [(kind, file) for kind, file in (("html", html), ("markdown", markdown)) if file is not None]
     if former and output and [output] != [kind for kind, _ in former]:
         raise click.UsageError(f"name one format with --output: {', '.join(_FORMATS)}")
-    return former or [(output or ("html" if path.suffix.lower() in _HTML_ENDINGS else "markdown"), path)]
+    return former or [(options.file_format(output, path, _FORMAT_OF, default="markdown"), path)]
 
 
 def _write(path: Path, text: str) -> None:

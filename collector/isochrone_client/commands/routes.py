@@ -8,19 +8,31 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.commands.routes_export import export
-from isochrone_client.commands.routes_history import history
-from isochrone_client.commands.routes_watch import watch
 from isochrone_client.pages import route_changes
 from isochrone_client.pages import routes as route_pages
 from isochrone_client.route_tables import collect_tables
 from isochrone_client.terminal import Output
+from isochrone_wire.cli.command_line import CommandGroup, Entry
 
+COMMANDS = {
+    "watch": Entry("isochrone_client.commands.routes_watch:watch", "Show each table as it changes, until interrupted."),
+    "history": Entry(
+        "isochrone_client.commands.routes_history:history", "Show switches, freezes and their ends, newest first."
+    ),
+    "export": Entry(
+        "isochrone_client.commands.routes_export:export", "Write the tables of a region as a file for a gateway."
+    ),
+}
 _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output json")
 
 
 @click.group(
-    "routes", invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...", epilog=options.example(*_EXAMPLES)
+    "routes",
+    cls=CommandGroup,
+    entries=COMMANDS,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND] [ARGS]...",
+    epilog=options.example(*_EXAMPLES),
 )
 @options.regions
 @options.route
@@ -55,11 +67,6 @@ def routes(
     else:
         terminal.write(route_pages.page(tables, now_at=now), output)
     route_pages.require_usable(tables, now_at=now)
-
-
-routes.add_command(watch)
-routes.add_command(history)
-routes.add_command(export)
 
 
 def _require_no_options(context: click.Context) -> None:

@@ -14,7 +14,7 @@ from isochrone_client.gateways import FORMATS, renderer
 from isochrone_client.output_file import STDOUT, open_output
 from isochrone_client.pages.freshness import is_usable
 from isochrone_client.pages.routes import require_usable
-from isochrone_wire.cli.command_line import output_option
+from isochrone_wire.cli.command_line import Choice, output_option
 from isochrone_wire.routes import RegionTables
 
 _EXAMPLES = (
@@ -32,7 +32,7 @@ class _FormerArgument(click.Argument):
 
 
 @click.command("export", epilog=options.example(*_EXAMPLES))
-@click.argument("positional", cls=_FormerArgument, required=False, type=click.Choice(FORMATS))
+@click.argument("positional", cls=_FormerArgument, required=False, type=Choice(FORMATS))
 @output_option(*FORMATS, default=None, show_default=False, help="The gateway, json or csv.  [required]")
 @click.option(
     "--region",

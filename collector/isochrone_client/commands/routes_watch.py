@@ -1,5 +1,7 @@
 """`isochrone routes watch`: each table as it changes."""
 
+from collections.abc import Iterable, Iterator
+
 import click
 
 from isochrone_client import completion, terminal
@@ -30,7 +32,7 @@ _EXAMPLES = (
     metavar="GENERATION",
     help="Begin after this generation, the last one seen.  [default: with all in force]",
 )
-@click.option("--moves", is_flag=True, help="Leave out tables that were only refreshed.")
+@click.option("--moves", is_flag=True, help="After the tables in force, leave out tables that were only refreshed.")
 @options.reading
 def watch(
     *, collector: Collector, timeout_us: int, output: Output, region: str, route: str, after: int, moves: bool
@@ -43,17 +45,31 @@ def watch(
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         watching = TableStream(client, client_region=region, route=route, after=after, report=terminal.remark)
+        tables = watching.tables()
         try:
-            _print_changes(watching, output, moves=moves)
+            _print(_moves(tables, after=after) if moves else tables, output)
         except KeyboardInterrupt:
             return
 
 
-def _print_changes(watching: TableStream, output: Output, *, moves: bool) -> None:
+def _moves(tables: Iterable[RouteTable], *, after: int) -> Iterator[RouteTable]:
+    """Leave out tables that were only refreshed, except those in force at the start and on another database."""
+    seen: set[tuple[str, str]] | None = None if after else set()
+    last = after
+    for table in tables:
+        if table.generation < last:  # another database, of which the tables in force come first
+            seen = set()
+        last, place = table.generation, (table.client_region, table.route)
+        is_first = seen is not None and place not in seen
+        if is_first or table.change is not ChangeKind.EVIDENCE:
+            yield table
+        if seen is not None:
+            seen.add(place)
+
+
+def _print(tables: Iterable[RouteTable], output: Output) -> None:
     write = terminal.begin
-    for table in watching.tables():
-        if moves and table.change is ChangeKind.EVIDENCE:
-            continue
+    for table in tables:
         write(_page(table), output)
         write = terminal.go_on
 

@@ -8,16 +8,24 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.commands.samples_export import export
 from isochrone_client.pages import samples as sample_pages
 from isochrone_client.sample_stream import SampleStream
 from isochrone_client.terminal import Output
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Selection
+from isochrone_wire.cli.command_line import CommandGroup, Entry
+
+COMMANDS = {
+    "export": Entry(
+        "isochrone_client.commands.samples_export:export", "Write every sample of a window, with every field."
+    ),
+}
 
 
 @click.group(
     "samples",
+    cls=CommandGroup,
+    entries=COMMANDS,
     invoke_without_command=True,
     subcommand_metavar="[COMMAND] [ARGS]...",
     epilog=options.example("isochrone samples --region us-east-2 --limit 50"),
@@ -61,9 +69,6 @@ def samples(
             _follow(client, selection, limit=limit, output=output)
         else:
             _show(client, selection, limit=limit, output=output)
-
-
-samples.add_command(export)
 
 
 def _require_no_options(context: click.Context) -> None:

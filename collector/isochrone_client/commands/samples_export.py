@@ -29,7 +29,7 @@ Portions = Iterator[tuple[StoredSample, ...]]
 @output_option(
     *FORMATS,
     default=None,
-    help="parquet takes the extra isochrone[export].  [default: the ending of the file's name, else csv]",
+    help="parquet takes the extra isochrone[export].  [default: the ending of the file's name; csv without one]",
 )
 @options.file(required=True, help="The file to write; - is standard output, for csv and jsonl.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
@@ -55,8 +55,7 @@ def export(
     The file appears when it is complete; without any sample none is written. Parquet has real timestamps; csv and jsonl
     have RFC 3339.
     """
-    ending = path.suffix.removeprefix(".")
-    chosen = output or (ending if ending in FORMATS else "csv")
+    chosen = options.file_format(output, path, {f".{name}": name for name in FORMATS}, default="csv")
     if path == STDOUT and chosen == "parquet":
         raise click.UsageError("parquet does not go to standard output; name a file with --file")
     selection = Selection(window=parse_window(window, now_at=now_at()), regions=regions, targets=targets)

@@ -11,7 +11,7 @@ from typing import Any
 from isochrone_client.errors import FieldError
 from isochrone_client.render.page import Column, Page, Row
 from isochrone_client.render.record import Field
-from isochrone_wire.text import did_you_mean
+from isochrone_wire.text import did_you_mean, same_name
 
 _UNKNOWN = "–"  # noqa: RUF001  # an en dash, as everywhere
 
@@ -32,11 +32,7 @@ def field_names(page: Page[Row]) -> list[str]:
 def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
     """The page with the fields of those names. Raises `FieldError` with the nearest name."""
     places = _places(page)
-    for name in names:
-        if name not in places:
-            known = ", ".join(dict.fromkeys(field.path[0] for field in page.fields))
-            hint = f"fields: {known}; `--fields help` lists their parts, too"
-            raise FieldError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=hint)
+    names = tuple(_known(name, page, places) for name in names)
     rows = tuple(
         SelectedRow({name: _at(record, places[name]) for name in names}, group) for record, group in _records(page)
     )
@@ -51,6 +47,15 @@ def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
         group=lambda row: row.group,
         record=lambda row: row.record,
     )
+
+
+def _known(name: str, page: Page[Row], places: Mapping[str, tuple[str, ...]]) -> str:
+    found = same_name(name, places)
+    if found is None:
+        known = ", ".join(dict.fromkeys(field.path[0] for field in page.fields))
+        hint = f"fields: {known}; `--fields help` lists their parts, too"
+        raise FieldError(f"unknown field {name!r}{did_you_mean(name, places)}", hint=hint)
+    return found
 
 
 def _places(page: Page[Row]) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ import click
 
 from isochrone_collector.cli import invitations
 from isochrone_collector.cli.operator_client import OperatorClient, operator_options
-from isochrone_wire.cli.command_line import example, table_or_json
+from isochrone_wire.cli.command_line import Choice, example, table_or_json
 from isochrone_wire.operations import Role
 
 _ROLES = (Role.READER, Role.OPERATOR)
@@ -22,7 +22,7 @@ def access() -> None:
 @click.argument("name")
 @click.option(
     "--role",
-    type=click.Choice([role.value for role in _ROLES]),
+    type=Choice([role.value for role in _ROLES]),
     required=True,
     help="A reader may query; an operator may also apply plans and let others in.",
 )

@@ -37,6 +37,17 @@ from isochrone_wire.cli.command_line import (
     table_or_json,
 )
 
+_SERVE_EXAMPLES = (
+    "isochrone-sim serve",
+    "isochrone-sim serve --self-signed",
+    "isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082",
+    "isochrone-sim serve --episode tencent us-east-2 400 75 180",
+)
+_WORLD_EXAMPLES = (
+    "isochrone-sim world",
+    "isochrone-sim world --truth-differential us-east-2 ap-southeast-1",
+    "isochrone-sim world --example > my-world.json",
+)
 _EPILOG = f"{exit_codes(usage='usage, settings or world file')}\n\n{example('isochrone-sim serve')}"
 
 
@@ -67,7 +78,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-NAME for every fault.")
 
 
-@cli.command(short_help="Run the simulated providers.")
+@cli.command(short_help="Run the simulated providers.", epilog=example(*_SERVE_EXAMPLES))
 @click.option(
     "--listen",
     "listens",
@@ -133,13 +144,6 @@ def serve(
       POST /v1/messages            anthropic
       POST /v1beta/models/MODEL:streamGenerateContent?alt=sse    gemini
       POST /v2/chat                cohere
-
-    \b
-    Examples:
-      isochrone-sim serve
-      isochrone-sim serve --self-signed
-      isochrone-sim serve --faults --listen us-east-2=127.0.0.1:8081 --listen ap-southeast-1=127.0.0.1:8082
-      isochrone-sim serve --episode tencent us-east-2 400 75 180
     """
     from isochrone_sim.eventloop import new_event_loop  # noqa: PLC0415  # not loaded for `--help`
     from isochrone_wire.cli import logs  # noqa: PLC0415  # as above
@@ -161,7 +165,7 @@ def serve(
         runner.run(_serve_until_signalled(certified, show_ca=self_signed))
 
 
-@cli.command(short_help="Show the timing of the simulated models.")
+@cli.command(short_help="Show the timing of the simulated models.", epilog=example(*_WORLD_EXAMPLES))
 @_world_option
 @_faults_option
 @click.option(
@@ -180,14 +184,7 @@ def world(
     example: bool,
     output: str,
 ) -> None:
-    """Show the simulated models: time to first token by region, tokens per second, prices, and their sources.
-
-    \b
-    Examples:
-      isochrone-sim world
-      isochrone-sim world --truth-differential us-east-2 ap-southeast-1
-      isochrone-sim world --example > my-world.json
-    """
+    """Show the simulated models: time to first token by region, tokens per second, prices, and their sources."""
     if example:
         click.echo(json.dumps(EXAMPLE, indent=2))
         return
@@ -203,16 +200,12 @@ def world(
         _show(output, partial(tables.world_table, shown), partial(tables.world_json, shown))
 
 
-@cli.command(short_help="List the faults.")
+@cli.command(short_help="List the faults.", epilog=example("isochrone-sim faults"))
 @table_or_json
 def faults(*, output: str) -> None:
     """List the faults: failures, and unusual but valid behaviour.
 
     Each fault is a model `fault-NAME` with `serve --faults`, and a value of `fault` in a world file.
-
-    \b
-    Example:
-      isochrone-sim faults
     """
     _show(output, tables.faults_table, tables.faults_json)
 

@@ -6,6 +6,7 @@ completion are quick. An error ends a command with `error: …` and `hint: …` 
     0 ok    1 failed    2 usage    3 unreachable    4 undecided or insufficient data, with --exit-code only
 """
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,9 @@ from importlib import import_module
 from typing import Any, TypeVar, cast
 
 import click
-from click.shell_completion import get_completion_class
 
 from isochrone_wire.errors import IsochroneError
-from isochrone_wire.text import did_you_mean, printable
+from isochrone_wire.text import did_you_mean, printable, same_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -91,6 +91,7 @@ class CommandGroup(click.Group):
         if sys.stdout is None:  # as `>&-` leaves it
             print_error("cannot write to standard output: it is closed")
             sys.exit(1)
+        _tolerate_any_encoding()
         try:
             code = run()
         except IsochroneError as error:
@@ -142,6 +143,18 @@ class Seconds(click.FloatRange):
     name = "number of seconds"
 
 
+class Choice(click.Choice):  # type: ignore[type-arg]  # older versions of click have no parameter
+    """One of several names, with `-` or `_` and in any case; the nearest one is suggested for an unknown name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's signature
+        """The name among the choices."""
+        found = same_name(str(value), self.choices)
+        if found is None:
+            known = ", ".join(self.choices)
+            self.fail(f"{value!r} is not one of {known}{did_you_mean(str(value), self.choices)}", param, ctx)
+        return found
+
+
 class AliasedOption(click.Option):
     """An option with older spellings, which work and are not listed in the help."""
 
@@ -162,16 +175,14 @@ class AliasedOption(click.Option):
 def output_option(*formats: str, **more: Any) -> Callable[[Function], Function]:  # noqa: ANN401  # as click.option
     """`--output FORMAT`, `-o`, and the older `--format`; the first format is the default unless `more` names one."""
     settings: dict[str, Any] = {"default": formats[0], "show_default": True, "help": "Format of the answer."} | more
-    return click.option(
-        "--output", "-o", cls=AliasedOption, aliases=("--format",), type=click.Choice(formats), **settings
-    )
+    return click.option("--output", "-o", cls=AliasedOption, aliases=("--format",), type=Choice(formats), **settings)
 
 
 table_or_json = output_option("table", "json")
 log_format_option = click.option(
     "--log-format",
     envvar="ISOCHRONE_LOG_FORMAT",
-    type=click.Choice(["auto", "console", "json"]),
+    type=Choice(["auto", "console", "json"]),
     default="auto",
     show_default=True,
     help="Format of the log on stderr; auto is console on a terminal, else json.",
@@ -183,10 +194,12 @@ def completion_command(program: str, **places: str) -> click.Command:
     lines = [f"{program} completion {shell} > {place}" for shell, place in places.items()]
 
     @click.command("completion", epilog=example(*lines), short_help="Print the completion script of a shell.")
-    @click.argument("shell", type=click.Choice(_SHELLS))
+    @click.argument("shell", type=Choice(_SHELLS))
     @click.pass_context
     def completion(context: click.Context, *, shell: str) -> None:
         """Print the completion script of a shell."""
+        from click.shell_completion import get_completion_class  # noqa: PLC0415  # not loaded for other commands
+
         completer = get_completion_class(shell)
         assert completer is not None, "click completes each of the shells offered"
         variable = f"_{program}_COMPLETE".replace("-", "_").upper()
@@ -201,6 +214,13 @@ def _is_of_click(error: OSError) -> bool:
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
     return innermost is not None and innermost.tb_frame.f_globals["__name__"].startswith("click.")
+
+
+def _tolerate_any_encoding() -> None:
+    """Replace characters that the terminal's encoding lacks, such as dashes and dots, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _discard_unwritten() -> None:

@@ -256,6 +256,24 @@ def test_watch_can_omit_refreshes(routing: FakeRoutes) -> None:
         assert [json.loads(next(lines))["generation"] for _ in range(2)] == [48, 50]
 
 
+def test_moves_begin_with_what_is_in_force(routing: FakeRoutes) -> None:
+    """With --moves the tables in force come first, even refreshed ones, on another database too; later refreshes of
+    them are left out.
+    """
+    voice, chat = (replace(numbered(n, of), change=ChangeKind.EVIDENCE) for n, of in ((47, VOICE), (48, CHAT)))
+    routing.restart(voice, chat)
+    with started(routing, "routes", "watch", "--moves", "--output", "json") as process:
+        lines = lines_of(process)
+        seen = [json.loads(next(lines))["generation"] for _ in range(2)]
+        routing.publish(replace(numbered(49), change=ChangeKind.EVIDENCE))
+        routing.publish(replace(numbered(50), change=ChangeKind.SOFT))
+        seen.append(json.loads(next(lines))["generation"])
+        later = now_at() + 15 * SECOND_US
+        routing.restart(*(replace(table, generation=n, built_at=later) for n, table in ((1, voice), (2, chat))))
+        seen += [json.loads(next(lines))["generation"] for _ in range(2)]
+    assert seen == [47, 48, 50, 1, 2]
+
+
 def test_watch_ends_on_unknown_names(routing: FakeRoutes) -> None:
     """An unknown region is exit code 2 at once, and an unreachable collector 3."""
     assert run(routing, "routes", "watch", "--region", "mars").exit_code == 2

@@ -13,7 +13,9 @@ from click.testing import CliRunner
 import isochrone_client
 from isochrone_client import errors
 from isochrone_client.cli import COMMANDS, cli
+from isochrone_client.commands import options
 from isochrone_wire import __version__
+from isochrone_wire.cli.command_line import CommandGroup
 
 LISTED = [name for name, entry in COMMANDS.items() if not entry.hidden]
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
@@ -118,6 +120,8 @@ def test_the_version_is_the_distributions() -> None:
         ["targets", "--fields", ""],
         ["targets", "--fields", " ,"],
         ["report", "--html", "report.html", "--output", "markdown"],
+        ["report", "--file", "report.pdf"],
+        ["report", "--file", "report.html", "--output", "markdown"],
         ["join", "127.0.0.1:4600", "--token", "a"],
     ],
 )
@@ -128,6 +132,91 @@ def test_usage_errors_are_two(arguments: list[str]) -> None:
     assert result.stdout == ""
     assert result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--file", "s.xlsx"],
+            "s.xlsx ends in .xlsx, which names no format; end it in .parquet, .csv, .jsonl, or choose",
+        ),
+        (["--file", "s.csv.gz"], "s.csv.gz ends in .gz, which names no format"),
+        (["--file", "s.parquet", "--output", "csv"], "--output csv contradicts s.parquet, which ends in .parquet"),
+        (["--file", "s.CSV", "-o", "jsonl"], "--output jsonl contradicts s.CSV, which ends in .csv"),
+    ],
+)
+def test_an_export_writes_no_other_format_than_its_name_states(arguments: list[str], sentence: str) -> None:
+    """An ending that names no format, or another one than --output, is a usage error before any request."""
+    result = CliRunner().invoke(cli, ["samples", "export", *arguments], prog_name="isochrone")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("output", "name", "expected"),
+    [
+        (None, "s.parquet", "parquet"),
+        (None, "S.CSV", "csv"),
+        (None, "samples", "csv"),
+        (None, "-", "csv"),
+        ("jsonl", "s.json", "jsonl"),
+        ("csv", "s.csv", "csv"),
+    ],
+)
+def test_the_format_of_a_file(output: str | None, name: str, expected: str) -> None:
+    """--output decides, else the ending of the name, else the default."""
+    known = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
+    assert options.file_format(output, Path(name), known, default="csv") == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "parameter", "value"),
+    [
+        (["leaderboard", "--by", "tokens_per_second"], "order", "tokens-per-second"),
+        (["leaderboard", "--by", "tokens-per-usd"], "order", "tokens-per-usd"),
+        (["diff", "--metric", "tokens-per-second"], "metric", "tokens_per_second"),
+        (["diff", "--metric", "TTFT-cold"], "metric", "ttft_cold"),
+        (["regions", "--metric", "ttft-cold"], "metric", "ttft_cold"),
+        (["report", "--metric", "tokens-per-second"], "metric", "tokens_per_second"),
+        (["tiers", "--output", "JSON"], "output", "json"),
+    ],
+)
+def test_names_take_dashes_and_underscores(words: list[str], parameter: str, value: str) -> None:
+    """A metric, an order and a format may be written with `-` or `_` and in any case."""
+    command = COMMANDS[words[0]].load()
+    assert command.make_context("isochrone", words[1:]).params[parameter] == value
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["diff", "--metric", "tfft"], "ttft"),
+        (["leaderboard", "--by", "tokens-per-secnd"], "tokens-per-second"),
+        (["diff", "--output", "jsn"], "json"),
+        (["diff", "--only", "decidd"], "decided"),
+        (["samples", "export", "--file", "x", "--output", "parqet"], "parquet"),
+        (["leaderbord"], "leaderboard"),
+        (["routes", "wtach"], "watch"),
+        (["samples", "exprot"], "export"),
+        (["context", "lst"], "list"),
+    ],
+)
+def test_a_misspelt_name_gets_the_nearest_one(words: list[str], meant: str) -> None:
+    """An unknown command, metric, order or format ends with exit code 2 and the nearest known name."""
+    result = CliRunner().invoke(cli, words, prog_name="isochrone")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"; did you mean {meant!r}?" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["routes", "samples"])
+def test_subcommands_are_listed_with_their_own_help(name: str) -> None:
+    """The help of a subcommand in its group's list is the first sentence of its own help."""
+    group = COMMANDS[name].load()
+    assert isinstance(group, CommandGroup)
+    for subcommand, entry in group.entries.items():
+        command = entry.load()
+        assert ((command.help or "").split("\n\n")[0], command.name) == (entry.help, subcommand)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,34 @@
 """Text for people: guesses at names, and text that cannot control a terminal."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_wire.text import did_you_mean, nearest, printable
+from isochrone_wire.text import did_you_mean, nearest, printable, same_name
 
 
 def test_nothing_alike_is_not_guessed() -> None:
     """A guess that is not alike would mislead."""
     assert nearest("abc", ["xyz"]) is None
     assert did_you_mean("abc", ["xyz"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("kimi-k25", "moonshot/kimi-k2.5"), ("gpt5-mini", "openai/gpt-5-mini"), ("OpenAI/GPT-5", "openai/gpt-5-mini")],
+)
+def test_a_short_name_is_compared_with_last_parts(name: str, meant: str) -> None:
+    """A misspelt model gets its target, although the provider makes the full name much longer."""
+    assert nearest(name, ["moonshot/kimi-k2.5", "openai/gpt-5-mini", "deepseek/deepseek-v4-flash"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("tokens-per-second", "tokens_per_second"), ("TTFT", "ttft"), ("ttft_", None), ("tokens per second", None)],
+)
+def test_spellings_of_one_name(name: str, found: str | None) -> None:
+    """Case, and `-` in place of `_`, make no other name; anything else does."""
+    assert same_name(name, ["ttft", "tokens_per_second"]) == found
 
 
 def test_the_nearest_name_is_offered() -> None:

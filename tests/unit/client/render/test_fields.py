@@ -55,6 +55,12 @@ def test_an_unknown_field_names_the_nearest() -> None:
     assert "tokens_per_second_p50" in caught.value.hint
 
 
+def test_a_field_may_have_dashes() -> None:
+    """A field is found by `-` in place of `_`, and keeps its own name in the output."""
+    rows = json.loads(rendered("json", "ttft-p50-us", "TARGET"))["rows"]
+    assert list(rows[0]) == ["ttft_p50_us", "target"]
+
+
 def test_every_name_can_be_selected() -> None:
     """Each name of the list is a field on its own."""
     for name in field_names(PAGE):
