@@ -1,5 +1,6 @@
 """What the commands say of themselves fits where it is said."""
 
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,13 @@ from isochrone_client.cli import cli as client
 from isochrone_collector.cli.main import cli as collector
 from isochrone_sim.cli import cli as simulator
 
+# Nothing of these is needed to list commands; most take longer to import than click.
+SLOW = {
+    *("alembic", "asyncio", "google.protobuf", "grpc", "httpcore", "httpx", "numpy", "psycopg", "pydantic", "rich"),
+    *("scipy", "sqlalchemy", "starlette", "structlog", "yaml", "isochrone_wire.model", "isochrone_wire.v1"),
+}
+QUICK = ("isochrone", "isochrone-agent", "isochrone-collector")
+MAX_RATIO = 1.5
 PROGRAMS = {"isochrone": client, "isochrone-agent": agent, "isochrone-collector": collector, "isochrone-sim": simulator}
 
 
@@ -104,3 +112,39 @@ def test_a_standard_output_that_cannot_be_written_is_an_error(program: str, redi
     line = f"exec \"$0\" -c '{code}' --help {redirection}"
     done = subprocess.run(["/bin/sh", "-c", line, sys.executable], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, f"error: cannot write to standard output: {reason}\n")
+
+
+def help_of(program: str) -> str:
+    """The code that prints a program's help as its entry point does."""
+    return f"import sys\nsys.argv[1:] = ['--help']\nfrom {PROGRAMS[program].callback.__module__} import main\nmain()"
+
+
+@pytest.mark.parametrize("program", QUICK)
+def test_help_imports_nothing_slow(program: str) -> None:
+    """Listing the commands loads no library but click, and none of the modules behind the commands."""
+    code = f"import atexit, sys\natexit.register(lambda: print('loaded:', *sys.modules))\n{help_of(program)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage: " in done.stdout
+    assert SLOW & set(done.stdout.rpartition("loaded:")[2].split()) == set()
+
+
+def processor_seconds(code: str) -> float:
+    """The processor time of a new interpreter that runs the code; unlike the time of the clock, other work on the
+    machine hardly changes it.
+    """
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
+
+
+def test_help_is_quick() -> None:
+    """Each help takes at most 1.5 times as long as an interpreter that imports click; the best of ten runs in turn."""
+    codes = {"": "import click"} | {program: help_of(program) for program in QUICK}
+    best = dict.fromkeys(codes, float("inf"))
+    for _ in range(10):
+        for program, code in codes.items():
+            best[program] = min(best[program], processor_seconds(code))
+    ratios = {program: round(best[program] / best[""], 2) for program in QUICK}
+    assert max(ratios.values()) <= MAX_RATIO, ratios

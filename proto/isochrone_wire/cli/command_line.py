@@ -10,10 +10,9 @@ import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -28,8 +27,7 @@ _NO_ARGUMENTS: type[click.ClickException] = getattr(click.exceptions, "NoArgsIsH
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A command's place, `module:attribute`, and its line in the list of commands. A hidden one is not listed."""
 
     place: str
