@@ -1,9 +1,12 @@
 """Formatting of quantities for people. An unknown quantity is `UNKNOWN`, never 0.
 
 Digits: two decimals below 1, one below 10, none above; both bounds of an interval have the decimals of the larger one.
+In a table, all numbers of a column have the decimals of its largest one (`Amount`).
 """
 
 import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from isochrone_wire.answers import Window
 from isochrone_wire.json_format import rfc3339
@@ -13,6 +16,8 @@ UNKNOWN = "–"  # noqa: RUF001  # an en dash: a hyphen would read as a minus
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
 _TOO_LONG = 1e8
 _CENT = 0.01
+_MOST_DECIMALS = 6
+_WHOLE_PERCENT = 99.95
 _HOUR_US = 60 * MINUTE_US
 # The age below which a unit is used, and the unit.
 _AGE_UNITS = ((MINUTE_US, SECOND_US, "s"), (_HOUR_US, MINUTE_US, "min"), (2 * DAY_US, _HOUR_US, "h"))
@@ -49,14 +54,6 @@ def interval(low: float | None, high: float | None, *, signed: bool = False) -> 
     return f"{number(low, signed=signed, decimals=decimals)} … {number(high, signed=signed, decimals=decimals)}"
 
 
-def interval_around(value: float | None, margin: float | None) -> str:
-    """`+1.20 ± 0.35` with the decimals of the margin; `UNKNOWN` if the value is unknown."""
-    if value is None or margin is None:
-        return number(value, signed=True)
-    decimals = fitting_decimals(margin)
-    return f"{number(value, signed=True, decimals=decimals)} ± {number(margin, decimals=decimals)}"
-
-
 def milliseconds(us: float | None) -> float | None:
     """Microseconds as milliseconds; `None` stays `None`."""
     return None if us is None else us * _MS_PER_US
@@ -66,7 +63,7 @@ def percent(value: float | None) -> str:
     """A signed percentage with one decimal, none from 100 %; the heading has the unit."""
     if value is None:
         return UNKNOWN
-    return number(value, signed=True, decimals=0 if abs(value) >= 99.95 else 1)  # noqa: PLR2004  # rounds to 100.0
+    return number(value, signed=True, decimals=_percent_decimals([value]))
 
 
 def share(part: int, whole: int) -> str:
@@ -79,6 +76,75 @@ def dollars(usd: float | None) -> str:
     if usd is None or not math.isfinite(usd) or abs(usd) >= _TOO_LONG:
         return number(usd)
     return f"{usd:.2g}" if 0 < abs(usd) < _CENT else f"{usd:.2f}"
+
+
+def _size_decimals(values: Sequence[float]) -> int:
+    return fitting_decimals(max((abs(value) for value in values), default=0.0))
+
+
+def _percent_decimals(values: Sequence[float]) -> int:
+    return 0 if any(abs(value) >= _WHOLE_PERCENT for value in values) else 1
+
+
+def _dollar_decimals(values: Sequence[float]) -> int:
+    """Cents, or as many as show two digits of the smallest amount below a cent."""
+    smallest = min((abs(value) for value in values if value), default=_CENT)
+    if smallest >= _CENT:
+        return 2
+    return min(len(f"{smallest:.2g}".partition(".")[2]), _MOST_DECIMALS) if smallest > 10**-4 else _MOST_DECIMALS
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """The numbers of one cell of a table; the column gives them their decimals.
+
+    `pattern` has a place for each number. The first `signed` of them have a plus if they are positive. `rule` gives the
+    decimals for all numbers of a column.
+    """
+
+    values: tuple[float | None, ...]
+    pattern: str = "{}"
+    signed: int = 0
+    rule: Callable[[Sequence[float]], int] = _size_decimals
+
+    @property
+    def known(self) -> tuple[float, ...]:
+        """The numbers that are known and finite."""
+        return tuple(value for value in self.values if value is not None and math.isfinite(value))
+
+    def text(self, decimals: int) -> str:
+        """The text of the cell; `UNKNOWN` if no number is known."""
+        if not self.known:
+            return UNKNOWN
+        return self.pattern.format(
+            *(number(value, signed=place < self.signed, decimals=decimals) for place, value in enumerate(self.values))
+        )
+
+
+def common_decimals(amounts: Iterable[Amount]) -> int:
+    """The decimals for all numbers of these cells."""
+    cells = list(amounts)
+    return cells[0].rule([value for cell in cells for value in cell.known]) if cells else 0
+
+
+def amount(value: float | None, *, signed: bool = False) -> Amount:
+    """A number."""
+    return Amount((value,), signed=int(signed))
+
+
+def amount_interval(low: float | None, high: float | None, *, signed: bool = False) -> Amount:
+    """`low … high`."""
+    return Amount((low, high), "{} … {}", signed=2 * signed)
+
+
+def amount_percent(value: float | None) -> Amount:
+    """A signed percentage with one decimal, none if the column reaches 100 %; the heading has the unit."""
+    return Amount((value,), signed=1, rule=_percent_decimals)
+
+
+def amount_dollars(usd: float | None) -> Amount:
+    """US dollars with cents, or with enough decimals for the smallest amount; the heading has the unit."""
+    return Amount((usd,), rule=_dollar_decimals)
 
 
 def age(at: int | None, *, now_at: int) -> str:

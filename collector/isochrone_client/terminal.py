@@ -22,10 +22,14 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The format of an answer, one of `render.OUTPUTS`, and its fields; all of them if none is named."""
+    """The format of an answer, one of `render.OUTPUTS`, and its fields; all of them if none is named.
+
+    `wide` is that of `RenderOptions`.
+    """
 
     format: str = "table"
     fields: tuple[str, ...] = ()
+    wide: bool | None = None
 
     @property
     def is_for_people(self) -> bool:
@@ -36,17 +40,18 @@ class Output:
 TABLE = Output()
 
 
-def render_options() -> RenderOptions:
-    """The width and colours of stdout: the window's on a terminal, 100 columns without colours anywhere else."""
+def render_options(output: Output = TABLE) -> RenderOptions:
+    """The width and colours of stdout: those of the terminal; elsewhere COLUMNS or 100 columns, without colours."""
     if not sys.stdout.isatty():
-        return RenderOptions(width=PIPED_WIDTH)
+        columns = os.environ.get("COLUMNS", "")
+        return RenderOptions(width=int(columns) if columns.isdecimal() else PIPED_WIDTH, wide=output.wide)
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return RenderOptions(width=shutil.get_terminal_size().columns, colour=not plain)
+    return RenderOptions(width=shutil.get_terminal_size().columns, colour=not plain, wide=output.wide)
 
 
 def write(page: Page[Row], output: Output = TABLE) -> None:
     """Print a page."""
-    _print(renderer(output.format).whole(_selected(page, output), render_options()))
+    _print(renderer(output.format).whole(_selected(page, output), render_options(output)))
 
 
 def write_blank() -> None:
@@ -56,24 +61,24 @@ def write_blank() -> None:
 
 def begin(page: Page[Row], output: Output) -> None:
     """Print a page as the beginning of an answer that continues."""
-    _print(renderer(output.format).opening(_selected(page, output), render_options()))
+    _print(renderer(output.format).opening(_selected(page, output), render_options(output)))
 
 
 def go_on(page: Page[Row], output: Output) -> None:
     """Print more rows of the answer begun."""
-    _print(renderer(output.format).more(_selected(page, output), render_options()))
+    _print(renderer(output.format).more(_selected(page, output), render_options(output)))
 
 
 def refresh(page: Page[Row], output: Output, *, first: bool) -> None:
     """Print a page in place of the one before on a terminal; elsewhere below it, json as one document per line."""
-    selected, how = _selected(page, output), renderer(output.format)
+    selected, how, options = _selected(page, output), renderer(output.format), render_options(output)
     if output.format == "json":
         _print(one_line(selected))
     elif output.format == "csv":
-        _print((how.opening if first else how.more)(selected, render_options()))
+        _print((how.opening if first else how.more)(selected, options))
     else:
         between = _CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "" if first else "\n"
-        _print(between + how.whole(selected, render_options()))
+        _print(between + how.whole(selected, options))
     sys.stdout.flush()
 
 

@@ -89,6 +89,7 @@ _fields = click.option(
     metavar="NAME,…",
     help="Only these fields, in this order, by their names in json or csv; `--fields help` lists them.",
 )
+_wide = click.option("--wide", is_flag=True, help="Every column of a table, however long its lines are.")
 _exit_code = click.option(
     "--exit-code",
     is_flag=True,
@@ -197,10 +198,10 @@ def reading(function: Function) -> Function:
     """The options of every reading command: those of `asking`, and `output` (an `Output`)."""
 
     @functools.wraps(function)
-    def wrapped(*arguments: Any, output: str, fields: tuple[str, ...], **more: Any) -> Any:  # noqa: ANN401  # any command's
-        return function(*arguments, output=Output(format=output, fields=fields), **more)
+    def wrapped(*arguments: Any, output: str, fields: tuple[str, ...], wide: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
+        return function(*arguments, output=Output(format=output, fields=fields, wide=wide), **more)
 
-    return asking(_output(_fields(cast("Function", wrapped))))
+    return asking(_output(_fields(_wide(cast("Function", wrapped)))))
 
 
 def verdict(function: Function) -> Function:

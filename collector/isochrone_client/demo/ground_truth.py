@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from isochrone_client.demo.scenario import World
-from isochrone_client.formats import interval, milliseconds, number
+from isochrone_client.formats import amount, amount_interval, milliseconds
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import DifferentialList
 
@@ -58,12 +58,13 @@ def page(rows: tuple[Comparison, ...]) -> Page[Comparison]:
 
 _COLUMNS: tuple[Column[Comparison], ...] = (
     Column(heading="model", text=lambda row: row.model, wide=True),
-    Column(heading="true", unit="ms", text=lambda row: number(milliseconds(row.true_us), signed=True)),
-    Column(heading="measured", unit="ms", text=lambda row: number(milliseconds(row.shift), signed=True)),
+    Column(heading="true", unit="ms", text=lambda row: amount(milliseconds(row.true_us), signed=True), scale="ms"),
+    Column(heading="measured", unit="ms", text=lambda row: amount(milliseconds(row.shift), signed=True), scale="ms"),
     Column(
-        heading="95 % interval",
-        unit="ms",
-        text=lambda row: interval(milliseconds(row.low), milliseconds(row.high), signed=True),
+        heading="interval",
+        unit="95 %, ms",
+        text=lambda row: amount_interval(milliseconds(row.low), milliseconds(row.high), signed=True),
+        scale="ms",
     ),
-    Column(heading="error", unit="ms", text=lambda row: number(milliseconds(row.error_us), signed=True)),
+    Column(heading="error", unit="ms", text=lambda row: amount(milliseconds(row.error_us), signed=True)),
 )

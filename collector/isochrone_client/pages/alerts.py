@@ -41,10 +41,16 @@ def _record(row: Alert) -> dict[str, object]:
 def _columns(footnotes: Footnotes) -> tuple[Column[Alert], ...]:
     return (
         Column(heading="raised", unit="UTC", text=lambda row: minute(row.raised_at)),
-        Column(heading="kind", text=lambda row: row.kind.value, wide=True),
-        Column(heading="about", text=lambda row: row.subject, wide=True),
-        Column(heading="what", text=lambda row: row.sentence, wide=True),
-        Column(heading="delivered", text=lambda row: _delivered(row, footnotes), style=_colour, wide=True),
+        Column(heading="kind", text=lambda row: row.kind.value, wide=True, priority=2),
+        Column(heading="about", text=lambda row: row.subject, wide=True, prose=True, priority=1),
+        Column(heading="what", text=lambda row: row.sentence, wide=True, prose=True),
+        Column(
+            heading="delivered",
+            text=lambda row: _delivered(row, footnotes),
+            style=_colour,
+            wide=True,
+            prose=True,
+        ),
     )
 
 

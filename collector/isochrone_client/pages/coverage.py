@@ -2,6 +2,7 @@
 
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, age, between, share
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Coverage, CoverageList
@@ -13,13 +14,14 @@ SCHEMA = "isochrone.coverage/1"
 
 def page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
     """The page of a coverage answer, one table per vantage, with ages as of `now_at`."""
+    rows = tuple(sorted(answer.coverage, key=lambda row: (row.region, row.vantage, row.target)))
     return Page(
         schema=SCHEMA,
         title=f"coverage, rounds between {between(answer.window)}",
         facts={"window": to_json_value(answer.window)},
         fields=wire_fields(Coverage),
-        columns=_columns(now_at=now_at),
-        rows=tuple(sorted(answer.coverage, key=lambda row: (row.region, row.vantage, row.target))),
+        columns=_columns(rows, now_at=now_at),
+        rows=rows,
         group=lambda row: f"{row.vantage} in {row.region}",
     )
 
@@ -38,19 +40,19 @@ def require_rounds(answer: CoverageList) -> None:
         )
 
 
-def _columns(*, now_at: int) -> tuple[Column[Coverage], ...]:
+def _columns(rows: tuple[Coverage, ...], *, now_at: int) -> tuple[Column[Coverage], ...]:
     return (
-        Column(heading="target", text=lambda row: row.target, wide=True),
-        Column(heading="planned", unit="rounds", text=lambda row: str(row.planned)),
-        Column(heading="recorded", unit="rounds", text=lambda row: str(row.recorded)),
+        target_column(rows, lambda row: row.target),
+        Column(heading="planned", unit="rounds", text=lambda row: str(row.planned), priority=3),
+        Column(heading="recorded", unit="rounds", text=lambda row: str(row.recorded), priority=2),
         Column(
             heading="recorded",
             unit="%",
             text=lambda row: share(row.recorded, row.planned),
             style=lambda row: "red" if 2 * row.recorded < row.planned else "",
         ),
-        Column(heading="outcomes", text=_outcomes, wide=True),
-        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_at, now_at=now_at)),
+        Column(heading="outcomes", text=_outcomes, wide=True, prose=True, priority=1),
+        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_at, now_at=now_at), priority=4),
     )
 
 

@@ -2,49 +2,52 @@
 
 from collections.abc import Callable
 
-from isochrone_client.formats import UNKNOWN, between, milliseconds, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, between, milliseconds
 from isochrone_client.pages.difference_explanation import ADDENDS, part_of
 from isochrone_client.pages.differentials import select_rows
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList
 
 SCHEMA = "isochrone.origins/1"
+_SCALE = "difference"
 _NOTES = (
-    "all: the sum of the phases, close to the shift of ttft_cold (of ttft if connections are kept open)",
+    "all: the sum of the phases, close to the difference of ttft_cold (of ttft if connections are kept open)",
     "provider: the difference in the provider's own processing time, a part of the server's",
 )
 
 
 def page(answer: DifferentialList) -> Page[Differential]:
     """The page of all differentials with known phases, one table per region."""
+    rows = tuple(row for row in select_rows(answer, sort="difference", only=None) if row.parts)
     return Page(
         schema=SCHEMA,
         title=f"contribution of the phases, rounds between {between(answer.window)}",
         fields=(),
         columns=(
-            Column(heading="target", text=lambda row: row.target, wide=True),
+            target_column(rows, lambda row: row.target),
             *(_shift(name) for name in ADDENDS),
-            Column(heading="all", unit="ms", text=_whole),
+            Column(heading="all", unit="ms", text=_whole, scale=_SCALE),
             _shift("provider"),
-            Column(heading="rounds", text=lambda row: str(max(part.n for part in row.parts))),
+            Column(heading="rounds", text=lambda row: str(max(part.n for part in row.parts)), priority=2),
         ),
-        rows=tuple(row for row in select_rows(answer, sort="shift", only=None) if row.parts),
+        rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
         notes=_NOTES,
     )
 
 
 def _shift(name: str) -> Column[Differential]:
-    return Column(heading=name, unit="ms", text=_of(name))
+    return Column(heading=name, unit="ms", text=_of(name), scale=_SCALE, priority=1)
 
 
-def _of(name: str) -> Callable[[Differential], str]:
-    def text(row: Differential) -> str:
+def _of(name: str) -> Callable[[Differential], str | Amount]:
+    def text(row: Differential) -> str | Amount:
         part = part_of(row, name)
-        return UNKNOWN if part is None else number(milliseconds(part.shift), signed=True)
+        return UNKNOWN if part is None else amount(milliseconds(part.shift), signed=True)
 
     return text
 
 
-def _whole(row: Differential) -> str:
-    return number(milliseconds(sum(part.shift for part in row.parts if part.name in ADDENDS)), signed=True)
+def _whole(row: Differential) -> Amount:
+    return amount(milliseconds(sum(part.shift for part in row.parts if part.name in ADDENDS)), signed=True)

@@ -5,8 +5,20 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, age, between, interval, milliseconds, minute, number, percent
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    age,
+    amount,
+    amount_interval,
+    amount_percent,
+    between,
+    milliseconds,
+    minute,
+    number,
+)
 from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side
@@ -26,8 +38,6 @@ _QUANTITIES = (
     "network_shift",
     "server_shift",
 )
-# Durations with a network part and a server part.
-_SPLIT_COLUMNS = ("network", "server")
 # Coverage below and failures above these shares are noted.
 _GOOD_COVERAGE = 0.9
 _FEW_FAILURES = 0.02
@@ -59,17 +69,19 @@ def _best_first(value: float | None, metric: Metric) -> float:
 
 
 _SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
-    "shift": _by_shift,
+    "difference": _by_shift,
     "target": _by_target,
     "percent": _by_percent,
 }
 SORTS = tuple(_SORT_KEY)
+# The former name of `difference`.
+_SORT_KEY["shift"] = _by_shift
 
 
 def select_rows(answer: DifferentialList, *, sort: str, only: str | None) -> tuple[Differential, ...]:
     """The differentials to show, by region in the order of the answer, sorted within a region by one of `SORTS`.
 
-    `shift` and `percent` put the targets first for which the region is best. `only` keeps one decision, or with
+    `difference` and `percent` put the targets first for which the region is best. `only` keeps one decision, or with
     `DECIDED` all except `undecided`.
     """
     regions = list(dict.fromkeys(row.region for row in answer.differentials))
@@ -105,7 +117,7 @@ def page(
         fields=wire_fields(Differential, also=tuple(also), units=units),
         record=lambda row: row_record(row) | {name: of(row) for name, of in also.items()},
         columns=_columns(
-            metric, lambda row: footnotes.marked(row.decision, remark(row, stale_at=stale_at, now_at=now_at))
+            rows, metric, lambda row: footnotes.marked(row.decision, remark(row, stale_at=stale_at, now_at=now_at))
         ),
         rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
@@ -113,36 +125,50 @@ def page(
     )
 
 
-def _columns(metric: Metric, decision: Callable[[Differential], str]) -> tuple[Column[Differential], ...]:
+def _columns(
+    rows: tuple[Differential, ...], metric: Metric, decision: Callable[[Differential], str]
+) -> tuple[Column[Differential], ...]:
     unit = "ms" if metric.unit == "us" else metric.unit
     of = milliseconds if metric.unit == "us" else _unscaled
-    columns: tuple[Column[Differential], ...] = (
-        Column(heading="target", text=lambda row: row.target, wide=True),
+
+    def difference(heading: str, part: Callable[[Differential], float | None], priority: int) -> Column[Differential]:
+        return Column(
+            heading=heading,
+            unit=unit,
+            text=lambda row: _if_certain(row, amount(of(part(row)), signed=True)),
+            scale="difference",
+            priority=priority,
+        )
+
+    split = (
+        difference("network", lambda row: row.network_shift, 5),
+        difference("server", lambda row: row.server_shift, 4),
+    )
+    return (
+        target_column(rows, lambda row: row.target),
         Column(
-            heading="baseline →",
-            unit=f"region, {unit}",
-            text=lambda row: f"{number(of(row.baseline_median))} → {number(of(row.region_median))}",
+            heading="baseline →\nregion",
+            unit=unit,
+            text=lambda row: Amount((of(row.baseline_median), of(row.region_median)), "{} → {}"),
+            priority=2,
         ),
-        Column(heading="shift", unit=unit, text=lambda row: _if_certain(row, number(of(row.shift), signed=True))),
+        difference("difference", lambda row: row.shift, 0),
         Column(
             heading="interval",
             unit=f"95 %, {unit}",
-            text=lambda row: interval(of(row.shift_low), of(row.shift_high), signed=True),
-        ),
-        Column(heading="shift", unit="%", text=lambda row: _if_certain(row, percent(row.shift_percent))),
-        Column(
-            heading="network", unit=unit, text=lambda row: _if_certain(row, number(of(row.network_shift), signed=True))
+            text=lambda row: amount_interval(of(row.shift_low), of(row.shift_high), signed=True),
+            scale="difference",
+            priority=1,
         ),
         Column(
-            heading="server", unit=unit, text=lambda row: _if_certain(row, number(of(row.server_shift), signed=True))
+            heading="relative",
+            unit="%",
+            text=lambda row: _if_certain(row, amount_percent(row.shift_percent)),
+            priority=3,
         ),
-        Column(heading="rounds", unit="n/n_eff", text=_rounds),
+        *(split if metric.includes_request else ()),
+        Column(heading="rounds /\nindependent", text=_rounds, priority=6),
         Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
-    )
-    return (
-        columns
-        if metric.includes_request
-        else tuple(column for column in columns if column.heading not in _SPLIT_COLUMNS)
     )
 
 
@@ -150,9 +176,9 @@ def _unscaled(value: float | None) -> float | None:
     return value
 
 
-def _if_certain(row: Differential, text: str) -> str:
+def _if_certain(row: Differential, number: Amount) -> str | Amount:
     """A number without an interval is not shown."""
-    return UNKNOWN if row.shift_low is None or row.shift_high is None else text
+    return UNKNOWN if row.shift_low is None or row.shift_high is None else number
 
 
 def _rounds(row: Differential) -> str:

@@ -1,8 +1,9 @@
 """Drift: lasting changes of targets per region and metric."""
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import between, milliseconds, minute, number, percent
+from isochrone_client.formats import Amount, amount, amount_percent, between, milliseconds, minute
 from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Metric
@@ -20,14 +21,17 @@ _UNIT_OF = {Metric.TOKENS_PER_SECOND: "tokens/s"}
 def page(answer: DriftList) -> Page[DriftEvent]:
     """The page of the changes, one table per metric, newest first."""
     metrics = list(Metric)
-    rows = sorted(answer.events, key=lambda row: (metrics.index(row.metric), -row.changed_at, row.target, row.region))
+    by_metric = sorted(
+        answer.events, key=lambda row: (metrics.index(row.metric), -row.changed_at, row.target, row.region)
+    )
+    rows = tuple(by_metric)
     return Page(
         schema=SCHEMA,
         title=f"lasting changes between {between(answer.window)}",
         facts={"window": to_json_value(answer.window), "watched": answer.watched, "too_short": answer.too_short},
         fields=wire_fields(DriftEvent),
-        columns=_COLUMNS,
-        rows=tuple(rows),
+        columns=(target_column(rows, lambda row: row.target), *_COLUMNS),
+        rows=rows,
         group=lambda row: f"{row.metric}, {_unit(row.metric)}",
         notes=(watched_summary(answer),),
     )
@@ -57,8 +61,8 @@ def _unit(metric: Metric) -> str:
     return _UNIT_OF.get(metric, "ms")
 
 
-def _value(row: DriftEvent, value: float) -> str:
-    return number(value if row.metric in _UNIT_OF else milliseconds(value))
+def _value(row: DriftEvent, value: float) -> Amount:
+    return amount(value if row.metric in _UNIT_OF else milliseconds(value))
 
 
 def _colour(row: DriftEvent) -> str:
@@ -70,13 +74,12 @@ def _p(row: DriftEvent) -> str:
 
 
 _COLUMNS: tuple[Column[DriftEvent], ...] = (
-    Column(heading="target", text=lambda row: row.target, wide=True),
     Column(heading="region", text=lambda row: row.region, wide=True),
     Column(heading="since", unit="UTC", text=lambda row: minute(row.changed_at)),
-    Column(heading="before", text=lambda row: _value(row, row.before)),
-    Column(heading="after", text=lambda row: _value(row, row.after)),
-    Column(heading="change", unit="%", text=lambda row: percent(row.change_percent), style=_colour),
-    Column(heading="p", text=_p),
-    Column(heading="rounds", unit="before", text=lambda row: str(row.n_before)),
-    Column(heading="rounds", unit="after", text=lambda row: str(row.n_after)),
+    Column(heading="before", text=lambda row: _value(row, row.before), scale="level", priority=2),
+    Column(heading="after", text=lambda row: _value(row, row.after), scale="level", priority=1),
+    Column(heading="change", unit="%", text=lambda row: amount_percent(row.change_percent), style=_colour),
+    Column(heading="p", text=_p, priority=3),
+    Column(heading="rounds", unit="before", text=lambda row: str(row.n_before), priority=4),
+    Column(heading="rounds", unit="after", text=lambda row: str(row.n_after), priority=4),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, between, milliseconds
 from isochrone_client.pages import differentials
 from isochrone_client.pages.difference_explanation import Paragraph, explanation
 from isochrone_client.render.page import Column, Page
@@ -73,20 +73,20 @@ def _heading(row: Differential) -> str:
     return f"{row.target}: {row.metric} from {row.region} against {row.baseline}"
 
 
-def _ms(of: Callable[[Part], float | None], *, signed: bool = False) -> Callable[[PhaseRow], str]:
-    return lambda phase: number(milliseconds(of(phase.part)), signed=signed)
+def _ms(of: Callable[[Part], float | None], *, signed: bool = False) -> Callable[[PhaseRow], Amount]:
+    return lambda phase: amount(milliseconds(of(phase.part)), signed=signed)
 
 
-def _interval(phase: PhaseRow) -> str:
+def _interval(phase: PhaseRow) -> str | Amount:
     low, high = milliseconds(phase.part.low), milliseconds(phase.part.high)
-    return UNKNOWN if low is None or high is None else interval(low, high, signed=True)
+    return UNKNOWN if low is None or high is None else amount_interval(low, high, signed=True)
 
 
 _PHASE_COLUMNS: tuple[Column[PhaseRow], ...] = (
     Column(heading="phase", text=lambda phase: phase.part.name, wide=True),
-    Column(heading="baseline", unit="ms", text=_ms(lambda part: part.baseline_median)),
-    Column(heading="region", unit="ms", text=_ms(lambda part: part.region_median)),
-    Column(heading="shift", unit="ms", text=_ms(lambda part: part.shift, signed=True)),
-    Column(heading="interval", unit="95 %, ms", text=_interval),
-    Column(heading="rounds", text=lambda phase: str(phase.part.n)),
+    Column(heading="baseline", unit="ms", text=_ms(lambda part: part.baseline_median), scale="phase", priority=1),
+    Column(heading="region", unit="ms", text=_ms(lambda part: part.region_median), scale="phase", priority=1),
+    Column(heading="difference", unit="ms", text=_ms(lambda part: part.shift, signed=True), scale="phase"),
+    Column(heading="interval", unit="95 %, ms", text=_interval, scale="phase"),
+    Column(heading="rounds", text=lambda phase: str(phase.part.n), priority=2),
 )

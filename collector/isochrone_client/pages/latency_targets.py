@@ -1,14 +1,15 @@
 """Latency targets: a matrix of verdicts per region, target and use; for a single use also the percentiles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number, span
+from isochrone_client.formats import UNKNOWN, amount, amount_dollars, between, milliseconds, number, span
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.pages.quantiles import interval_of, value_of
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
@@ -17,6 +18,8 @@ from isochrone_wire.json_format import to_json_value
 SCHEMA = "isochrone.budgets/1"
 _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
 _STYLE_OF = {Eligible.YES: "green", Eligible.MAYBE: "yellow", Eligible.NO: "red", Eligible.UNKNOWN: "dim"}
+# The uses that are left out on a narrow screen: first those that nearly every target meets.
+_PRIORITY_OF = {"agent": 6, "step": 5, "web": 4, "edge": 3, "translation": 2, "inline": 1}
 _BEST_FIRST = (Eligible.YES, Eligible.MAYBE, Eligible.NO)
 _MEANING = "yes: the whole 95 % interval is within the limit; no: beyond it; maybe: neither; ?: too few samples"
 
@@ -45,13 +48,13 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     uses = tuple({row.use: row for row in answer.budgets}.values())
     lines = sorted(_lines(answer.budgets), key=_key)
     footnotes = Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
-    columns = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
+    numbers = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
     return Page(
         schema=SCHEMA,
         title=f"latency targets, rounds between {between(answer.window)}",
         facts={"window": to_json_value(answer.window)},
         fields=wire_fields(LatencyBudget),
-        columns=columns,
+        columns=(_target(lines, footnotes), *numbers),
         rows=tuple(lines),
         group=lambda line: f"from {line.region}",
         notes=(*_limits(uses), _MEANING, *footnotes.notes),
@@ -95,26 +98,38 @@ def _limits(uses: Sequence[LatencyBudget]) -> list[str]:
 
 
 def _matrix(uses: Sequence[LatencyBudget], footnotes: Footnotes) -> tuple[Column[TargetRow], ...]:
-    return (
-        _target(footnotes),
-        *(_verdict(use.use, unit=span(use.limit_us), footnotes=footnotes) for use in uses),
+    return tuple(
+        replace(_verdict(use.use, unit=span(use.limit_us), footnotes=footnotes), priority=_PRIORITY_OF.get(use.use, 0))
+        for use in uses
     )
 
 
 def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[TargetRow], ...]:
     quantile = f"{use.metric} p{number(100 * use.share)}"
     return (
-        _target(footnotes),
-        Column(heading=quantile, unit="ms", text=lambda line: number(milliseconds(value_of(_only(line).quantile)))),
-        Column(heading="interval", unit="95 %, ms", text=lambda line: interval_of(_only(line).quantile, milliseconds)),
+        Column(
+            heading=quantile,
+            unit="ms",
+            text=lambda line: amount(milliseconds(value_of(_only(line).quantile))),
+            scale="latency",
+        ),
+        Column(
+            heading="interval",
+            unit="95 %, ms",
+            text=lambda line: interval_of(_only(line).quantile, milliseconds),
+            scale="latency",
+            priority=1,
+        ),
         _verdict(use.use, unit=span(use.limit_us), footnotes=footnotes),
-        Column(heading="output", unit="$/M", text=lambda line: dollars(_only(line).usd_per_m_output)),
-        Column(heading="n", text=lambda line: str(_only(line).n)),
+        Column(
+            heading="output", unit="$/M", text=lambda line: amount_dollars(_only(line).usd_per_m_output), priority=2
+        ),
+        Column(heading="n", text=lambda line: str(_only(line).n), priority=3),
     )
 
 
-def _target(footnotes: Footnotes) -> Column[TargetRow]:
-    return Column(heading="target", text=lambda line: footnotes.marked(line.target, line.remark), wide=True)
+def _target(lines: Sequence[TargetRow], footnotes: Footnotes) -> Column[TargetRow]:
+    return target_column(lines, lambda line: line.target, mark=lambda line, name: footnotes.marked(name, line.remark))
 
 
 def _only(line: TargetRow) -> LatencyBudget:

@@ -1,8 +1,9 @@
 """Leaderboards: targets ranked per region, with the columns that matter for the order."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds, number
 from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
 from isochrone_client.pages.quantiles import TOO_FEW, QuantileOf, interval_of, is_shown, value_of
 from isochrone_client.render.page import Column, Page
@@ -26,7 +27,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
         title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
         facts={"window": to_json_value(answer.window), "order": answer.order.value, "source": answer.source.value},
         fields=wire_fields(Standing),
-        columns=tuple(_COLUMNS[name] for name in (*_WHO, *names, *_COUNTS.get(answer.order, _COUNTED))),
+        columns=_columns(answer),
         rows=tuple(ranked),
         group=lambda row: f"from {row.region}",
         notes=tuple(note for holds, note in notes if holds),
@@ -44,12 +45,26 @@ def require_ranking(answer: Leaderboard) -> None:
         raise too_few_for_a_median(max(row.n for row in answer.standings))
 
 
+def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
+    """Rank, model and the quantity of the order are always shown, of the others the later ones are left out first."""
+    names = (*_WHO, *_SHOWN[answer.order], *_COUNTS.get(answer.order, _COUNTED))
+    models: dict[str, set[str]] = {}
+    for row in answer.standings:
+        models.setdefault(row.model, set()).add(row.provider)
+    distinct = all(len(providers) == 1 for providers in models.values())
+    always = {"rank", "model", _SHOWN[answer.order][0], *(() if distinct else ("provider",))}
+    return tuple(
+        _COLUMNS[name] if name in always else replace(_COLUMNS[name], priority=_PRIORITY_OF.get(name, place))
+        for place, name in enumerate(names)
+    )
+
+
 def _latency(heading: str, of: QuantileOf[Standing]) -> Column[Standing]:
-    return Column(heading=heading, unit="ms", text=lambda row: number(milliseconds(value_of(of(row)))))
+    return Column(heading=heading, unit="ms", text=lambda row: amount(milliseconds(value_of(of(row)))), scale="ms")
 
 
 def _around(of: QuantileOf[Standing]) -> Column[Standing]:
-    return Column(heading="interval", unit="95 %, ms", text=lambda row: interval_of(of(row), milliseconds))
+    return Column(heading="interval", unit="95 %, ms", text=lambda row: interval_of(of(row), milliseconds), scale="ms")
 
 
 def _counted(heading: str, of: Callable[[Standing], int], style: str = "") -> Column[Standing]:
@@ -67,9 +82,9 @@ def _success_interval(row: Standing) -> str:
     return f"{low} … {high}"
 
 
-def _per_dollar(row: Standing) -> str:
+def _per_dollar(row: Standing) -> str | Amount:
     """Speed per price; `free` for a price of 0."""
-    return "free" if row.usd_per_m_output == 0 else number(row.tokens_per_second_per_usd)
+    return "free" if row.usd_per_m_output == 0 else amount(row.tokens_per_second_per_usd)
 
 
 _QUANTILES: dict[str, QuantileOf[Standing]] = {
@@ -88,12 +103,17 @@ _COLUMNS: dict[str, Column[Standing]] = {
     **{name: _latency(name, _QUANTILES[name]) for name in _LATENCIES},
     **{f"{name} ±": _around(_QUANTILES[name]) for name in _LATENCIES},
     "speed p50": Column(
-        heading="speed p50", unit="tokens/s", text=lambda row: number(value_of(row.tokens_per_second_p50))
+        heading="speed p50",
+        unit="tokens/s",
+        text=lambda row: amount(value_of(row.tokens_per_second_p50)),
+        scale="speed",
     ),
-    "speed p50 ±": Column(heading="interval", unit="95 %", text=lambda row: interval_of(row.tokens_per_second_p50)),
+    "speed p50 ±": Column(
+        heading="interval", unit="95 %", text=lambda row: interval_of(row.tokens_per_second_p50), scale="speed"
+    ),
     "per $": Column(heading="speed", unit="per $/M", text=_per_dollar),
-    "input": Column(heading="input", unit="$/M", text=lambda row: dollars(row.usd_per_m_input)),
-    "output": Column(heading="output", unit="$/M", text=lambda row: dollars(row.usd_per_m_output)),
+    "input": Column(heading="input", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_input)),
+    "output": Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output)),
     "success": Column(heading="success", unit="%", text=_success),
     "success ±": Column(heading="interval", unit="95 %, %", text=_success_interval),
     "n": _counted("n", lambda row: row.n),
@@ -102,6 +122,8 @@ _COLUMNS: dict[str, Column[Standing]] = {
     "throttled": _counted("throttled", lambda row: row.throttled),
     "skipped": _counted("skipped", lambda row: row.skipped),
 }
+# In place of the position of the column.
+_PRIORITY_OF = {"failed": 5, "provider": 6}
 _WHO = ("rank", "model", "provider")
 _COUNTED = ("n", "failed")
 _COUNTS = {Order.SUCCESS: ("sent", "failed", "throttled", "skipped")}

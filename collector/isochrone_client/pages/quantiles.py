@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from isochrone_client.formats import UNKNOWN, interval
+from isochrone_client.formats import UNKNOWN, Amount, amount_interval
 from isochrone_wire.answers import Quantile
 
 Row = TypeVar("Row")
@@ -27,6 +27,6 @@ def _unscaled(value: float | None) -> float | None:
     return value
 
 
-def interval_of(quantile: Quantile | None, scale: Callable[[float | None], float | None] = _unscaled) -> str:
+def interval_of(quantile: Quantile | None, scale: Callable[[float | None], float | None] = _unscaled) -> str | Amount:
     """The interval of the quantile; `scale` converts its bounds to the unit of the column."""
-    return interval(scale(quantile.low), scale(quantile.high)) if quantile is not None else UNKNOWN
+    return amount_interval(scale(quantile.low), scale(quantile.high)) if quantile is not None else UNKNOWN

@@ -1,7 +1,9 @@
-"""The best region of each provider, and the latency that the other regions add."""
+"""The best region of each provider, and how much slower the other regions are."""
+
+from collections.abc import Callable
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, between, interval, milliseconds, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, between, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.render.page import Column, Page
@@ -11,9 +13,11 @@ from isochrone_wire.insights import RegionCost, RegionCostList
 from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.region-costs/1"
+_SCALE = "latency"
+_Scale = Callable[[float | None], float | None]
 _STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.UNDECIDED: "dim"}
 _QUANTITIES = ("median", "added", "added_low", "added_high")
-_HOW = "added: compared with the best region, paired by target and round; median: of the targets' medians"
+_HOW = "slower by: than from the best region, paired by target and round; median: of the targets' medians"
 
 
 def page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
@@ -49,17 +53,19 @@ def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], 
     unit = "ms" if metric.unit == "us" else metric.unit
     of = milliseconds if metric.unit == "us" else _unscaled
     return (
-        Column(heading="provider", text=lambda row: row.provider, wide=True),
+        Column(heading="provider", text=lambda row: row.provider, wide=True, once=True),
         Column(heading="region", text=lambda row: row.region, wide=True),
-        Column(heading="median", unit=unit, text=lambda row: number(of(row.median))),
-        Column(heading="added", unit=unit, text=lambda row: _added(row, of(row.added))),
+        Column(heading="median", unit=unit, text=lambda row: amount(of(row.median)), scale=_SCALE, priority=2),
+        Column(heading="slower by", unit=unit, text=lambda row: _slower_by(row, of), scale=_SCALE),
         Column(
             heading="interval",
             unit=f"95 %, {unit}",
-            text=lambda row: "" if _is_best(row) else interval(of(row.added_low), of(row.added_high), signed=True),
+            text=lambda row: "" if _is_best(row) else amount_interval(*_bounds(row, of)),
+            scale=_SCALE,
+            priority=1,
         ),
-        Column(heading="targets", text=lambda row: str(row.targets)),
-        Column(heading="pairs", text=lambda row: "" if _is_best(row) else str(row.n)),
+        Column(heading="targets", text=lambda row: str(row.targets), priority=4),
+        Column(heading="pairs", text=lambda row: "" if _is_best(row) else str(row.n), priority=3),
         Column(
             heading="decision",
             text=lambda row: footnotes.marked(_decision(row), row.reason),
@@ -77,11 +83,19 @@ def _is_best(row: RegionCost) -> bool:
     return row.region == row.best_region
 
 
-def _added(row: RegionCost, added: float | None) -> str:
-    """A number without an interval is not shown; the best region adds 0."""
+def _slower_by(row: RegionCost, of: _Scale) -> str | Amount:
+    """Positive for a region that is slower: of a rate the smaller one. A number without an interval is not shown."""
     if _is_best(row):
-        return "0"
-    return UNKNOWN if row.added_low is None or row.added_high is None else number(added, signed=True)
+        return amount(0.0)
+    if row.added is None or row.added_low is None or row.added_high is None:
+        return UNKNOWN
+    return amount(of(-row.added if row.metric.more_is_better else row.added))
+
+
+def _bounds(row: RegionCost, of: _Scale) -> tuple[float | None, float | None]:
+    if row.added_low is None or row.added_high is None or not row.metric.more_is_better:
+        return of(row.added_low), of(row.added_high)
+    return of(-row.added_high), of(-row.added_low)
 
 
 def _decision(row: RegionCost) -> str:

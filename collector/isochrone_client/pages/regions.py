@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, age, interval_around, milliseconds
+from isochrone_client.formats import UNKNOWN, Amount, age, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
@@ -13,6 +13,8 @@ from isochrone_wire.json_format import rfc3339
 
 SCHEMA = "isochrone.regions/1"
 _STYLE_OF = {Liveness.ONLINE: "green", Liveness.LATE: "red", Liveness.SILENT: "yellow", Liveness.EMPTY: "dim"}
+_WORD_OF = {Liveness.SILENT: "no samples", Liveness.EMPTY: "nothing to probe"}
+_COMPLETE = "all accounted for"
 
 
 def page(answer: VantageList) -> Page[VantageStatus]:
@@ -46,7 +48,7 @@ def require_online(answer: VantageList) -> None:
 
 
 def account_of(row: VantageStatus) -> str:
-    """`ok`, `3 lost`, `3 duplicate`, or unknown if the agent is too old to report the counts.
+    """`all accounted for`, `3 lost`, `3 duplicate`, or unknown if the agent is too old to report the counts.
 
     The vitals of a push are older than its commit, so the ledger may be ahead of them by the spool's size at that time.
     """
@@ -56,7 +58,7 @@ def account_of(row: VantageStatus) -> str:
     missing = Account(finished=row.finished, stored=row.ledgered, spooled=spooled, dropped=row.dropped).missing
     if missing > 0:
         return f"{missing} lost"
-    return f"{-missing - row.spool_depth} duplicate" if -missing > row.spool_depth else "ok"
+    return f"{-missing - row.spool_depth} duplicate" if -missing > row.spool_depth else _COMPLETE
 
 
 def _columns(footnotes: Footnotes, answer: VantageList) -> tuple[Column[VantageStatus], ...]:
@@ -65,23 +67,29 @@ def _columns(footnotes: Footnotes, answer: VantageList) -> tuple[Column[VantageS
         Column(heading="vantage", text=lambda row: row.name, wide=True),
         Column(
             heading="state",
-            text=lambda row: footnotes.marked(str(row.liveness), _remark(row)),
+            text=lambda row: footnotes.marked(_WORD_OF.get(row.liveness, row.liveness.value), _remark(row)),
             style=lambda row: _STYLE_OF[row.liveness],
             wide=True,
         ),
-        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_sample_at, now_at=now_at)),
-        Column(heading="heartbeat", unit="due", text=lambda row: _due(row.next_heartbeat_at, now_at=now_at)),
-        Column(heading="clock", unit="ms", text=_clock),
-        Column(heading="spool", unit="samples", text=lambda row: str(row.spool_depth)),
-        Column(heading="oldest", unit="ago", text=lambda row: age(row.spool_oldest_at, now_at=now_at)),
-        Column(heading="agent", text=lambda row: row.agent_version or UNKNOWN, wide=True),
+        Column(heading="newest", unit="ago", text=lambda row: age(row.newest_sample_at, now_at=now_at), priority=1),
+        Column(
+            heading="heartbeat", unit="due", text=lambda row: _due(row.next_heartbeat_at, now_at=now_at), priority=4
+        ),
+        Column(heading="clock", unit="ms", text=_clock, priority=3),
+        Column(heading="spool", unit="samples", text=lambda row: str(row.spool_depth), priority=5),
+        Column(heading="oldest", unit="ago", text=lambda row: age(row.spool_oldest_at, now_at=now_at), priority=6),
+        Column(heading="agent", text=lambda row: row.agent_version or UNKNOWN, wide=True, priority=7),
         Column(
             heading="plan",
             text=lambda row: _plan(row, answer.plan_version),
             style=lambda row: "" if row.plan_version == answer.plan_version else "yellow",
+            priority=2,
         ),
         Column(
-            heading="account", text=account_of, style=lambda row: "" if account_of(row) in ("ok", UNKNOWN) else "red"
+            heading="samples",
+            text=account_of,
+            style=lambda row: "" if account_of(row) in (_COMPLETE, UNKNOWN) else "red",
+            wide=True,
         ),
     )
 
@@ -92,8 +100,11 @@ def _due(at: int | None, *, now_at: int) -> str:
     return f"in {age(now_at, now_at=at)}" if at >= now_at else f"{age(at, now_at=now_at)} ago"
 
 
-def _clock(row: VantageStatus) -> str:
-    return interval_around(milliseconds(row.clock_offset_us), milliseconds(row.clock_uncertainty_us))
+def _clock(row: VantageStatus) -> Amount:
+    offset, uncertainty = milliseconds(row.clock_offset_us), milliseconds(row.clock_uncertainty_us)
+    if offset is None or uncertainty is None:
+        return Amount((offset,), signed=1, rule=lambda _values: 1)
+    return Amount((offset, uncertainty), "{} ± {}", signed=1, rule=lambda _values: 1)
 
 
 def _plan(row: VantageStatus, in_force: int) -> str:

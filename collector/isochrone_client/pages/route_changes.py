@@ -1,6 +1,7 @@
 """Changes of route tables: each generation as it is published, and the events of a window."""
 
 from isochrone_client.formats import UNKNOWN, between, moment, number
+from isochrone_client.pages.targets import PROVIDERS, without_providers
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Window
@@ -23,16 +24,28 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[RouteTable]:
         fields=wire_fields(RouteTable),
         columns=(
             Column(heading="built", unit="UTC", text=lambda row: moment(row.built_at, now_at=now_at), reserved=11),
-            Column(heading="generation", text=lambda row: str(row.generation), reserved=10),
+            Column(heading="generation", text=lambda row: str(row.generation), priority=2, reserved=10),
             Column(heading="region", text=lambda row: row.client_region, wide=True, reserved=14),
-            Column(heading="route", text=lambda row: row.route, wide=True, reserved=12),
-            Column(heading="weights", text=_weights, wide=True, reserved=20),
+            Column(heading="route", text=lambda row: row.route, wide=True, reserved=8),
+            Column(
+                heading="weights",
+                text=_weights,
+                wide=True,
+                prose=True,
+                priority=1,
+                reserved=20,
+                short=lambda row: without_providers(_weights(row)),
+                short_of=PROVIDERS,
+            ),
             Column(
                 heading="what changed",
                 text=lambda row: row.sentence,
                 style=lambda row: _COLOUR.get(row.change, ""),
                 wide=True,
-                reserved=21,
+                prose=True,
+                reserved=20,
+                short=lambda row: without_providers(row.sentence),
+                short_of=PROVIDERS,
             ),
         ),
         rows=tuple(sorted(tables, key=lambda table: table.generation)),
@@ -48,7 +61,7 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
         fields=wire_fields(RouteEvent),
         columns=(
             Column(heading="at", unit="UTC", text=lambda row: moment(row.at, now_at=now_at)),
-            Column(heading="generation", text=lambda row: str(row.generation)),
+            Column(heading="generation", text=lambda row: str(row.generation), priority=2),
             Column(heading="region", text=lambda row: row.client_region, wide=True),
             Column(heading="route", text=lambda row: row.route, wide=True),
             Column(
@@ -56,8 +69,16 @@ def events_page(answer: RouteEventList, *, now_at: int) -> Page[RouteEvent]:
                 text=lambda row: row.change.value,
                 style=lambda row: _COLOUR.get(row.change, ""),
                 wide=True,
+                priority=1,
             ),
-            Column(heading="what changed", text=lambda row: row.sentence, wide=True, prose=True),
+            Column(
+                heading="what changed",
+                text=lambda row: row.sentence,
+                wide=True,
+                prose=True,
+                short=lambda row: without_providers(row.sentence),
+                short_of=PROVIDERS,
+            ),
         ),
         rows=tuple(sorted(answer.events, key=lambda row: -row.generation)),
     )

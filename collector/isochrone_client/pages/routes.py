@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, age, dollars, interval, milliseconds, number
+from isochrone_client.formats import UNKNOWN, Amount, age, amount, amount_dollars, amount_interval, milliseconds, number
 from isochrone_client.pages.freshness import freshness_text, is_usable
 from isochrone_client.pages.quantiles import TOO_FEW, value_of
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import Quantile
@@ -16,6 +17,7 @@ from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteS
 
 SCHEMA = "isochrone.route-entries/1"
 _HUNDRED = 100.0
+_SCALE = "latency"
 # The fields of the table in a row of CSV; the fields of the entry follow.
 _OF_TABLE = (
     "generation",
@@ -50,7 +52,7 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
         schema=SCHEMA,
         title="where to send requests now",
         fields=(*(field for field in wire_fields(RouteTable) if field.header in _OF_TABLE), *wire_fields(RouteEntry)),
-        columns=_columns(now_at),
+        columns=_columns(rows, now_at),
         rows=rows,
         group=lambda row: _heading(row.table, now_at=now_at),
         notes=(*_hidden_note(rows), *(note for table in in_order(tables) for note in _remarks(table))),
@@ -134,21 +136,21 @@ def _ms(us: float | None) -> str:
     return number(milliseconds(us))
 
 
-def _of_entry(of: Callable[[RouteEntry], str]) -> Callable[[EntryRow], str]:
+def _of_entry(of: Callable[[RouteEntry], str | Amount]) -> Callable[[EntryRow], str | Amount]:
     return lambda row: of(row.entry) if row.entry else UNKNOWN
 
 
-def _quantile(of: Callable[[RouteEntry], Quantile | None]) -> Callable[[EntryRow], str]:
-    return _of_entry(lambda entry: _ms(value_of(of(entry))))
+def _quantile(of: Callable[[RouteEntry], Quantile | None]) -> Callable[[EntryRow], str | Amount]:
+    return _of_entry(lambda entry: amount(milliseconds(value_of(of(entry)))))
 
 
-def _around(entry: RouteEntry) -> str:
+def _around(entry: RouteEntry) -> str | Amount:
     median = entry.ttft_p50_us
-    return interval(milliseconds(median.low), milliseconds(median.high)) if median else UNKNOWN
+    return amount_interval(milliseconds(median.low), milliseconds(median.high)) if median else UNKNOWN
 
 
-def _bound(entry: RouteEntry) -> str:
-    return _ms(entry.ttft_p95_us.high if entry.ttft_p95_us else None)
+def _bound(entry: RouteEntry) -> Amount:
+    return amount(milliseconds(entry.ttft_p95_us.high if entry.ttft_p95_us else None))
 
 
 def _success(entry: RouteEntry) -> str:
@@ -159,17 +161,22 @@ def _colour(row: EntryRow) -> str:
     return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
 
 
-def _columns(now_at: int) -> tuple[Column[EntryRow], ...]:
+def _columns(rows: tuple[EntryRow, ...], now_at: int) -> tuple[Column[EntryRow], ...]:
     return (
         Column(heading="rank", text=_of_entry(lambda entry: str(entry.rank))),
         Column(heading="weight", unit="%", text=_of_entry(lambda entry: number(_HUNDRED * entry.weight, decimals=0))),
-        Column(heading="target", text=_of_entry(lambda entry: entry.target), wide=True),
-        Column(heading="p50", unit="ms", text=_quantile(lambda entry: entry.ttft_p50_us)),
-        Column(heading="interval", unit="95 %, ms", text=_of_entry(_around)),
-        Column(heading="p95", unit="ms", text=_quantile(lambda entry: entry.ttft_p95_us)),
-        Column(heading="at most", unit="ms", text=_of_entry(_bound)),
+        target_column(rows, lambda row: row.entry.target if row.entry else UNKNOWN),
+        Column(heading="p50", unit="ms", text=_quantile(lambda entry: entry.ttft_p50_us), scale=_SCALE),
+        Column(heading="interval", unit="95 %, ms", text=_of_entry(_around), scale=_SCALE, priority=2),
+        Column(heading="p95", unit="ms", text=_quantile(lambda entry: entry.ttft_p95_us), scale=_SCALE, priority=3),
+        Column(heading="at most", unit="ms", text=_of_entry(_bound), scale=_SCALE, priority=1),
         Column(heading="slo", text=_of_entry(lambda entry: entry.slo_eligible.value), style=_colour),
-        Column(heading="ok", unit="%", text=_of_entry(_success)),
-        Column(heading="output", unit="$/M", text=_of_entry(lambda entry: dollars(entry.usd_per_m_output))),
-        Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at))),
+        Column(heading="success", unit="%", text=_of_entry(_success), priority=4),
+        Column(
+            heading="output",
+            unit="$/M",
+            text=_of_entry(lambda entry: amount_dollars(entry.usd_per_m_output)),
+            priority=5,
+        ),
+        Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at)), priority=6),
     )

@@ -1,10 +1,12 @@
 """Single samples, newest last, as in a log."""
 
+from dataclasses import replace
 from functools import partial
 
-from isochrone_client.formats import between, milliseconds, moment, number
+from isochrone_client.formats import Amount, amount, between, milliseconds, moment
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import StoredSample, Window
@@ -28,7 +30,7 @@ def page(samples: tuple[StoredSample, ...], *, window: Window, now_at: int) -> P
         facts={"window": to_json_value(window)},
         fields=wire_fields(StoredSample, inline=_INLINE, also=_DERIVED),
         record=partial(row_record, inline=_INLINE),
-        columns=_columns(footnotes, now_at=now_at),
+        columns=_columns(rows, footnotes, now_at=now_at),
         rows=rows,
         notes=footnotes.notes,
     )
@@ -45,22 +47,28 @@ def require_samples(samples: tuple[StoredSample, ...], *, window: Window) -> Non
         raise no_samples(window)
 
 
-def _columns(footnotes: Footnotes, *, now_at: int) -> tuple[Column[StoredSample], ...]:
+def _columns(rows: tuple[StoredSample, ...], footnotes: Footnotes, *, now_at: int) -> tuple[Column[StoredSample], ...]:
     return (
         Column(heading="round", unit="UTC", text=lambda row: moment(row.sample.round_at, now_at=now_at), reserved=11),
-        Column(heading="region", text=lambda row: row.region, wide=True, reserved=14),
-        Column(heading="target", text=lambda row: row.target, wide=True, reserved=24),
+        Column(heading="region", text=lambda row: row.region, wide=True, priority=1, reserved=14),
+        replace(target_column(rows, lambda row: row.target), reserved=24),
         Column(
             heading="outcome",
             text=lambda row: footnotes.marked(_outcome(row), _remark(row)),
             style=lambda row: "" if row.sample.outcome is Outcome.OK else "yellow",
             wide=True,
-            reserved=12,
+            reserved=15,
         ),
-        Column(heading="ttft", unit="ms", text=lambda row: _ms(row.sample.ttft_us), reserved=5),
-        Column(heading="e2e", unit="ms", text=lambda row: _ms(row.sample.e2e_us), reserved=6),
-        Column(heading="speed", unit="tokens/s", text=lambda row: number(row.sample.tokens_per_second), reserved=8),
-        Column(heading="rtt", unit="ms", text=lambda row: _ms(row.sample.rtt_us), reserved=4),
+        Column(heading="ttft", unit="ms", text=lambda row: _ms(row.sample.ttft_us), reserved=6),
+        Column(heading="e2e", unit="ms", text=lambda row: _ms(row.sample.e2e_us), priority=2, reserved=7),
+        Column(
+            heading="speed",
+            unit="tokens/s",
+            text=lambda row: amount(row.sample.tokens_per_second),
+            priority=3,
+            reserved=8,
+        ),
+        Column(heading="rtt", unit="ms", text=lambda row: _ms(row.sample.rtt_us), priority=4, reserved=5),
     )
 
 
@@ -75,5 +83,5 @@ def _remark(row: StoredSample) -> str:
     return "; ".join(filter(None, (row.sample.error, ", ".join(row.sample.quality.labels))))
 
 
-def _ms(us: float | None) -> str:
-    return number(milliseconds(us))
+def _ms(us: float | None) -> Amount:
+    return amount(milliseconds(us))

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, between, dollars, milliseconds, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.quantiles import TOO_FEW, interval_of, is_shown, value_of
+from isochrone_client.pages.targets import PROVIDERS
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Quantile
@@ -14,6 +15,7 @@ from isochrone_wire.json_format import to_json_value
 
 SCHEMA = "isochrone.simulate/1"
 _STATIC = "static:"
+_SCALE = "latency"
 _BETWEEN_NOTES = "; "
 _CHANGE = "change: relative to the first static line, or to the first line if there is none"
 
@@ -71,16 +73,16 @@ def _own_note(row: Simulation, shared: Mapping[str, str]) -> str:
 def _columns(
     references: Mapping[str, Simulation], footnotes: Footnotes, shared: Mapping[str, str]
 ) -> tuple[Column[Simulation], ...]:
-    def added(quantile: Callable[[Simulation], Quantile | None]) -> Callable[[Simulation], str]:
+    def added(quantile: Callable[[Simulation], Quantile | None]) -> Callable[[Simulation], str | Amount]:
         """The difference to the reference, in milliseconds."""
 
-        def text(row: Simulation) -> str:
+        def text(row: Simulation) -> str | Amount:
             if row is references[row.region]:
                 return ""
             own, reference = value_of(quantile(row)), value_of(quantile(references[row.region]))
             if own is None or reference is None:
                 return UNKNOWN
-            return number(milliseconds(own - reference), signed=True)
+            return amount(milliseconds(own - reference), signed=True)
 
         return text
 
@@ -91,14 +93,42 @@ def _columns(
         return row.ttft_p95_us
 
     return (
-        Column(heading="policy", text=lambda row: footnotes.marked(row.policy, _own_note(row, shared)), wide=True),
-        Column(heading="p50", unit="ms", text=lambda row: number(milliseconds(value_of(p50(row))))),
-        Column(heading="change", unit="ms", text=added(p50)),
-        Column(heading="p95", unit="ms", text=lambda row: number(milliseconds(value_of(p95(row))))),
-        Column(heading="interval", unit="95 %, ms", text=lambda row: interval_of(p95(row), milliseconds)),
-        Column(heading="change", unit="ms", text=added(p95)),
-        Column(heading="requests", text=lambda row: str(row.requests)),
-        Column(heading="cost", unit="$", text=lambda row: dollars(row.usd)),
-        Column(heading="switches", text=lambda row: str(row.switches)),
-        Column(heading="failed", text=lambda row: str(row.failed), style=lambda row: "red" if row.failed else ""),
+        _policy(footnotes, shared),
+        Column(heading="p50", unit="ms", text=lambda row: amount(milliseconds(value_of(p50(row)))), scale=_SCALE),
+        Column(heading="change of\np50", unit="ms", text=added(p50), scale=_SCALE, priority=2),
+        Column(heading="p95", unit="ms", text=lambda row: amount(milliseconds(value_of(p95(row)))), scale=_SCALE),
+        Column(
+            heading="interval",
+            unit="95 %, ms",
+            text=lambda row: interval_of(p95(row), milliseconds),
+            scale=_SCALE,
+            priority=4,
+        ),
+        Column(heading="change of\np95", unit="ms", text=added(p95), scale=_SCALE, priority=3),
+        Column(heading="requests", text=lambda row: str(row.requests), priority=6),
+        Column(heading="cost", unit="$", text=lambda row: amount_dollars(row.usd), priority=1),
+        Column(heading="switches", text=lambda row: str(row.switches), priority=7),
+        Column(
+            heading="failed",
+            text=lambda row: str(row.failed),
+            style=lambda row: "red" if row.failed else "",
+            priority=5,
+        ),
+    )
+
+
+def _policy(footnotes: Footnotes, shared: Mapping[str, str]) -> Column[Simulation]:
+    """The column of the policies; a static one without the provider of its target on a narrow screen."""
+
+    def short(row: Simulation) -> str:
+        name, _, target = row.policy.rpartition(":")
+        model = target.partition("/")[2] or target
+        return footnotes.marked(f"{name}:{model}" if name else row.policy, _own_note(row, shared))
+
+    return Column(
+        heading="policy",
+        text=lambda row: footnotes.marked(row.policy, _own_note(row, shared)),
+        wide=True,
+        short=short,
+        short_of=PROVIDERS,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, dollars, minute, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, dollars, minute
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import SpendLine, SpendList
@@ -53,9 +53,9 @@ def _tightest(row: SpendLine, *, forecast: bool = False) -> float | None:
     return max(_limits(row, forecast=forecast), default=None)
 
 
-def _spent(row: SpendLine) -> str:
+def _spent(row: SpendLine) -> Amount:
     """The dollars spent; unknown without a price."""
-    return dollars(row.usd if row.usd or row.forecast_usd is not None else None)
+    return amount_dollars(row.usd if row.usd or row.forecast_usd is not None else None)
 
 
 def _budget(row: SpendLine) -> str:
@@ -75,17 +75,17 @@ def _style(row: SpendLine, *, forecast: bool = False) -> str:
 
 _COLUMNS: tuple[Column[SpendLine], ...] = (
     Column(heading="provider", text=lambda row: row.provider, wide=True),
-    Column(heading="requests", text=lambda row: str(row.requests)),
-    Column(heading="tokens", text=lambda row: str(row.tokens)),
-    Column(heading="spent", unit="$", text=_spent),
-    Column(heading="forecast", unit="$", text=lambda row: dollars(row.forecast_usd)),
-    Column(heading="forecast", unit="tokens", text=lambda row: str(row.forecast_tokens)),
-    Column(heading="budget", unit="a day", text=_budget, wide=True),
-    Column(heading="spent", unit="% of it", text=lambda row: number(_tightest(row)), style=_style),
+    Column(heading="requests", text=lambda row: str(row.requests), priority=4),
+    Column(heading="tokens", text=lambda row: str(row.tokens), priority=5),
+    Column(heading="spent", unit="$", text=_spent, scale="$"),
+    Column(heading="forecast", unit="$", text=lambda row: amount_dollars(row.forecast_usd), scale="$", priority=1),
+    Column(heading="forecast", unit="tokens", text=lambda row: str(row.forecast_tokens), priority=6),
+    Column(heading="budget", unit="a day", text=_budget, wide=True, prose=True, priority=3),
+    Column(heading="spent", unit="% of it", text=lambda row: amount(_tightest(row)), style=_style, priority=2),
     Column(
         heading="forecast",
         unit="% of it",
-        text=lambda row: number(_tightest(row, forecast=True)),
+        text=lambda row: amount(_tightest(row, forecast=True)),
         style=lambda row: _style(row, forecast=True),
     ),
 )

@@ -1,25 +1,34 @@
-"""The targets of the plan in force."""
+"""The targets of the plan in force, and the column of targets that many pages have."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from isochrone_client.errors import BaselineError, InsufficientError
-from isochrone_client.formats import UNKNOWN, dollars, span
-from isochrone_client.render.page import Column, Page
+from isochrone_client.formats import UNKNOWN, amount_dollars, span
+from isochrone_client.render.page import Column, Page, Row
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import TargetList
 from isochrone_wire.model import Target
 
 SCHEMA = "isochrone.targets/1"
+PROVIDERS = "providers of targets"
+"""The name of what a target has no longer when it is shortened."""
+
+_PROVIDER = re.compile(r"(?<![^ ])[A-Za-z0-9][\w.-]*/(?=[\w.-])")
 _NO_PLAN_HINT = "an operator applies one with isochrone-collector apply plan.yaml"
 
 
 def page(answer: TargetList) -> Page[Target]:
     """The page of the plan's targets, by name."""
+    rows = tuple(sorted(answer.targets, key=lambda target: target.name))
     return Page(
         schema=SCHEMA,
         title=f"plan {answer.plan_version}, baseline {answer.baseline or UNKNOWN}",
         facts={"plan_version": answer.plan_version, "baseline": answer.baseline},
         fields=wire_fields(Target),
-        columns=_COLUMNS,
-        rows=tuple(sorted(answer.targets, key=lambda target: target.name)),
+        columns=_columns(rows),
+        rows=rows,
     )
 
 
@@ -41,16 +50,46 @@ def require_baseline(answer: TargetList) -> str:
     return answer.baseline
 
 
-_COLUMNS: tuple[Column[Target], ...] = (
-    Column(heading="target", text=lambda target: target.name, wide=True),
-    Column(heading="model", text=lambda target: target.model, wide=True),
-    Column(heading="dialect", text=lambda target: target.dialect, wide=True),
-    Column(heading="every", text=lambda target: span(target.every_us)),
-    Column(heading="parallel", text=lambda target: str(target.workload.concurrency)),
-    Column(
-        heading="output",
-        unit="$/M",
-        text=lambda target: dollars(target.price.usd_per_m_output if target.price else None),
-    ),
-    Column(heading="endpoint", text=lambda target: target.base_url, wide=True),
-)
+def target_column(
+    rows: Sequence[Row], of: Callable[[Row], str], *, mark: Callable[[Row, str], str] = lambda _row, name: name
+) -> Column[Row]:
+    """The column of the targets of `rows`; on a narrow screen without their providers, where the models differ.
+
+    `mark` adds the mark of a footnote to a name.
+    """
+    models = Counter(_model_part(name) for name in {of(row) for row in rows})
+
+    def short(row: Row) -> str:
+        model = _model_part(of(row))
+        return mark(row, model if models[model] == 1 else of(row))
+
+    return Column(heading="target", text=lambda row: mark(row, of(row)), wide=True, short=short, short_of=PROVIDERS)
+
+
+def without_providers(sentence: str) -> str:
+    """A sentence with the models of its targets only: `kimi-k2.5` for `moonshot/kimi-k2.5`."""
+    return _PROVIDER.sub("", sentence)
+
+
+def _model_part(name: str) -> str:
+    return name.partition("/")[2] or name
+
+
+def _columns(rows: tuple[Target, ...]) -> tuple[Column[Target], ...]:
+    """The columns of the targets; the model has one only if a target's name does not end with it."""
+    named = all(target.name == f"{target.provider}/{target.model}" for target in rows)
+    model: Column[Target] = Column(heading="model", text=lambda target: target.model, wide=True, priority=2)
+    return (
+        target_column(rows, lambda target: target.name),
+        *(() if named else (model,)),
+        Column(heading="dialect", text=lambda target: target.dialect, wide=True, priority=3),
+        Column(heading="every", text=lambda target: span(target.every_us)),
+        Column(heading="parallel", text=lambda target: str(target.workload.concurrency), priority=5),
+        Column(
+            heading="output",
+            unit="$/M",
+            text=lambda target: amount_dollars(target.price.usd_per_m_output if target.price else None),
+            priority=1,
+        ),
+        Column(heading="endpoint", text=lambda target: target.base_url, wide=True, priority=4),
+    )

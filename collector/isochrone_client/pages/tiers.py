@@ -1,8 +1,11 @@
 """Price tiers: targets of a similar price, ranked by median TTFT."""
 
-from isochrone_client.formats import between, dollars, milliseconds, number
+from collections.abc import Sequence
+
+from isochrone_client.formats import Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
 from isochrone_client.pages.quantiles import TOO_FEW_FOR_MEDIAN, interval_of, is_shown, value_of
+from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.insights import TierLine, TierList
@@ -21,7 +24,7 @@ def page(answer: TierList) -> Page[TierLine]:
         title=f"price tiers by median ttft, rounds between {between(answer.window)}",
         facts={"window": to_json_value(answer.window)},
         fields=wire_fields(TierLine),
-        columns=_COLUMNS,
+        columns=_columns(rows),
         rows=tuple(rows),
         group=lambda row: f"from {row.region}",
         notes=(TOO_FEW_FOR_MEDIAN,) if has_hidden else (),
@@ -38,19 +41,34 @@ def require_tiers(answer: TierList) -> None:
         raise too_few_for_a_median(max(row.n for row in answer.tiers))
 
 
-def _per_dollar(row: TierLine) -> str:
+def _per_dollar(row: TierLine) -> str | Amount:
     """Speed per price; `free` for a price of 0."""
-    return "free" if row.usd_per_m_output == 0 else number(row.tokens_per_second_per_usd)
+    return "free" if row.usd_per_m_output == 0 else amount(row.tokens_per_second_per_usd)
 
 
-_COLUMNS: tuple[Column[TierLine], ...] = (
-    Column(heading="tier", text=lambda row: row.tier, wide=True),
-    Column(heading="rank", text=lambda row: str(row.rank)),
-    Column(heading="target", text=lambda row: row.target, wide=True),
-    Column(heading="output", unit="$/M", text=lambda row: dollars(row.usd_per_m_output)),
-    Column(heading="ttft p50", unit="ms", text=lambda row: number(milliseconds(value_of(row.ttft_p50_us)))),
-    Column(heading="interval", unit="95 %, ms", text=lambda row: interval_of(row.ttft_p50_us, milliseconds)),
-    Column(heading="speed p50", unit="tokens/s", text=lambda row: number(value_of(row.tokens_per_second_p50))),
-    Column(heading="speed", unit="per $/M", text=_per_dollar),
-    Column(heading="n", text=lambda row: str(row.n)),
-)
+def _columns(rows: Sequence[TierLine]) -> tuple[Column[TierLine], ...]:
+    def ttft(row: TierLine) -> Amount:
+        return amount(milliseconds(value_of(row.ttft_p50_us)))
+
+    return (
+        Column(heading="tier", text=lambda row: row.tier, wide=True),
+        Column(heading="rank", text=lambda row: str(row.rank), priority=2),
+        target_column(rows, lambda row: row.target),
+        Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output), priority=3),
+        Column(heading="ttft p50", unit="ms", text=ttft, scale="ttft"),
+        Column(
+            heading="interval",
+            unit="95 %, ms",
+            text=lambda row: interval_of(row.ttft_p50_us, milliseconds),
+            scale="ttft",
+            priority=1,
+        ),
+        Column(
+            heading="speed p50",
+            unit="tokens/s",
+            text=lambda row: amount(value_of(row.tokens_per_second_p50)),
+            priority=4,
+        ),
+        Column(heading="speed", unit="per $/M", text=_per_dollar, priority=5),
+        Column(heading="n", text=lambda row: str(row.n), priority=6),
+    )

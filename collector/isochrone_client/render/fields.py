@@ -30,7 +30,9 @@ def field_names(page: Page[Row]) -> list[str]:
 
 
 def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
-    """The page with the fields of those names. Raises `FieldError` with the nearest name."""
+    """The page with the fields of those names, the first ones the most important. Raises `FieldError` with the nearest
+    name.
+    """
     places = _places(page)
     names = tuple(_known(name, page, places) for name in names)
     rows = tuple(
@@ -42,7 +44,7 @@ def select_fields(page: Page[Row], names: tuple[str, ...]) -> Page[SelectedRow]:
         title=page.title,
         facts=page.facts,
         fields=fields,
-        columns=tuple(_column(field, rows) for field in fields),
+        columns=tuple(_column(field, rows, priority=place) for place, field in enumerate(fields)),
         rows=rows,
         group=lambda row: row.group,
         record=lambda row: row.record,
@@ -78,9 +80,11 @@ def _leaves(page: Page[Row], name: str, place: tuple[str, ...]) -> Iterator[Fiel
             yield Field(header=field.header, path=(name, *field.path[len(place) :]))
 
 
-def _column(field: Field, rows: tuple[SelectedRow, ...]) -> Column[SelectedRow]:
+def _column(field: Field, rows: tuple[SelectedRow, ...], *, priority: int) -> Column[SelectedRow]:
     is_text = any(isinstance(field.value(row.record), str) for row in rows)
-    return Column(heading=field.header, text=lambda row: _text(field.value(row.record)), wide=is_text)
+    return Column(
+        heading=field.header, text=lambda row: _text(field.value(row.record)), wide=is_text, priority=priority
+    )
 
 
 def _text(value: object) -> str:

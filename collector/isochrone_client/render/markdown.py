@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from isochrone_client.render.page import Column, Page, RenderOptions, Row
+from isochrone_client.render.page import Column, Page, RenderOptions, Row, cell_texts
 from isochrone_wire.text import printable
 
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
@@ -14,9 +14,9 @@ def whole(page: Page[Row], _options: RenderOptions) -> str:
     if not page.rows:
         return ""
     blocks = [f"**{escaped(page.title)}**"]
-    for heading, rows in page.groups():
-        blocks += [f"### {escaped(heading)}"] if heading else []
-        blocks.append("\n".join([*_head(page.columns), *_lines(page.columns, rows)]))
+    for table in page.tables():
+        blocks += [f"### {escaped(table.heading)}"] if table.heading else []
+        blocks.append("\n".join([*_head(page.columns), *_lines(table.cells)]))
     blocks += ["\n".join(f"- {escaped(note)}" for note in page.notes)] if page.notes else []
     return "\n\n".join(blocks) + "\n"
 
@@ -28,7 +28,7 @@ def opening(page: Page[Row], options: RenderOptions) -> str:
 
 def more(page: Page[Row], _options: RenderOptions) -> str:
     """More rows of the table."""
-    return "".join(f"{line}\n" for line in _lines(page.columns, page.rows))
+    return "".join(f"{line}\n" for line in _lines(cell_texts(page.columns, page.rows)))
 
 
 def _head(columns: tuple[Column[Row], ...]) -> Iterator[str]:
@@ -36,9 +36,9 @@ def _head(columns: tuple[Column[Row], ...]) -> Iterator[str]:
     yield _line("---" if column.wide else "---:" for column in columns)
 
 
-def _lines(columns: tuple[Column[Row], ...], rows: tuple[Row, ...]) -> Iterator[str]:
-    for row in rows:
-        yield _line(escaped(column.text(row)) for column in columns)
+def _lines(cells: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+    for line in cells:
+        yield _line(escaped(cell) for cell in line)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,129 +1,214 @@
-"""Pages as tables for a screen, at most 100 columns wide.
+"""Pages as tables for a screen of 60 to 200 columns.
 
-Long names are folded, never cut; numbers are never broken. There are no rules or boxes, so piped output looks like
-the screen without the colours.
+A line is never longer than the screen (see `layout`), and no word is broken as long as it fits. There are no rules or
+boxes, so piped output looks like the screen without the colours.
 """
 
-import io
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
-
-from isochrone_client.render.page import Column, Page, RenderOptions, Row
+from isochrone_client.render.folding import fold, text_width, words
+from isochrone_client.render.layout import GAP, Extent, Place, arrange, everything
+from isochrone_client.render.page import Column, Page, RenderOptions, Row, Table, cell_texts
 from isochrone_wire.text import printable
 
-MAX_WIDTH = 100
-_GAP = 2
-_NAME_PART = re.compile(r"[^/\-_:, ]*[/\-_:, ]|[^/\-_:, ]+")
-_WORD = re.compile(r"[^ ]* |[^ ]+")
+MIN_WIDTH, MAX_WIDTH = 60, 200
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_LEAST_PROSE = 20
+# Later parts of a continued text must look like the first one.
+_CONTINUED_DECIMALS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """The places of the columns shown; the indices of those left out: too wide, or blank (0 or unknown throughout)."""
+
+    places: tuple[Place, ...]
+    wide: tuple[int, ...] = ()
+    blank: tuple[int, ...] = ()
 
 
 def whole(page: Page[Row], options: RenderOptions) -> str:
     """Title, one table per group, notes; empty for a page without rows."""
     if not page.rows:
         return ""
-    blocks = [_title(page.title, options)]
-    for heading, rows in page.groups():
-        blocks.append(_title(heading, options) + _table(page.columns, rows, options))
-    blocks += [_notes(page, options)] if page.notes else []
-    return "\n".join(blocks)
+    tables = tuple(page.tables())
+    layout = _layout(page.columns, tables, options)
+    blocks = [_paragraph(page.title, options, style="bold")]
+    for table in tables:
+        heading = _paragraph(table.heading, options, style="bold")
+        blocks.append(heading + _headings(page.columns, layout, options) + _rows(page.columns, table, layout, options))
+    notes = "".join(_note(note, options) for note in (*_left_out(page.columns, layout, options), *page.notes))
+    return "\n".join([*blocks, notes] if notes else blocks)
 
 
 def opening(page: Page[Row], options: RenderOptions) -> str:
     """The headings, the first rows and their notes."""
-    return _table(page.columns, page.rows, options, continued=True) + _notes(page, options)
+    layout = _continued_layout(page, options)
+    left_out = "".join(_note(note, options) for note in _left_out(page.columns, layout, options))
+    return _headings(page.columns, layout, options) + _portion(page, layout, options) + left_out
 
 
 def more(page: Page[Row], options: RenderOptions) -> str:
     """More rows under the headings written before, and their notes."""
-    rows = _table(page.columns, page.rows, options, headings=False, continued=True)
-    return rows + _notes(page, options) if page.rows else ""
+    return _portion(page, _continued_layout(page, options), options) if page.rows else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _FoldedText:
-    """A text folded by `fold` to the width that rich gives its column."""
-
-    text: str
-    style: str
-    prose: bool
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(1, Text(self.text).cell_len)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield Text("\n".join(fold(self.text, options.max_width, prose=self.prose)), style=self.style)
+def _portion(page: Page[Row], layout: _Layout, options: RenderOptions) -> str:
+    notes = "".join(_note(note, options) for note in page.notes)
+    return _rows(page.columns, _portion_table(page), layout, options) + notes
 
 
-def fold(text: str, width: int, *, prose: bool = False) -> list[str]:
-    """Fold `text` into lines of at most `width` terminal columns (one wide character may exceed a width of 1).
-
-    A line breaks after the last `/`, `-`, `_`, `:`, `,` or space that fits, in `prose` after the last space, otherwise
-    where it is full. Some characters take two columns.
-    """
-    lines = [""]
-    for part in (_WORD if prose else _NAME_PART).findall(text):
-        if cell_len(lines[-1] + part.rstrip(" ")) <= width:
-            lines[-1] += part
-        else:
-            first, *others = chop_cells(part, width)
-            lines += [first, *others]
-    return [line.rstrip(" ") for line in lines if line.strip(" ")] or [""]
+def _portion_table(page: Page[Row]) -> Table[Row]:
+    return Table(heading="", rows=page.rows, cells=cell_texts(page.columns, page.rows, decimals=_CONTINUED_DECIMALS))
 
 
-def _table(
-    columns: tuple[Column[Row], ...],
-    rows: tuple[Row, ...],
-    options: RenderOptions,
-    *,
-    headings: bool = True,
-    continued: bool = False,
-) -> str:
-    # Later rows must align with these headings. A narrow screen has no room for reserved widths.
-    reserved = continued and options.width >= MAX_WIDTH
-    table = Table(box=None, show_header=headings, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    units = any(column.unit for column in columns)
-    for column in columns:
-        table.add_column(
-            Text(f"{column.heading}\n{column.unit}" if units else column.heading),
-            justify="left" if column.wide else "right",
-            overflow="fold" if column.wide else "ellipsis",
-            no_wrap=not column.wide,
-            width=column.reserved if reserved else None,
-        )
-    for row in rows:
-        table.add_row(*(_cell(column, row) for column in columns))
-    return _render(table, options)
-
-
-def _cell(column: Column[Row], row: Row) -> Text | _FoldedText:
-    text, style = printable(column.text(row)), column.style(row)
-    return _FoldedText(text, style, column.prose) if column.wide else Text(text, style=style)
-
-
-def _title(text: str, options: RenderOptions) -> str:
-    return _render(Text(printable(text), style="bold"), options) if text else ""
-
-
-def _notes(page: Page[Row], options: RenderOptions) -> str:
-    return "".join(_render(Text(printable(note), style="dim"), options) for note in page.notes)
-
-
-def _render(content: Table | Text, options: RenderOptions) -> str:
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=min(options.width, MAX_WIDTH),
-        force_terminal=options.colour,
-        color_system="standard" if options.colour else None,
-        no_color=not options.colour,
-        legacy_windows=False,
+def _layout(columns: tuple[Column[Row], ...], tables: Sequence[Table[Row]], options: RenderOptions) -> _Layout:
+    """The layout of all tables of a page."""
+    extents = [_extent(column, index, tables) for index, column in enumerate(columns)]
+    if options.wide:
+        return _Layout(places=everything(extents))
+    blank = tuple(
+        index
+        for index, column in enumerate(columns)
+        if column.priority and all(_is_blank(line[index]) for table in tables for line in table.cells)
     )
-    console.print(content, overflow="fold")
-    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
+    return _arranged(extents, blank, options)
+
+
+def _continued_layout(page: Page[Row], options: RenderOptions) -> _Layout:
+    """The layout of a text that continues: the reserved widths, so that later rows are below the same headings."""
+    table = _portion_table(page)
+    extents = [_extent(column, index, [table]) for index, column in enumerate(page.columns)]
+    if options.wide:
+        return _Layout(places=everything(extents))
+    reserved = [_reserved(column, extent) for column, extent in zip(page.columns, extents, strict=True)]
+    return _arranged(reserved, (), options)
+
+
+def _arranged(extents: Sequence[Extent], blank: tuple[int, ...], options: RenderOptions) -> _Layout:
+    kept = [index for index in range(len(extents)) if index not in blank]
+    places = tuple(
+        replace(place, index=kept[place.index])
+        for place in arrange([extents[index] for index in kept], _width(options))
+    )
+    shown = {place.index for place in places}
+    return _Layout(places=places, wide=tuple(index for index in kept if index not in shown), blank=blank)
+
+
+def _extent(column: Column[Row], index: int, tables: Sequence[Table[Row]]) -> Extent:
+    full = _extent_of(column, [line[index] for table in tables for line in table.cells])
+    if column.short is None:
+        return full
+    return replace(full, short=_extent_of(column, [column.short(row) for table in tables for row in table.rows]))
+
+
+def _extent_of(column: Column[Row], cells: Sequence[str]) -> Extent:
+    texts = [*_heading_lines(column), *map(printable, cells)]
+    natural = max(map(text_width, texts))
+    longest = max((text_width(word) for text in texts for word in words(text)), default=0)
+    least = max(longest, min(natural, _LEAST_PROSE)) if column.prose else natural
+    return Extent(natural=natural, least=least, priority=column.priority, flexible=column.wide)
+
+
+def _reserved(column: Column[Row], extent: Extent) -> Extent:
+    if column.reserved is None:
+        return replace(extent, short=None)
+    # Later rows fold a longer name; a number is never folded.
+    least = column.reserved if column.wide else max(column.reserved, extent.natural)
+    return replace(extent, short=None, least=least, natural=MAX_WIDTH if column.prose else least)
+
+
+def _is_blank(text: str) -> bool:
+    """True for a text without a letter or a digit other than 0: nothing, an unknown value, a zero."""
+    return not any(mark.isalnum() and mark != "0" for mark in text)
+
+
+def _left_out(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> Iterator[str]:
+    """The sentence that names the columns left out, if there are any."""
+    shortened = dict.fromkeys(columns[place.index].short_of for place in layout.places if place.is_short)
+    too_wide = [*shortened, *_names(columns, layout.wide)]
+    blank = _names(columns, layout.blank)
+    reasons = (
+        (f"at {_width(options)} columns", too_wide),
+        ("0 or – in every row", blank),  # noqa: RUF001  # the sign for unknown
+    )
+    parts = [f"{reason}: {', '.join(names)}" for reason, names in reasons if names]
+    if parts:
+        hint = ["--wide shows all"] if options.wide is not None else []
+        yield f"left out{'' if too_wide else ','} {'; '.join([*parts, *hint])}"
+
+
+def _names(columns: Sequence[Column[Any]], indices: Iterable[int]) -> list[str]:
+    """The headings of these columns, with their units where two have the same."""
+    names = [column.name for column in columns]
+    return [columns[index].title if names.count(names[index]) > 1 else names[index] for index in indices]
+
+
+def _heading_lines(column: Column[Row]) -> list[str]:
+    """The heading and, below it or behind its second line, the unit."""
+    first, _, second = column.heading.partition("\n")
+    return [line for line in (first, ", ".join(filter(None, (second, column.unit)))) if line] or [""]
+
+
+def _headings(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> str:
+    lines = [_heading_lines(columns[place.index]) for place in layout.places]
+    return _line_of(columns, layout, lines, lambda _place: "bold", options)
+
+
+def _rows(columns: Sequence[Column[Row]], table: Table[Row], layout: _Layout, options: RenderOptions) -> str:
+    text = []
+    before: tuple[str, ...] | None = None
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        contents = [_cell(columns[place.index], place, row, cells, before) for place in layout.places]
+        lines = [
+            fold(content, place.width, shorten=True) for content, place in zip(contents, layout.places, strict=True)
+        ]
+        text.append(_line_of(columns, layout, lines, lambda index, row=row: columns[index].style(row), options))
+        before = cells
+    return "".join(text)
+
+
+def _cell(column: Column[Row], place: Place, row: Row, cells: tuple[str, ...], before: tuple[str, ...] | None) -> str:
+    text = cells[place.index]
+    if column.once and before is not None and before[place.index] == text:
+        return ""
+    return printable(column.short(row) if place.is_short and column.short is not None else text)
+
+
+def _line_of(
+    columns: Sequence[Column[Row]],
+    layout: _Layout,
+    cells: Sequence[list[str]],
+    style: Callable[[int], str],
+    options: RenderOptions,
+) -> str:
+    """One row of a table, with as many lines as its highest cell."""
+    lines = []
+    for number in range(max(map(len, cells), default=0)):
+        pieces = []
+        for place, content in zip(layout.places, cells, strict=True):
+            part = content[number] if number < len(content) else ""
+            padding, styled = " " * (place.width - text_width(part)), _styled(part, style(place.index), options)
+            pieces.append(styled + padding if columns[place.index].wide else padding + styled)
+        lines.append(f"{(' ' * GAP).join(pieces).rstrip()}\n")
+    return "".join(lines)
+
+
+def _note(text: str, options: RenderOptions) -> str:
+    return _paragraph(text, options, style="dim")
+
+
+def _paragraph(text: str, options: RenderOptions, *, style: str) -> str:
+    lines = fold(printable(text), _width(options)) if text else []
+    return "".join(f"{_styled(line, style, options)}\n" for line in lines)
+
+
+def _styled(text: str, style: str, options: RenderOptions) -> str:
+    code = STYLES.get(style)
+    return f"\x1b[{code}m{text}\x1b[0m" if options.colour and code and text else text
+
+
+def _width(options: RenderOptions) -> int:
+    return min(max(options.width, MIN_WIDTH), MAX_WIDTH)

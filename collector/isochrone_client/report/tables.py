@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from isochrone_client.render.page import Column, Page
+from isochrone_client.render.page import Column, Page, Table
 from isochrone_client.report.charts import ChartColumn
 from isochrone_client.report.html_elements import Markup, element, joined
 
@@ -13,40 +13,44 @@ _CLASS_OF = {"green": "good", "red": "bad", "yellow": "warn", "dim": "dim"}
 
 def tables(page: Page[Any], *, chart: ChartBuilder | None = None) -> Markup:
     """A table with a caption per group of the page, then the notes; `chart` adds a column of charts."""
-    blocks = [
-        _table(page, caption=heading or page.title, rows=rows, chart=chart(rows) if chart else None)
-        for heading, rows in page.groups()
-    ]
+    blocks = [_table(page, table, chart=chart(table.rows) if chart else None) for table in page.tables()]
     notes = element("ul", *(element("li", note) for note in page.notes), class_="notes") if page.notes else Markup()
     return joined(*blocks, notes)
 
 
-def _table(page: Page[Any], *, caption: str, rows: Sequence[Any], chart: ChartColumn | None) -> Markup:
+def _table(page: Page[Any], table: Table[Any], *, chart: ChartColumn | None) -> Markup:
+    caption = table.heading or page.title
     named = next((index for index, column in enumerate(page.columns) if column.wide), 0)
     head = [_heading(column) for column in page.columns]
-    body = [[_cell(column, row, named=index == named) for index, column in enumerate(page.columns)] for row in rows]
+    body = [
+        [
+            _cell(column, row, text, named=index == named)
+            for index, (column, text) in enumerate(zip(page.columns, line, strict=True))
+        ]
+        for row, line in zip(table.rows, table.cells, strict=True)
+    ]
     if chart is not None:
         head.insert(named + 1, element("th", chart.heading, chart.axis, scope="col", class_="drawn"))
-        for cells, row in zip(body, rows, strict=True):
+        for cells, row in zip(body, table.rows, strict=True):
             cells.insert(named + 1, element("td", chart.cell(row), class_="drawn"))
-    table = element(
+    drawn = element(
         "table",
         element("caption", caption),
         element("thead", element("tr", *head)),
         element("tbody", *(element("tr", *cells) for cells in body)),
     )
     # A scrollable element must be reachable by keyboard and have a label.
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
 def _heading(column: Column[Any]) -> Markup:
     unit = element("small", column.unit) if column.unit else ""
-    return element("th", column.heading, unit, scope="col", class_="name" if column.wide else None)
+    return element("th", column.name, unit, scope="col", class_="name" if column.wide else None)
 
 
-def _cell(column: Column[Any], row: object, *, named: bool) -> Markup:
+def _cell(column: Column[Any], row: object, content: str, *, named: bool) -> Markup:
     classes = " ".join(filter(None, ["name" if column.wide else "", _CLASS_OF.get(column.style(row), "")]))
-    text = _breakable(column.text(row)) if column.wide else column.text(row)
+    text = _breakable(content) if column.wide else content
     if named:
         return element("th", text, scope="row", class_=classes or None)
     return element("td", text, class_=classes or None)

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_client import formats
-from isochrone_client.formats import UNKNOWN
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    amount,
+    amount_dollars,
+    amount_interval,
+    amount_percent,
+    common_decimals,
+)
 from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 
@@ -196,15 +204,25 @@ def test_a_window_names_both_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "margin", "text"),
+    ("amounts", "texts"),
     [
-        (1.234, 0.41, "+1.23 ± 0.41"),
-        (-41.8, 12.0, "-42 ± 12"),
-        (0.001, 3.3, "0.0 ± 3.3"),
-        (5.26, None, "+5.3"),
-        (None, 1.0, formats.UNKNOWN),
+        ([amount(0.0), amount(0.004), amount(0.42)], ["0.00", "0.00", "0.42"]),
+        ([amount(0.0, signed=True), amount(0.01, signed=True), amount(-121.3, signed=True)], ["0", "0", "-121"]),
+        ([amount(3.21), amount(None), amount(0.4)], ["3.2", UNKNOWN, "0.4"]),
+        (
+            [amount_interval(-0.2, 3.1, signed=True), amount_interval(-0.31, 0.0, signed=True)],
+            ["-0.2 … +3.1", "-0.3 … 0.0"],
+        ),
+        ([amount_interval(12.0, None), amount_interval(None, None)], [f"12 … {UNKNOWN}", UNKNOWN]),
+        ([amount_percent(59.7), amount_percent(-0.04)], ["+59.7", "0.0"]),
+        ([amount_percent(59.7), amount_percent(-340.2)], ["+60", "-340"]),
+        ([amount_dollars(0.29), amount_dollars(12.5), amount_dollars(None)], ["0.29", "12.50", UNKNOWN]),
+        ([amount_dollars(0.006), amount_dollars(0.0005)], ["0.0060", "0.0005"]),
+        ([amount_dollars(0.29), amount_dollars(0.000057), amount_dollars(0.0)], ["0.290000", "0.000057", "0.000000"]),
+        ([amount(math.nan), amount(math.inf)], [UNKNOWN, UNKNOWN]),
+        ([Amount((1.23, 0.41), "{} ± {}", signed=1)], ["+1.2 ± 0.4"]),
     ],
 )
-def test_a_margin_chooses_the_digits(value: float | None, margin: float | None, text: str) -> None:
-    """A value has the decimals of its margin."""
-    assert formats.interval_around(value, margin) == text
+def test_a_column_has_one_format(amounts: list[Amount], texts: list[str]) -> None:
+    """All numbers of a column have as many decimals as its largest one deserves, money as many as the smallest one."""
+    assert [one.text(common_decimals(amounts)) for one in amounts] == texts

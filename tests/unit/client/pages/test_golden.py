@@ -4,17 +4,25 @@ A change of a golden file is a change of the interface of `isochrone`. For JSON 
 unless it only adds fields. To update the files: `PYTHONPATH=tests python tests/unit/client/pages/test_golden.py`.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, SAMPLES, SPEND, STANDINGS, TARGETS, VANTAGES, WINDOW
+from isochrone_client.demo import ground_truth
+from isochrone_client.demo.ground_truth import Comparison
 from isochrone_client.pages import (
     alerts,
+    contexts,
     coverage,
+    difference_phases,
     differentials,
     drift,
+    explain,
     latency_targets,
     leaderboard,
     region_costs,
@@ -28,7 +36,9 @@ from isochrone_client.pages import (
     targets,
     tiers,
 )
+from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS, renderer
+from isochrone_client.render.fields import select_fields
 from isochrone_client.render.page import Page, RenderOptions
 from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Order, SpendList
 from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
@@ -37,6 +47,7 @@ from testdata.insights import ALERTS, DRIFT, LATENCY_BUDGETS, MEMBERS, REGION_CO
 from testdata.routes import EVENTS, EXPLANATION, TABLES
 
 GOLDEN = Path(__file__).parent / "golden"
+OTHERS = tuple(output for output in OUTPUTS if output != "table")
 SUFFIX_OF = {"table": "txt", "json": "json", "csv": "csv", "markdown": "md"}
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
 PAGES: dict[str, Page[Any]] = {
@@ -67,18 +78,127 @@ PAGES: dict[str, Page[Any]] = {
 }
 
 
+# Pages for people only, and pages as wide as those of the demo.
+NAMES = ("deepseek/deepseek-v4-flash", "meta-llama/llama-3.3-70b-versatile", "qwen/qwen3.5-397b-a17b", "groq/qwen3-8b")
+WIDE = DifferentialList(
+    window=WINDOW,
+    differentials=tuple(
+        replace(
+            DIFFERENTIALS[place], target=name, model=name.partition("/")[2], network_shift=network, server_shift=-1e5
+        )
+        for name, place, network in zip(NAMES, (0, 1, 1, 2), (4.0, -12.0, 0.0, 3.0), strict=True)
+    ),
+)
+USES = ("edge", "translation", "voice", "code", "chat", "web", "inline", "step", "agent")
+ALL_USES = tuple(
+    replace(LATENCY_BUDGETS[place % 4], target=name, region="us-east-2", use=use)
+    for place, name in enumerate(NAMES)
+    for use in USES
+)
+EXPLAINED = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS[:1])
+TRUTH = tuple(
+    Comparison(model="kimi-k2.5", region=region, shift=-120_740.0, low=-124_000.0, high=-119_800.0, true_us=true_us)
+    for region, true_us in (("ap-southeast-1", -120_000), ("eu-central-1", -121_000))
+)
+CONTEXTS = (
+    ContextRow(
+        name="prod",
+        current=True,
+        collector="collector.eu.example:4600",
+        identity="/home/someone/.config/isochrone/prod.identity.json",
+        output="json",
+        timeout=5.0,
+        baseline="us-east-2",
+    ),
+    ContextRow(
+        name="lab", current=False, collector="127.0.0.1:4700", identity=None, output=None, timeout=None, baseline=None
+    ),
+)
+SCREENS: dict[str, Page[Any]] = PAGES | {
+    "diff-wide": differentials.page(WIDE, WIDE.differentials, metric=Metric.TTFT, now_at=NOW_AT),
+    "budgets-wide": latency_targets.page(LatencyBudgetList(window=WINDOW, budgets=ALL_USES)),
+    "explain": explain.page(EXPLAINED, now_at=NOW_AT),
+    "phases": explain.phases_page(EXPLAINED),
+    "origins": difference_phases.page(EXPLAINED),
+    "truth": ground_truth.page(TRUTH),
+    "contexts": contexts.page(CONTEXTS),
+    "fields": select_fields(PAGES["leaderboard"], ("target", "n", "region", "ttft_p50_us", "success", "model")),
+}
+WIDTHS = (80, 100, 140)
+LEFT_OUT = "left out, left out at columns: 0 or – in every row: --wide shows all"  # noqa: RUF001  # the sign for unknown
+
+
 def golden_file(name: str, output: str) -> Path:
     return GOLDEN / f"{name}.{SUFFIX_OF[output]}"
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+def screen(name: str, width: int) -> str:
+    """A page on a screen of this width."""
+    return renderer("table").whole(SCREENS[name], RenderOptions(width=width, wide=False))
+
+
+def screens(name: str) -> str:
+    """A page on screens of three widths."""
+    return "\n".join(f"{'-' * (width - 11)} {width} columns\n{screen(name, width)}" for width in WIDTHS)
+
+
+def programs_text(name: str, output: str) -> str:
+    return renderer(output).whole(PAGES[name], RenderOptions())
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_screens_match_the_golden_files(name: str) -> None:
+    """On screens of 80, 100 and 140 columns an answer has exactly the same text as in the last release."""
+    assert screens(name) == golden_file(name, "table").read_text()
+
+
+@pytest.mark.parametrize("output", OTHERS)
 @pytest.mark.parametrize("name", PAGES)
 def test_answers_match_the_golden_files(name: str, output: str) -> None:
     """The same answer has exactly the same text as in the last release."""
-    assert renderer(output).whole(PAGES[name], RenderOptions()) == golden_file(name, output).read_text()
+    assert programs_text(name, output) == golden_file(name, output).read_text()
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_every_line_fits_and_no_word_is_broken(name: str) -> None:
+    """On every screen from 60 to 200 columns, each line fits, and each word on the screen is one of the page."""
+    known = {word for text in texts_of(SCREENS[name]) for word in text.split()}
+    for width in range(60, 201):
+        text = screen(name, width)
+        assert max(map(cell_len, text.splitlines())) <= width
+        unknown = set(text.split()) - known - {str(width)}
+        too_long = [word for word in known if len(word) > width]
+        assert all(any(part in word for word in too_long) for part in unknown), (width, unknown)
+
+
+def texts_of(page: Page[Any]) -> Iterator[str]:
+    """Everything that a page can show, and the sentence that names the columns left out."""
+    yield from (page.title, *page.notes, LEFT_OUT)
+    for column in page.columns:
+        yield from (f"{column.heading} {column.unit}", f"{column.heading}, {column.unit}")
+        yield from (f"{name}{end}" for name in (column.name, column.title, column.short_of) for end in ",;")
+        yield from (column.short(row) for row in page.rows if column.short is not None)
+    for table in page.tables():
+        yield table.heading
+        yield from (cell for cells in table.cells for cell in cells)
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_wide_shows_everything(name: str) -> None:
+    """With --wide, every column is shown, every row is one line, and nothing is left out."""
+    page = SCREENS[name]
+    text = renderer("table").whole(page, RenderOptions(width=60, wide=True))
+    assert "--wide" not in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for table in page.tables():
+        for cells in table.cells:
+            kept = [cell for cell, column in zip(cells, page.columns, strict=True) if not column.once]
+            assert any(" ".join(" ".join(kept).split()) in line for line in lines)
 
 
 if __name__ == "__main__":
-    for page_name, page in PAGES.items():
-        for output_name in OUTPUTS:
-            golden_file(page_name, output_name).write_text(renderer(output_name).whole(page, RenderOptions()))
+    for screen_name in SCREENS:
+        golden_file(screen_name, "table").write_text(screens(screen_name))
+    for page_name in PAGES:
+        for output_name in OTHERS:
+            golden_file(page_name, output_name).write_text(programs_text(page_name, output_name))

@@ -24,7 +24,8 @@ WITHOUT_INTERVAL = Quantile(value=1.0)
 
 def shown(page: Page[Row]) -> list[dict[str, str]]:
     """The cells of each row by the title of the column."""
-    return [{column.title: column.text(row) for column in page.columns} for row in page.rows]
+    titles = [column.title for column in page.columns]
+    return [dict(zip(titles, cells, strict=True)) for table in page.tables() for cells in table.cells]
 
 
 @pytest.mark.parametrize(
@@ -134,22 +135,35 @@ def test_tiers_stay_together_within_a_region() -> None:
 
 
 def test_the_best_region_adds_nothing() -> None:
-    """The best region is marked, the others show what they add, and unknown values are a dash with a reason."""
+    """The best region is marked, the others show how much slower they are, or a dash with a reason."""
     rows = shown(region_costs.page(COSTS, metric=Metric.TTFT))
-    assert [(row["added (ms)"], row["decision"]) for row in rows] == [
+    assert [(row["slower by (ms)"], row["decision"]) for row in rows] == [
         ("0", "best"),
-        ("+191", "slower"),
+        ("191", "slower"),
         (UNKNOWN, "undecided [1]"),
     ]
 
 
 def test_a_rate_is_added_in_its_own_unit() -> None:
-    """By speed the columns are in tokens per second, for people and in the headers of CSV."""
+    """A smaller rate is slower by a positive number of tokens per second; CSV has the difference, with its unit."""
     page = region_costs.page(
-        RegionCostList(window=WINDOW, costs=(replace(REGION_COSTS[1], median=50.0, added=-12.0, added_low=-13.0),)),
+        RegionCostList(
+            window=WINDOW,
+            costs=(
+                replace(
+                    REGION_COSTS[1],
+                    metric=Metric.TOKENS_PER_SECOND,
+                    median=50.0,
+                    added=-12.0,
+                    added_low=-13.0,
+                    added_high=-11.0,
+                ),
+            ),
+        ),
         metric=Metric.TOKENS_PER_SECOND,
     )
-    assert shown(page)[0]["added (tokens/s)"] == "-12"
+    assert shown(page)[0]["slower by (tokens/s)"] == "12"
+    assert shown(page)[0]["interval (95 %, tokens/s)"] == "11 … 13"
     assert "added_tokens_per_second" in [field.header for field in page.fields]
 
 
