@@ -38,10 +38,11 @@ from isochrone_wire.cli.command_line import Choice
 @options.window
 @click.option(
     "--sort",
-    type=Choice(differentials.SORTS),
-    default="shift",
+    type=Choice([*differentials.SORTS, differentials.FORMER_SORT]),
+    metavar=f"[{'|'.join(differentials.SORTS)}]",
+    default="difference",
     show_default=True,
-    help="shift and percent put the target where the region does best first.",
+    help="difference and percent put the target where the region does best first.",
 )
 @click.option(
     "--only",

@@ -74,8 +74,9 @@ _SORT_KEY: dict[str, Callable[[Differential], tuple[object, ...]]] = {
     "percent": _by_percent,
 }
 SORTS = tuple(_SORT_KEY)
-# The former name of `difference`.
-_SORT_KEY["shift"] = _by_shift
+FORMER_SORT = "shift"
+"""The former name of `difference`."""
+_SORT_KEY[FORMER_SORT] = _by_shift
 
 
 def select_rows(answer: DifferentialList, *, sort: str, only: str | None) -> tuple[Differential, ...]:

@@ -33,9 +33,9 @@ SCHEMA_OF = {"slo": "budgets"}
 UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
 
 
-def run(observatory: FakeObservatory, *arguments: str) -> Result:
-    """Run the command in this process against the fake."""
-    environment = {"ISOCHRONE_COLLECTOR": observatory.address}
+def run(observatory: FakeObservatory, *arguments: str, columns: str = "") -> Result:
+    """Run the command in this process against the fake, with COLUMNS in the environment."""
+    environment = {"ISOCHRONE_COLLECTOR": observatory.address, "COLUMNS": columns}
     return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
 
 
@@ -115,7 +115,7 @@ def test_only_decided_leaves_the_undecided_out(observatory: FakeObservatory) -> 
     result = run(observatory, "diff", "--only", "decided", "--sort", "target")
     assert result.exit_code == 0
     assert "undecided" not in result.stdout
-    assert result.stdout.index("deepseek") < result.stdout.index("openai")
+    assert result.stdout.index("deepseek-v4-flash") < result.stdout.index("gpt-5-mini")
 
 
 def test_explain_prints_sentences_and_phases(observatory: FakeObservatory) -> None:
@@ -286,13 +286,25 @@ def test_unreachable_is_three(observatory: FakeObservatory) -> None:
     assert "127.0.0.1:1" in result.stderr
 
 
-def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory) -> None:
-    """Piped output is UTF-8 without colours, within 100 columns, at any width of the terminal."""
-    process = start(observatory, "diff", COLUMNS="60", FORCE_COLOR="1")
+@pytest.mark.parametrize(("columns", "width"), [("", 100), ("60", 60), ("80", 80), ("nonsense", 100), ("9999", 200)])
+def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory, columns: str, width: int) -> None:
+    """Piped output is UTF-8 without colours, within COLUMNS if that is set, otherwise within 100 columns."""
+    process = start(observatory, "diff", COLUMNS=columns, FORCE_COLOR="1")
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stderr) == (0, "")
     assert "\x1b" not in stdout
-    assert max(cell_len(line) for line in stdout.splitlines()) in range(90, 101)
+    assert max(cell_len(line) for line in stdout.splitlines()) <= width
+    assert ("independent" in stdout.partition("\n[1]")[0].partition("left out")[0]) == (width > 140)
+
+
+def test_wide_shows_all_columns(observatory: FakeObservatory) -> None:
+    """--wide shows what a narrow screen leaves out; without it a line names the columns and the option."""
+    narrow = run(observatory, "diff", columns="80").stdout
+    assert "left out at 80 columns: providers of targets, network, server, rounds /\nindependent; --wide" in narrow
+    wide = run(observatory, "diff", "--wide", columns="80").stdout
+    assert "left out" not in wide
+    assert "openai/gpt-5-mini" in wide
+    assert "1436/412" in wide
 
 
 def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeObservatory) -> None:
@@ -334,11 +346,13 @@ def on_a_terminal(observatory: FakeObservatory, *arguments: str, **environment: 
 
 
 def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
-    """On a terminal decisions are coloured, and tables have at most 100 columns even on a wide one."""
-    text = on_a_terminal(observatory, "diff", COLUMNS="240")
-    assert "\x1b[32mfaster" in text
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
-    assert all(cell_len(line) <= 100 for line in plain.splitlines())
+    """On a terminal decisions are coloured, and tables are as wide as it, between 60 and 200 columns."""
+    for columns in (60, 80, 140, 240):
+        text = on_a_terminal(observatory, "diff", COLUMNS=str(columns))
+        assert "\x1b[32mfaster" in text
+        plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+        assert all(cell_len(line) <= min(columns, 200) for line in plain.splitlines())
+        assert ("rounds /" in plain.partition("left out")[0]) == (columns > 100)
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
