@@ -4,7 +4,7 @@ A line is never longer than the screen (see `layout`), and no word is broken as 
 boxes, so piped output looks like the screen without the colours.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,7 +154,7 @@ def _heading_lines(column: Column[Row]) -> list[str]:
 
 def _headings(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOptions) -> str:
     lines = [_heading_lines(columns[place.index]) for place in layout.places]
-    return _line_of(columns, layout, lines, lambda _place: "bold", options)
+    return _line_of(columns, layout, lines, ["bold"] * len(lines), options)
 
 
 def _rows(columns: Sequence[Column[Row]], table: Table[Row], layout: _Layout, options: RenderOptions) -> str:
@@ -165,7 +165,8 @@ def _rows(columns: Sequence[Column[Row]], table: Table[Row], layout: _Layout, op
         lines = [
             fold(content, place.width, shorten=True) for content, place in zip(contents, layout.places, strict=True)
         ]
-        text.append(_line_of(columns, layout, lines, lambda index, row=row: columns[index].style(row), options))
+        styles = [columns[place.index].style(row) for place in layout.places]
+        text.append(_line_of(columns, layout, lines, styles, options))
         before = cells
     return "".join(text)
 
@@ -181,16 +182,16 @@ def _line_of(
     columns: Sequence[Column[Row]],
     layout: _Layout,
     cells: Sequence[list[str]],
-    style: Callable[[int], str],
+    styles: Sequence[str],
     options: RenderOptions,
 ) -> str:
     """One row of a table, with as many lines as its highest cell."""
     lines = []
     for number in range(max(map(len, cells), default=0)):
         pieces = []
-        for place, content in zip(layout.places, cells, strict=True):
+        for place, content, style in zip(layout.places, cells, styles, strict=True):
             part = content[number] if number < len(content) else ""
-            padding, styled = " " * (place.width - text_width(part)), _styled(part, style(place.index), options)
+            padding, styled = " " * (place.width - text_width(part)), _styled(part, style, options)
             pieces.append(styled + padding if columns[place.index].wide else padding + styled)
         lines.append(f"{(' ' * GAP).join(pieces).rstrip()}\n")
     return "".join(lines)
