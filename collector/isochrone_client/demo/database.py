@@ -1,6 +1,9 @@
-"""The data folder of the demo's database; its server is stopped with the demo even if the collector was killed."""
+"""The data folder of the demo's database; its server is stopped even if the collector was killed, and at the latest by
+the next demo if both were.
+"""
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -16,6 +19,9 @@ from isochrone_client.errors import DemoError
 _SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 _STOP_TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
+_PREFIX = "collector-"
+# The collector makes a folder of this name for the socket if the path of its data folder is too long.
+_SOCKET_PREFIX = "isochrone-pg-"
 
 
 @contextmanager
@@ -26,10 +32,16 @@ def database_folder(root: Path) -> Iterator[Path]:
     Each run has a new folder, because a stopping server removes its socket by name: in the same folder it could remove
     that of the next server.
     """
-    data = Path(tempfile.mkdtemp(prefix="collector-", dir=root))
+    data = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
     try:
         yield data
     finally:
+        stop_servers(root)
+
+
+def stop_servers(root: Path) -> None:
+    """Stop every server that still runs on a data folder in `root`. Raises `DemoError` if one does not stop."""
+    for data in root.glob(f"{_PREFIX}*"):
         server = _Server.find(data / "postgres")
         if server is not None:
             server.end()
@@ -37,19 +49,20 @@ def database_folder(root: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """A PostgreSQL server: its process id and its data folder."""
+    """A PostgreSQL server: its process id, its data folder and the folder of its socket."""
 
     pid: int
     cluster: Path
+    socket_folder: Path
 
     @classmethod
     def find(cls, cluster: Path) -> Self | None:
         """The server that still runs on the data folder `cluster`, if any."""
         try:
-            pid = int((cluster / "postmaster.pid").read_text().splitlines()[0])
+            lines = (cluster / "postmaster.pid").read_text().splitlines()
+            server = cls(pid=int(lines[0]), cluster=cluster, socket_folder=Path(lines[4]))
         except (OSError, IndexError, ValueError):
             return None
-        server = cls(pid=pid, cluster=cluster)
         return server if server.runs() else None
 
     def runs(self) -> bool:
@@ -67,9 +80,14 @@ class _Server:
             deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
             while time.monotonic() < deadline:
                 if not self.runs():
+                    self._remove_socket_folder()
                     return
                 time.sleep(_POLL_SECONDS)
         raise DemoError(f"the demo's PostgreSQL (process {self.pid}) does not stop", hint=f"kill process {self.pid}")
+
+    def _remove_socket_folder(self) -> None:
+        if self.socket_folder.name.startswith(_SOCKET_PREFIX):
+            shutil.rmtree(self.socket_folder, ignore_errors=True)
 
     def _answers_to_signals(self) -> bool:
         """The check without /proc: the pid file is in a folder that only this run uses, so the pid is the server's."""

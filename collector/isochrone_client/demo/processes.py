@@ -1,4 +1,4 @@
-"""The processes of the demo: started, awaited and stopped by pid, in reverse order of their start."""
+"""The processes of the demo: started, awaited and stopped by pid. They also end if the demo is killed (see `child`)."""
 
 import json
 import os
@@ -7,23 +7,42 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from isochrone_client.demo.stop_requests import StopRequests
 from isochrone_client.errors import DemoError
 
+_CHILD = "isochrone_client.demo.child"
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _LOG_LINES = 12
 
 
-class Processes:
-    """The programs of the project that run at the same time; the end of the `with` block stops them all."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """A program that was started, and the module that it runs."""
 
-    def __init__(self, logs: Path) -> None:
+    name: str
+    module: str
+    process: subprocess.Popen[bytes]
+
+
+class Processes:
+    """The programs of the project that run at the same time; the end of the `with` block stops them all.
+
+    They keep the file `lock` open, so that the lock is held until the last of them has ended. A start that is
+    interrupted raises `click.exceptions.Exit`.
+    """
+
+    def __init__(self, logs: Path, *, lock: int, stop: StopRequests) -> None:
         self._logs = logs
-        self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._lock = lock
+        self._stop = stop
+        self._running: list[_Running] = []
 
     def __enter__(self) -> Self:
         return self
@@ -32,22 +51,23 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # In reverse order: agents stop before the collector, so that they can deliver their last samples.
-        for _, process in reversed(self._running):
-            process.terminate()
-            _end(process)
+        for _, group in groupby(reversed(self._running), key=lambda running: running.module):
+            self.stop([running.name for running in group])
 
     def start(self, name: str, module: str, *options: str) -> subprocess.Popen[bytes]:
         """Start `python -m module options`; its log is a file named after `name`."""
+        self._stop.check()
         with (self._logs / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(  # noqa: S603  # programs of this project
-                [sys.executable, "-m", module, *options],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", _CHILD, module, *options],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                pass_fds=(self._lock,),
                 # Ctrl-C goes to the demo only, which stops the others in order.
                 start_new_session=True,
             )
-        self._running.append((name, process))
+        self._running.append(_Running(name=name, module=module, process=process))
         return process
 
     def start_ready(self, name: str, module: str, *options: str) -> dict[str, Any]:
@@ -56,29 +76,29 @@ class Processes:
         Without such a line, stops the program and raises `DemoError`; the caller may start it again.
         """
         process = self.start(name, module, *options)
-        line = _first_line(process, READY_SECONDS)
+        line = _first_line(process, READY_SECONDS, self._stop)
+        self._stop.check()
         try:
             ready: dict[str, Any] = json.loads(line)
         except ValueError as error:
-            self._running.remove((name, process))
-            process.terminate()
-            _end(process)
+            self.stop([name])
             raise self._failure(name, "did not become ready") from error
         return ready
 
     def stop(self, names: Sequence[str]) -> None:
         """Stop the named processes at the same time, and wait for their end."""
-        ending = [(name, process) for name, process in self._running if name in names]
-        for _, process in ending:
-            process.terminate()
-        for _, process in ending:
-            _end(process)
+        ending = [running for running in self._running if running.name in names]
+        for running in ending:
+            running.process.terminate()
+        for running in ending:
+            _end(running.process)
+        self._running = [running for running in self._running if running not in ending]
 
     def check(self) -> None:
         """Raises `DemoError` with the end of the log if a process has ended unexpectedly."""
-        for name, process in self._running:
-            if process.poll() is not None:
-                raise self._failure(name, f"ended with exit code {process.returncode}")
+        for running in self._running:
+            if running.process.poll() is not None:
+                raise self._failure(running.name, f"ended with exit code {running.process.returncode}")
 
     def _failure(self, name: str, what: str) -> DemoError:
         log = self._logs / f"{name}.log"
@@ -89,18 +109,29 @@ class Processes:
 def run(module: str, *options: str) -> str:
     """The output of `python -m module options`. Raises `DemoError` with its error output."""
     done = subprocess.run(  # noqa: S603  # programs of this project
-        [sys.executable, "-m", module, *options], capture_output=True, text=True, check=False, timeout=READY_SECONDS
+        [sys.executable, "-m", module, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=READY_SECONDS,
+        start_new_session=True,
     )
     if done.returncode:
         raise DemoError(f"{module} {' '.join(options)}: {done.stderr.strip()}", hint="this is a bug: please report it")
     return done.stdout
 
 
-def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+def _first_line(process: subprocess.Popen[bytes], seconds: float, stop: StopRequests) -> bytes:
+    """The first line of output; a part of it if the process ends, the time is over, or the demo is to stop."""
     assert process.stdout is not None
     deadline, line = time.monotonic() + seconds, b""
     while not line.endswith(b"\n"):
-        readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        readable, _, _ = select.select([process.stdout, stop], [], [], max(0.0, deadline - time.monotonic()))
+        if stop.wanted:
+            return line
+        if readable == [stop]:
+            stop.sleep(0)
+            continue
         piece = os.read(process.stdout.fileno(), 4096) if readable else b""
         if not piece:
             return line
@@ -109,8 +140,9 @@ def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    # At the end of the block, Popen closes its pipes.
+    with process:
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -1,55 +1,92 @@
-"""The folder of one run of the demo: locked while it runs and removed afterwards."""
+"""The folder of one run of the demo: locked while any of its processes runs, and removed afterwards.
+
+The lock file contains the process id of the demo, and the word `keep` if the folder is to stay. A demo that was killed
+leaves its folder; the next demo removes it.
+"""
 
 import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from isochrone_client.demo.database import stop_servers
 from isochrone_client.errors import DemoError
 
 _LOCK_FILE = ".isochrone-demo"
+_PREFIX = "isochrone-demo-"
+_KEEP = "keep"
+# The processes of a killed demo end within this time.
+_ENDING_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """The folder, and the descriptor of its lock; the lock is held as long as any process has it open."""
+
+    path: Path
+    lock: int
 
 
 @contextmanager
-def run_folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
+def run_folder(folder: Path | None, *, keep: bool) -> Iterator[RunFolder]:
     """`folder`, or a new temporary one, for the block; removed at the end unless `keep`.
 
     Raises `DemoError` if the folder holds files of anything but an earlier demo, or if a demo is running in it.
     """
-    root = folder or Path(tempfile.mkdtemp(prefix="isochrone-demo-"))
+    _remove_abandoned()
+    root = folder or Path(tempfile.mkdtemp(prefix=_PREFIX))
     if root.exists() and not (root / _LOCK_FILE).exists() and any(root.iterdir()):
         raise DemoError(f"{root} holds files not from a demo", hint="use an empty or new folder with --folder")
-    with _locked(root):
+    with _locked(root) as lock:
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} {_KEEP if keep else ''}\n")
+        lock.flush()
         _remove_contents(root)
         (root / "logs").mkdir(exist_ok=True)
         try:
-            yield root.resolve()
+            yield RunFolder(path=root.resolve(), lock=lock.fileno())
         finally:
             if not keep:
-                _remove_contents(root)
-                # The lock file is removed last, because without it another demo may start.
-                (root / _LOCK_FILE).unlink(missing_ok=True)
-                with suppress(OSError):
-                    root.rmdir()
+                _remove(root)
+
+
+def _remove_abandoned() -> None:
+    """Remove the temporary folders of this user's demos that were killed."""
+    for lock_file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK_FILE}"):
+        root = lock_file.parent
+        with suppress(OSError, DemoError):
+            if lock_file.stat().st_uid == os.geteuid() and _was_killed(root) and _KEEP not in lock_file.read_text():
+                with _locked(root):
+                    _remove(root)
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Hold the lock file of the folder for the block. The kernel releases the lock however this run ends."""
+def _locked(root: Path) -> Iterator[IO[str]]:
+    """Hold the lock file of the folder for the block. The kernel releases the lock however this run ends.
+
+    Waits for the processes of a demo that was killed. Raises `DemoError` if a demo is running in the folder.
+    """
+    deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         root.mkdir(parents=True, exist_ok=True)
         with (root / _LOCK_FILE).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                hint = "stop it, or use another folder with --folder"
-                raise DemoError(f"a demo is running in {root}", hint=hint) from error
+                if not _was_killed(root) or time.monotonic() > deadline:
+                    hint = "stop it, or use another folder with --folder"
+                    raise DemoError(f"a demo is running in {root}", hint=hint) from error
+                time.sleep(_POLL_SECONDS)
+                continue
             if _is_current(lock, root):
-                yield
+                yield lock
                 return
 
 
@@ -61,8 +98,28 @@ def _is_current(lock: IO[str], root: Path) -> bool:
         return False
 
 
+def _was_killed(root: Path) -> bool:
+    """Return whether the demo that wrote the lock file has ended; without its process id, it is just starting."""
+    try:
+        os.kill(int((root / _LOCK_FILE).read_text().split()[0]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, IndexError, ValueError):
+        return False
+    return False
+
+
+def _remove(root: Path) -> None:
+    _remove_contents(root)
+    # The lock file is removed last, because without it another demo may start.
+    (root / _LOCK_FILE).unlink(missing_ok=True)
+    with suppress(OSError):
+        root.rmdir()
+
+
 def _remove_contents(root: Path) -> None:
-    """Remove everything except the lock file."""
+    """Remove everything except the lock file. Raises `DemoError` if a database server does not stop."""
+    stop_servers(root)
     for path in root.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -9,8 +9,7 @@ import importlib.util
 import shlex
 import shutil
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.database import database_folder
+from isochrone_client.demo.observer import Observer
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.run_folder import run_folder
 from isochrone_client.demo.scenario import (
@@ -33,17 +33,14 @@ from isochrone_client.demo.scenario import (
     plan_document,
     read_world,
 )
+from isochrone_client.demo.stop_requests import StopRequests
+from isochrone_client.demo.watch import Watch
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import differentials, leaderboard, route_changes
 from isochrone_client.route_tables import collect_tables
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import ChangeKind, RouteEvent
 
-_REPORT_EVERY_SECONDS = 5
-# Until then a route's first choice depends on which member had six samples first; its switches mean nothing.
-_SETTLED_US = 45 * SECOND_US
-_REPORTED_CHANGES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD, ChangeKind.FREEZE, ChangeKind.THAW})
 _REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml")
 
 
@@ -51,9 +48,10 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
     """Run the demo for `seconds`, or until Ctrl-C, and print the results. Raises `ClientError`."""
     _require_extras()
     with (
-        run_folder(folder, keep=keep) as root,
-        database_folder(root) as data,
-        Processes(root / "logs") as processes,
+        StopRequests() as stop,
+        run_folder(folder, keep=keep) as place,
+        database_folder(place.path) as data,
+        Processes(place.path / "logs", lock=place.lock, stop=stop) as processes,
     ):
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
         _print(f"a simulated world of {len(world.models)} models, seen from {len(VANTAGES)} regions")
@@ -61,11 +59,28 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
         # After the collector, which may be slow to start: the slowdown is timed from the first probe.
         endpoints = _start_world(processes)
         started_at = now_at()
-        _start_agents(processes, root, endpoints, collector)
-        _print_suggestions(collector)
-        with ObservatoryClient(collector) as client:
-            _run_until(processes, client, seconds, started_at)
+        _start_agents(processes, place.path, endpoints, collector["listen"])
+        advice = _advice(collector["listen"])
+        _print_lines("commands to try in another terminal while it runs:", advice)
+        until = (
+            "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
+        )
+        _print(f"probing; {until}")
+        with ObservatoryClient(collector["listen"]) as client:
+            watch = Watch(
+                observer=Observer(client, targets=world.targets, started_at=started_at),
+                stop=stop,
+                check=processes.check,
+                started_at=started_at,
+                seconds=seconds,
+                addresses=_addresses(collector),
+                advice=advice,
+            )
+            watch.run()
+            stop.check(results=True)
+            _print("stopping")
             processes.stop([vantage.name for vantage in VANTAGES])
+            stop.check(results=True)
             _print_results(client, world, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
 
 
@@ -85,7 +100,7 @@ def _start_world(processes: Processes) -> dict[str, str]:
     return endpoints
 
 
-def _start_collector(processes: Processes, folder: Path, world: World) -> str:
+def _start_collector(processes: Processes, folder: Path, world: World) -> dict[str, str]:
     data = ("--data-dir", str(folder))
     try:
         # The default address of `isochrone`, if it is free.
@@ -99,7 +114,7 @@ def _start_collector(processes: Processes, folder: Path, world: World) -> str:
     plan = folder.with_name("plan.yaml")
     plan.write_text(plan_document(world))
     run("isochrone_collector", "apply", str(plan), "--collector", ready["listen"], "--yes")
-    return str(ready["listen"])
+    return ready
 
 
 def _start_agents(processes: Processes, root: Path, endpoints: dict[str, str], collector: str) -> None:
@@ -110,61 +125,6 @@ def _start_agents(processes: Processes, root: Path, endpoints: dict[str, str], c
         options += ["--connect-to", f"{HOST}:80:127.0.0.1:{port}"]
         processes.start(vantage.name, "isochrone_agent", "run", *options)
     _print("agents in " + ", ".join(vantage.region for vantage in VANTAGES))
-
-
-def _run_until(processes: Processes, client: ObservatoryClient, seconds: float | None, started_at: int) -> None:
-    until = "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
-    _print(f"probing; {until}")
-    _print(
-        f"in {EPISODE.after_seconds} s {EPISODE.provider} gets {EPISODE.added_ms} ms slower from "
-        f"{EPISODE.region}, for {EPISODE.lasting_seconds} s"
-    )
-    changes = RouteChanges(client, started_at=started_at)
-    try:
-        while seconds is None or now_at() - started_at < seconds * SECOND_US:
-            left = _REPORT_EVERY_SECONDS if seconds is None else seconds - (now_at() - started_at) / SECOND_US
-            time.sleep(max(0.0, min(_REPORT_EVERY_SECONDS, left)))
-            processes.check()
-            _print(_progress(client, started_at))
-            for sentence in changes.new():
-                _print(sentence)
-    except KeyboardInterrupt:
-        _print("stopping")
-
-
-class RouteChanges:
-    """The switches of a demo's routes, each reported once, from 45 s after `started_at`
-    (microseconds since the epoch) on.
-    """
-
-    def __init__(self, client: ObservatoryClient, *, started_at: int) -> None:
-        self._client = client
-        self._since_at = started_at + _SETTLED_US
-        self._generation = 0
-
-    def new(self) -> Iterator[str]:
-        """Yield a sentence for each new switch, oldest first. Raises `ClientError`."""
-        window = Window(from_at=self._since_at, until_at=now_at() + SECOND_US)
-        if window.from_at >= window.until_at:
-            return
-        events = sorted(self._client.list_route_events(Selection(window=window)).events, key=_generation)
-        for event in events:
-            if event.generation > self._generation:
-                self._generation = event.generation
-                if event.change in _REPORTED_CHANGES:
-                    yield f"the route {event.route} switches in {event.client_region}: {event.sentence}"
-
-
-def _generation(event: RouteEvent) -> int:
-    return event.generation
-
-
-def _progress(client: ObservatoryClient, started_at: int) -> str:
-    window = Window(from_at=started_at, until_at=now_at())
-    coverage = client.get_coverage(Selection(window=window)).coverage
-    recorded = sum(row.recorded for row in coverage)
-    ok = sum(row.outcomes.get("ok", 0) for row in coverage)
-    return f"{round((now_at() - started_at) / SECOND_US)} s: {recorded} samples stored, {recorded - ok} of them not ok"
 
 
 def _print_results(client: ObservatoryClient, world: World, selection: Selection) -> None:
@@ -182,19 +142,19 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
         raise ClientError(
             "nothing was measured", hint=f"run the demo for longer: {_command('isochrone demo --for 60s')}"
         )
-    _print("a demo without --for runs until Ctrl-C; commands to try while it runs:")
-    for line in SUGGESTIONS:
-        click.echo(f"    {_command(line)}", err=True)
+    lines = [_command(line) for line in SUGGESTIONS]
+    _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
-def _print_suggestions(collector: str) -> None:
-    """Print commands to copy into another terminal."""
-    option = (
-        "" if collector == DEFAULT_COLLECTOR and not default_identity_path().exists() else f" --collector {collector}"
-    )
-    _print("commands to try in another terminal while it runs:")
-    for line in SUGGESTIONS:
-        click.echo(f"    {_command(line)}{option}", err=True)
+def _advice(collector: str) -> tuple[str, ...]:
+    """Lines to copy into another terminal."""
+    is_default = collector == DEFAULT_COLLECTOR and not default_identity_path().exists()
+    option = "" if is_default else f" --collector {collector}"
+    return tuple(f"{_command(line)}{option}" for line in SUGGESTIONS)
+
+
+def _addresses(collector: Mapping[str, str]) -> tuple[str, ...]:
+    return (f"HTTP API: {collector['http']}/v1/routes",) if "http" in collector else ()
 
 
 def _command(line: str) -> str:
@@ -210,6 +170,12 @@ def command_line(line: str, *, python: Path, folder: Path) -> str:
         return line
     path = program.relative_to(folder) if program.is_relative_to(folder) else program
     return f"{shlex.quote(str(path))}{line.removeprefix('isochrone')}"
+
+
+def _print_lines(heading: str, lines: Sequence[str]) -> None:
+    _print(heading)
+    for line in lines:
+        click.echo(f"    {line}", err=True)
 
 
 def _print(sentence: str) -> None:

@@ -103,6 +103,11 @@ class World:
 
     models: tuple[Model, ...]
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The target of each model."""
+        return tuple(f"{model.provider}/{model.name}" for model in self.models)
+
 
 def read_world(text: str) -> World:
     """Parse the output of `isochrone-sim world --output json`."""
@@ -151,7 +156,6 @@ def plan_document(world: World) -> str:
 
 def routes(world: World) -> list[dict[str, Any]]:
     """The routes whose members are all in the world, in the form of a plan."""
-    known = {f"{model.provider}/{model.name}" for model in world.models}
     return [
         {
             "name": route.name,
@@ -160,5 +164,5 @@ def routes(world: World) -> list[dict[str, Any]]:
             "static_order": route.members[:2],
         }
         for route in ROUTES
-        if known.issuperset(route.members)
+        if set(route.members) <= set(world.targets)
     ]

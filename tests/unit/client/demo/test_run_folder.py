@@ -1,5 +1,10 @@
 """The folder of a demo run."""
 
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,25 +16,65 @@ from isochrone_client.errors import DemoError
 def test_a_folder_is_used_by_one_demo_at_a_time(tmp_path: Path) -> None:
     """A second demo in the same folder is refused and changes nothing; after the first one the folder is removed."""
     folder = tmp_path / "run"
-    with run_folder(folder, keep=False) as root:
-        (root / "logs" / "mine").touch()
+    with run_folder(folder, keep=False) as running:
+        (running.path / "logs" / "mine").touch()
         with pytest.raises(DemoError, match="a demo is running in") as refused, run_folder(folder, keep=False):
             pass
         assert "--folder" in refused.value.hint
-        assert (root / "logs" / "mine").exists()
+        assert (running.path / "logs" / "mine").exists()
     assert not folder.exists()
-    with run_folder(folder, keep=False) as root:
-        assert list((root / "logs").iterdir()) == []
+    with run_folder(folder, keep=False) as running:
+        assert list((running.path / "logs").iterdir()) == []
 
 
 def test_kept_files_stay_until_the_next_demo(tmp_path: Path) -> None:
     """With `keep` all files stay; the next demo in the folder removes them first."""
-    with run_folder(tmp_path, keep=True) as root:
-        (root / "data").mkdir()
-        (root / "data" / "rows").touch()
+    with run_folder(tmp_path, keep=True) as running:
+        (running.path / "data").mkdir()
+        (running.path / "data" / "rows").touch()
     assert (tmp_path / "data" / "rows").exists()
     with run_folder(tmp_path, keep=True):
         assert not (tmp_path / "data").exists()
+
+
+def killed_demo(folder: Path | None, *, keep: bool = False, sleeps: float = 0) -> Path:
+    """The folder of a process that was killed while it used it; another process of that demo `sleeps` on."""
+    code = f"""
+        import os, signal, subprocess
+        from pathlib import Path, PosixPath
+        from isochrone_client.demo.run_folder import run_folder
+        with run_folder({folder!r}, keep={keep}) as running:
+            command = ["sh", "-c", f"sleep {sleeps}; touch {{running.path}}.ended"]
+            quiet = {{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}}
+            subprocess.Popen(command, pass_fds=[running.lock], **quiet)
+            (running.path / "logs" / "mine").touch()
+            print(running.path, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return Path(done.stdout.strip())
+
+
+def test_the_folder_of_a_killed_demo_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary folder that a killed demo left is removed by the next demo, unless it was to be kept."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    kept, left = killed_demo(None, keep=True), killed_demo(None)
+    assert left.parent == kept.parent == tmp_path
+    assert left.exists()
+    with run_folder(tmp_path / "next", keep=False):
+        assert not left.exists()
+        assert (kept / "logs" / "mine").exists()
+
+
+def test_a_demo_waits_for_the_processes_of_a_killed_one(tmp_path: Path) -> None:
+    """A process of a killed demo keeps the lock of its folder; the next demo starts when that process has ended."""
+    folder, ended = killed_demo(tmp_path / "run", sleeps=1.5), tmp_path / "run.ended"
+    assert not ended.exists()
+    with run_folder(folder, keep=False) as running:
+        assert ended.exists()
+        assert list((running.path / "logs").iterdir()) == []
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:

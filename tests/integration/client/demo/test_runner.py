@@ -1,0 +1,123 @@
+"""However the demo ends, nothing of it remains. Each test runs a real demo on a real terminal."""
+
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testdata.pseudo_terminal import CTRL_C, PseudoTerminal, marked_processes
+from testdata.waiting import eventually
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc, which is Linux's"),
+]
+DEMO = [sys.executable, "-m", "isochrone_client", "demo"]
+ENDED_SECONDS = 60
+
+
+@pytest.fixture
+def mark() -> str:
+    """A value by which all processes of a demo are found, whatever their parent and session."""
+    return f"isochrone-test-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def demo(tmp_path: Path, mark: str) -> Iterator[PseudoTerminal]:
+    """A demo on a terminal, in a temporary folder below the test's."""
+    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), ISOCHRONE_TEST_MARK=mark) as terminal:
+        yield terminal
+
+
+def leftovers(folder: Path) -> list[str]:
+    """The folders of demos and sockets in a folder."""
+    return [path.name for path in folder.iterdir() if path.name.startswith("isochrone")]
+
+
+def wait_until_it_probes(demo: PseudoTerminal, mark: str) -> None:
+    demo.wait_for(lambda text: "Isochrone demo" in text and " 0 samples" not in text, 120, "samples on the screen")
+    running = [words for _, words in marked_processes(mark)]
+    for program in ("isochrone_collector serve", "isochrone_sim serve", "isochrone_agent run", "/postgres -D"):
+        assert any(program in words for words in running), running
+
+
+def assert_nothing_is_left(mark: str) -> None:
+    eventually(ENDED_SECONDS, lambda: not list(marked_processes(mark)), "no process of the demo is left")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str, number: int) -> None:
+    """After SIGTERM or SIGHUP no process and no folder is left, the exit code names the signal, and the terminal is as
+    it was.
+    """
+    wait_until_it_probes(demo, mark)
+    assert demo.is_alternate
+    assert not demo.shows_cursor
+    demo.process.send_signal(number)
+    assert demo.process.wait(ENDED_SECONDS) == 128 + number
+    assert_nothing_is_left(mark)
+    assert leftovers(tmp_path) == []
+    assert not demo.is_alternate
+    assert demo.shows_cursor
+    assert "Traceback" not in demo.scrollback
+
+
+def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+    """When the window of the demo is closed, no process and no folder is left."""
+    wait_until_it_probes(demo, mark)
+    demo.close()
+    demo.process.wait(ENDED_SECONDS)
+    assert_nothing_is_left(mark)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_second_interrupt_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+    """Two Ctrl-C in a row end the demo without waiting for results, and nothing is left."""
+    wait_until_it_probes(demo, mark)
+    demo.press(CTRL_C)
+    demo.press(CTRL_C)
+    assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGINT
+    assert_nothing_is_left(mark)
+    assert leftovers(tmp_path) == []
+    assert "ground truth" not in demo.scrollback
+    assert demo.shows_cursor
+
+
+def test_a_signal_during_the_start_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+    """A signal while the collector starts its database is obeyed, too."""
+    demo.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
+    demo.process.send_signal(signal.SIGTERM)
+    assert demo.process.wait(2 * ENDED_SECONDS) == 128 + signal.SIGTERM
+    assert_nothing_is_left(mark)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_killed_demo_leaves_no_process(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+    """After SIGKILL of the demo its processes end by themselves, and the next demo removes its folder."""
+    wait_until_it_probes(demo, mark)
+    demo.process.kill()
+    demo.process.wait()
+    assert_nothing_is_left(mark)
+    assert len(leftovers(tmp_path)) == 1
+    command = [*DEMO, "--for", "1s", "--folder", str(tmp_path / "next")]
+    with PseudoTerminal(command, columns=100, lines=30, TMPDIR=str(tmp_path), ISOCHRONE_TEST_MARK=mark) as following:
+        following.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
+        assert leftovers(tmp_path) == []
+        following.process.terminate()
+        following.process.wait(2 * ENDED_SECONDS)
+    assert_nothing_is_left(mark)
+
+
+def test_a_demo_follows_a_killed_one_at_the_same_address(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+    """A demo that is started right after another was killed waits for the processes of that one."""
+    wait_until_it_probes(demo, mark)
+    old = {pid for pid, words in marked_processes(mark) if "isochrone_collector serve" in words}
+    demo.process.kill()
+    demo.process.wait()
+    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), ISOCHRONE_TEST_MARK=mark) as following:
+        following.wait_for(lambda text: "a simulated world of" in text, 2 * ENDED_SECONDS, "the first step")
+        assert not old & {pid for pid, _ in marked_processes(mark)}
+    assert_nothing_is_left(mark)

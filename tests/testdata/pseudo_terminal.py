@@ -1,0 +1,173 @@
+"""A program on a pseudo-terminal, and what a person sees on it."""
+
+import contextlib
+import copy
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyte
+
+# A new session whose terminal is standard input: what a terminal program does for its shell.
+_AS_SESSION = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+CTRL_C = "\x03"
+_ALTERNATE_SCREEN = 1049
+_CURSOR = 25
+
+
+class _Screen(pyte.HistoryScreen):  # type: ignore[misc]  # pyte has no types
+    """A terminal's screen with what scrolled out of it, and the alternate screen, which pyte does not have."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines, history=10_000)
+        self.main: Any = None
+
+    @property
+    def is_alternate(self) -> bool:
+        return self.main is not None
+
+    def set_mode(self, *modes: int, **more: Any) -> None:
+        super().set_mode(*modes, **more)
+        if more.get("private") and _ALTERNATE_SCREEN in modes and self.main is None:
+            self.main = copy.deepcopy(self.buffer), self.cursor.x, self.cursor.y
+            self.erase_in_display(2)
+
+    def reset_mode(self, *modes: int, **more: Any) -> None:
+        super().reset_mode(*modes, **more)
+        if more.get("private") and _ALTERNATE_SCREEN in modes and self.main is not None:
+            self.buffer, self.cursor.x, self.cursor.y = self.main
+            self.main = None
+            self.dirty.update(range(self.lines))
+
+
+class PseudoTerminal:
+    """A program that runs on a terminal of its own, until the end of the block."""
+
+    def __init__(self, command: Sequence[str], *, columns: int, lines: int, **environment: str) -> None:
+        self._screen = _Screen(columns, lines)
+        self._stream = pyte.ByteStream(self._screen)
+        self._lock = threading.Lock()
+        self._master, slave = os.openpty()
+        self.output = b""
+        self._set_size(columns, lines)
+        inherited = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _AS_SESSION, *command],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=inherited | {"TERM": "xterm-256color"} | environment,
+        )
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(60)
+        self.close()
+
+    def close(self) -> None:
+        """Close the terminal, as its window does."""
+        if self._master >= 0:
+            master, self._master = self._master, -1
+            os.close(master)
+            self._reader.join(10)
+
+    def press(self, key: str) -> None:
+        """Type a key, for instance `CTRL_C`."""
+        os.write(self._master, key.encode())
+
+    def resize(self, *, columns: int, lines: int) -> None:
+        """Change the size of the window."""
+        with self._lock:
+            self._screen.resize(lines, columns)
+            self._set_size(columns, lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on the screen."""
+        with self._lock:
+            return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        """The screen as text."""
+        return "\n".join(self.lines)
+
+    @property
+    def scrollback(self) -> str:
+        """Everything that a person can scroll to, the screen included."""
+        with self._lock:
+            above = ["".join(line[x].data for x in range(self._screen.columns)) for line in self._screen.history.top]
+        return "\n".join([*(line.rstrip() for line in above), *self.lines])
+
+    @property
+    def shows_cursor(self) -> bool:
+        """Return whether the cursor is visible."""
+        with self._lock:
+            return _CURSOR << 5 in self._screen.mode
+
+    @property
+    def is_alternate(self) -> bool:
+        """Return whether the alternate screen is shown."""
+        with self._lock:
+            return self._screen.is_alternate
+
+    def styles_of(self, word: str) -> set[str]:
+        """The foreground colours of a word's characters on the screen."""
+        with self._lock:
+            return {
+                self._screen.buffer[y][x].fg
+                for y, line in enumerate(self._screen.display)
+                for start in (match.start() for match in re.finditer(re.escape(word), line))
+                for x in range(start, start + len(word))
+            }
+
+    def wait_for(self, true: Callable[[str], object], seconds: float, what: str) -> float:
+        """Wait until the text of the screen is as wanted; return the monotonic instant."""
+        deadline = time.monotonic() + seconds
+        while not true(self.text):
+            assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}\n{self.text}"
+            time.sleep(0.05)
+        return time.monotonic()
+
+    def _set_size(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while piece := os.read(self._master, 65536):
+                with self._lock:
+                    self.output += piece
+                    self._stream.feed(piece)
+
+
+def marked_processes(mark: str) -> Iterator[tuple[int, str]]:
+    """The process ids and command lines of all processes that inherited an environment variable with this value."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes():
+                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                yield int(folder.name), words

@@ -1,0 +1,60 @@
+"""The sentences about what happens during the demo."""
+
+import pytest
+
+from isochrone_client.demo.board import Board, Cell
+from isochrone_client.demo.events import Timeline
+from isochrone_client.demo.scenario import EPISODE, Episode
+
+SLOW = Episode(provider="acme", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
+
+
+def board(changed_us: float | None = None) -> Board:
+    """A board of one place."""
+    place = ("acme/large", "eu-central-1")
+    return Board(baseline="us-east-2", regions=place[1:], targets=place[:1], cells={place: Cell(changed_us=changed_us)})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "elapsed", "sentence"),
+    [
+        (10, 0, ""),
+        (60, 59, ""),
+        (75, 0, ""),
+        (100, 5, "in 70 s acme gets 400 ms slower from eu-central-1, until the end"),
+        (255, 0, "in 75 s acme gets 400 ms slower from eu-central-1, for 180 s"),
+        (None, 74.6, "in 0 s acme gets 400 ms slower from eu-central-1, for 180 s"),
+        (None, 75, ""),
+    ],
+)
+def test_only_what_will_happen_is_announced(seconds: float | None, elapsed: float, sentence: str) -> None:
+    """A slowdown after the end of the demo is not announced, and one that the end cuts short is announced as such."""
+    assert Timeline(SLOW, seconds=seconds).coming(elapsed) == sentence
+
+
+def test_each_event_is_noted_once() -> None:
+    """The beginning and the end of the slowdown, a measured change and a switch are each noted once, with the time."""
+    timeline = Timeline(SLOW, seconds=None)
+    assert timeline.note(74.0, board(), ()) == []
+    assert timeline.note(75.4, board(), ()) == ["75 s: acme gets 400 ms slower from eu-central-1, for 180 s"]
+    assert timeline.note(98.2, board(399_600.0), ["the route chat switches"]) == [
+        "98 s: measured: acme/large takes 400 ms longer from eu-central-1 than at the start",
+        "98 s: the route chat switches",
+    ]
+    assert timeline.note(99.0, board(401_000.0), ()) == []
+    assert timeline.note(255.0, board(401_000.0), ()) == ["255 s: acme is as fast as before from eu-central-1"]
+    assert timeline.note(290.0, board(), ()) == [
+        "290 s: measured: acme/large is as fast as at the start from eu-central-1"
+    ]
+    assert len(timeline.events) == 5
+
+
+def test_less_time_is_positive_too() -> None:
+    """A place that got faster takes a positive number of milliseconds less."""
+    [sentence] = Timeline(SLOW, seconds=60).note(30.0, board(-129_000.0), ())
+    assert sentence == "30 s: measured: acme/large takes 129 ms less from eu-central-1 than at the start"
+
+
+def test_a_minute_has_no_slowdown() -> None:
+    """The README's demo of a minute ends before the scripted slowdown."""
+    assert Timeline(EPISODE, seconds=60).coming(0) == ""
