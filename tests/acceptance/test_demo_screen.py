@@ -77,7 +77,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
         seen.exit_code = terminal.process.wait(90)
         terminal.wait_for(lambda text: "isochrone routes watch" in text, 30, "the end")
         seen.scrollback = terminal.scrollback
-        seen.shows_cursor, seen.is_alternate = terminal.shows_cursor, terminal.is_alternate
+        seen.shows_cursor, seen.is_alternate = terminal.shows_cursor(), terminal.is_alternate()
     assert not folder.exists()
     return seen
 

@@ -30,7 +30,7 @@ _ALTERNATE_SCREEN = 1049
 _CURSOR = 25
 
 
-class _Screen(pyte.HistoryScreen):  # type: ignore[misc]  # pyte has no types
+class _Screen(pyte.HistoryScreen):
     """A terminal's screen with what scrolled out of it, and the alternate screen, which pyte does not have."""
 
     def __init__(self, columns: int, lines: int) -> None:
@@ -123,13 +123,11 @@ class PseudoTerminal:
             above = ["".join(line[x].data for x in range(self._screen.columns)) for line in self._screen.history.top]
         return "\n".join([*(line.rstrip() for line in above), *self.lines])
 
-    @property
     def shows_cursor(self) -> bool:
         """Return whether the cursor is visible."""
         with self._lock:
             return _CURSOR << 5 in self._screen.mode
 
-    @property
     def is_alternate(self) -> bool:
         """Return whether the alternate screen is shown."""
         with self._lock:

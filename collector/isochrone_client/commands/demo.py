@@ -32,7 +32,9 @@ def demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
     """Run the whole system on this machine in a simulated world, and show its findings.
 
     That is a collector, agents in three regions and a world whose timing is known (published figures of fifteen
-    models), so that the last table can show the error of the measurement. The results are shown on Ctrl-C or after
-    --for, and no process remains.
+    models), so that the last table can show the error of the measurement. On a terminal one view of all targets and
+    regions is redrawn in place; elsewhere, a table is printed when there is news.
+
+    The results are shown on Ctrl-C or after --for; a second Ctrl-C ends without them. No process remains in any case.
     """
     run_demo(seconds=seconds, folder=folder, keep=keep)

@@ -1,4 +1,4 @@
-"""What happens during the demo, as sentences: the scripted slowdown, the changes that are measured, and the switches of
+"""The events of the demo as sentences: the scripted slowdown, the changes that are measured, and the switches of
 routes. Pure.
 """
 

@@ -54,7 +54,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """What a table shows: targets with their provider or models only, errors, the decision in `word` columns, and the
+    """The columns of a table: targets with their provider or models only, errors, the decision in `word` columns, and the
     network's part of a difference.
     """
 

@@ -1,4 +1,4 @@
-"""What the demo asks its collector while it runs."""
+"""The questions of the demo to its collector while it runs."""
 
 from dataclasses import dataclass
 

@@ -126,13 +126,14 @@ def _first_line(process: subprocess.Popen[bytes], seconds: float, stop: StopRequ
     assert process.stdout is not None
     deadline, line = time.monotonic() + seconds, b""
     while not line.endswith(b"\n"):
-        readable, _, _ = select.select([process.stdout, stop], [], [], max(0.0, deadline - time.monotonic()))
+        output, left = process.stdout.fileno(), max(0.0, deadline - time.monotonic())
+        readable, _, _ = select.select([output, stop.fileno()], [], [], left)
         if stop.wanted:
             return line
-        if readable == [stop]:
+        if readable == [stop.fileno()]:
             stop.sleep(0)
             continue
-        piece = os.read(process.stdout.fileno(), 4096) if readable else b""
+        piece = os.read(output, 4096) if readable else b""
         if not piece:
             return line
         line += piece

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import click
 
-# What a shell adds to the number of a signal for the exit code of a program that the signal ended.
+# A shell adds this to the number of a signal for the exit code of a program that the signal ended.
 _SIGNAL_EXIT_CODE = 128
 
 

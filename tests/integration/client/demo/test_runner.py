@@ -54,14 +54,14 @@ def test_a_signal_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: st
     it was.
     """
     wait_until_it_probes(demo, mark)
-    assert demo.is_alternate
-    assert not demo.shows_cursor
+    assert demo.is_alternate()
+    assert not demo.shows_cursor()
     demo.process.send_signal(number)
     assert demo.process.wait(ENDED_SECONDS) == 128 + number
     assert_nothing_is_left(mark)
     assert leftovers(tmp_path) == []
-    assert not demo.is_alternate
-    assert demo.shows_cursor
+    assert not demo.is_alternate()
+    assert demo.shows_cursor()
     assert "Traceback" not in demo.scrollback
 
 
@@ -83,7 +83,7 @@ def test_a_second_interrupt_ends_everything(demo: PseudoTerminal, tmp_path: Path
     assert_nothing_is_left(mark)
     assert leftovers(tmp_path) == []
     assert "ground truth" not in demo.scrollback
-    assert demo.shows_cursor
+    assert demo.shows_cursor()
 
 
 def test_a_signal_during_the_start_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:

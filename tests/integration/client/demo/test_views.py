@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -46,15 +47,20 @@ def test_a_terminal_is_redrawn_in_place_and_restored() -> None:
     """
     with PseudoTerminal(program(ENDLESS), columns=80, lines=24) as terminal:
         terminal.wait_for(lambda text: "▲" in text, 30, "the change on the screen")
-        assert terminal.is_alternate
-        assert not terminal.shows_cursor
+        assert terminal.is_alternate()
+        assert not terminal.shows_cursor()
         assert terminal.lines[0].startswith("Isochrone demo")
         assert terminal.text.count("last 40 s, in ms") == 1
         assert "before" not in terminal.text
         terminal.process.terminate()
         terminal.wait_for(lambda text: "after" in text, 30, "the end")
-        assert terminal.shows_cursor
+        assert terminal.shows_cursor()
         assert [line for line in terminal.lines if line] == ["before", "· it happens", "after"]
+
+
+def has_width(columns: int, text: str) -> bool:
+    """Return whether the first line, which the bar of the progress fills, has this width."""
+    return len(text.splitlines()[0]) == columns
 
 
 def test_the_view_follows_the_size_of_the_terminal() -> None:
@@ -62,8 +68,7 @@ def test_the_view_follows_the_size_of_the_terminal() -> None:
     with PseudoTerminal(program(ENDLESS), columns=80, lines=24) as terminal:
         for columns, lines in ((80, 24), (140, 40), (70, 20), (80, 24)):
             terminal.resize(columns=columns, lines=lines)
-            # The bar of the progress fills the line.
-            terminal.wait_for(lambda _, width=columns: len(terminal.lines[0]) == width, 30, f"{columns} columns")
+            terminal.wait_for(partial(has_width, columns), 30, f"{columns} columns")
             terminal.wait_for(lambda text: text.count("last 40 s, in ms") == 1, 30, "one table")
 
 
@@ -107,5 +112,5 @@ def test_an_error_restores_the_terminal() -> None:
     with PseudoTerminal([sys.executable, "-c", broken, ENDLESS], columns=80, lines=24) as terminal:
         assert terminal.process.wait(30) == 1
         terminal.wait_for(lambda text: "broken" in text, 30, "the message")
-        assert terminal.shows_cursor
-        assert not terminal.is_alternate
+        assert terminal.shows_cursor()
+        assert not terminal.is_alternate()
