@@ -54,8 +54,8 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """The columns of a table: targets with their provider or models only, errors, the decision in `word` columns, and the
-    network's part of a difference.
+    """The columns of a table: targets with their provider or models only, errors, the decision in `word` letters, and
+    the network's part of a difference.
     """
 
     providers: bool = False
