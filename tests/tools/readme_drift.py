@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # The end of click's usage line of a command with subcommands, which may be optional.
 _A_GROUP = ("COMMAND [ARGS]...", "[COMMAND] [ARGS]...")
+_SHELLS = ("", "sh", "console", "bash")
 PROGRAMS = ("isochrone", "isochrone-agent", "isochrone-collector", "isochrone-sim")
 
 
@@ -45,7 +46,8 @@ def code(text: str) -> str:
 
 def command_lines(text: str) -> list[str]:
     """Lines of fenced blocks that call one of our programs, continuation lines joined."""
-    fenced = "\n".join(re.findall(r"```(?:sh|console|bash)?\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
+    blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    fenced = "\n".join(block for language, block in blocks if language in _SHELLS).replace("\\\n", " ")
     lines = (line.strip().removeprefix("$ ") for line in fenced.splitlines())
     return [line for line in lines if line.split(" ")[0].rpartition("/")[2] in PROGRAMS]
 
