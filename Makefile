@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule chaos clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -57,6 +57,9 @@ bench-routes: $(STAMP) ## time from the commit of samples to a thousand watchers
 
 chaos: $(STAMP) ## kill processes at random and check that every sample arrives (ARGS="--kills 200 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
+
+first-hour: $(STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
+	@PYTHONPATH=tests $(BIN)/python -m first_hour $(ARGS)
 
 bench-schedule: $(STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.schedule $(ARGS)

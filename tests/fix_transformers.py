@@ -35,8 +35,14 @@ class ServedModel:
 @pytest.fixture(scope="session")
 def transformers_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
     """Yield a `transformers serve` on loopback that has loaded its model and answered one streaming request."""
+    with serve_tiny_model(tmp_path_factory.mktemp("transformers")) as served:
+        yield served
+
+
+@contextmanager
+def serve_tiny_model(folder: Path) -> Iterator[ServedModel]:
+    """Run `transformers serve` with a model made in this folder; skip or fail the test when that is impossible."""
     venv = _environment()
-    folder = tmp_path_factory.mktemp("transformers")
     deadline = time.monotonic() + START_SECONDS
     _build_model(venv, folder)
     with _server(venv, folder) as process:

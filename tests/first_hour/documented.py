@@ -1,0 +1,38 @@
+"""The commands that a newcomer copies from the pages, and from `--help`."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tools.readme_drift import command_lines
+
+_ENDLESS = {"--follow", "-f", "--watch", "watch"}
+# These take a token, or change which collector is asked.
+_SETTING_UP = ("join", "context", "demo", "completion")
+
+
+def commands(page: str) -> list[str]:
+    """Return the lines of the page's shell blocks that run one of our programs, without comments."""
+    return [re.sub(r" {2,}# .*", "", line) for line in command_lines(page)]
+
+
+def questions(folder: Path) -> list[str]:
+    """Return every command of docs/asking.md that asks the collector in use, in order."""
+    found = commands((folder / "docs" / "asking.md").read_text())
+    return [line for line in found if line.split()[1] not in _SETTING_UP and "lab" not in shlex.split(line)]
+
+
+def examples(help_text: str) -> list[str]:
+    """Return the examples of a `--help`."""
+    return [line.strip() for line in re.findall(r"^ +(isochrone .+)$", help_text, re.MULTILINE)]
+
+
+def subcommands(help_text: str) -> list[str]:
+    """Return the names of the commands in a `--help` that ask a collector."""
+    names: list[str] = re.findall(r"^  ([a-z-]+)(?: {2,}|$)", help_text.partition("Commands:\n")[2], re.MULTILINE)
+    return [name for name in names if name not in _SETTING_UP]
+
+
+def is_endless(line: str) -> bool:
+    """Return whether the command runs until Ctrl-C."""
+    return bool(_ENDLESS & set(shlex.split(line)))
