@@ -133,6 +133,11 @@ class Caller:
         response = self.observatory.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=ANSWER_SECONDS)
         return codec.decode(answers.VantageList, response)
 
+    def series(self, selection: answers.Selection, **question: Any) -> insights.SeriesList:
+        """Return values over time; `metric` and `points` as in the request."""
+        request = observatory_pb2.GetSeriesRequest(selection=codec.encode(selection), **question)
+        return codec.decode(insights.SeriesList, self.observatory.GetSeries(request, timeout=ANSWER_SECONDS))
+
     def drift(self, selection: answers.Selection) -> insights.DriftList:
         """Return the lasting changes of a selection."""
         request = observatory_pb2.ListDriftRequest(selection=codec.encode(selection))

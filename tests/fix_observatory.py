@@ -50,6 +50,8 @@ from isochrone_wire.insights import (
     LatencyBudgetList,
     RegionCost,
     RegionCostList,
+    Series,
+    SeriesList,
     Simulation,
     SimulationList,
     TierLine,
@@ -65,7 +67,7 @@ _PAGE_SIZE = 2
 _POLL_SECONDS = 0.05
 NOW_AT = insights.NOW_AT
 WINDOW = insights.WINDOW
-Named = TypeVar("Named", Differential, Standing, Coverage, StoredSample, LatencyBudget, TierLine, DriftEvent)
+Named = TypeVar("Named", Differential, Standing, Coverage, StoredSample, LatencyBudget, TierLine, DriftEvent, Series)
 
 TARGETS = TargetList(
     plan_version=3,
@@ -216,6 +218,7 @@ COVERAGE = (
         recorded=1439,
         outcomes={"timed_out": 3, "ok": 1430, "throttled": 6},
         newest_at=NOW_AT - 42 * SECOND_US,
+        oldest_at=NOW_AT - 86_342 * SECOND_US,
     ),
     Coverage(vantage="ohio-1", region="us-east-2", target="deepseek/deepseek-v4-flash", planned=1440, recorded=0),
 )
@@ -378,6 +381,7 @@ class FakeObservatory(ObservatoryServicer):
     region_costs: tuple[RegionCost, ...] = insights.REGION_COSTS
     latency_budgets: tuple[LatencyBudget, ...] = insights.LATENCY_BUDGETS
     tiers: tuple[TierLine, ...] = insights.TIERS
+    series: SeriesList = insights.SERIES
     drift: DriftList = insights.DRIFT
     alerts: AlertList = insights.ALERTS
     simulations: tuple[Simulation, ...] = insights.SIMULATIONS
@@ -442,6 +446,12 @@ class FakeObservatory(ObservatoryServicer):
     def GetTiers(self, request: observatory_pb2.GetTiersRequest, context: grpc.ServicerContext) -> Any:
         selection = self._selection(request, context)
         return self.message or encode(TierList(window=selection.window, tiers=self._chosen(self.tiers, selection)))
+
+    def GetSeries(self, request: observatory_pb2.GetSeriesRequest, context: grpc.ServicerContext) -> Any:
+        selection = self._selection(request, context)
+        chosen = self._chosen(self.series.series, selection)
+        answer = replace(self.series, window=selection.window, metric=Metric(request.metric or Metric.TTFT))
+        return self.message or encode(replace(answer, series=chosen))
 
     def ListDrift(self, request: observatory_pb2.ListDriftRequest, context: grpc.ServicerContext) -> Any:
         selection = self._selection(request, context)

@@ -44,6 +44,7 @@ from isochrone_wire.insights import (
     DriftList,
     LatencyBudgetList,
     RegionCostList,
+    SeriesList,
     SimulationList,
     TierList,
 )
@@ -206,6 +207,11 @@ class ObservatoryClient:
         """Targets by price tier."""
         request = messages.GetTiersRequest(selection=encode(selection))
         return self._value(TierList, self._call(self._stub.GetTiers, request))
+
+    def get_series(self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0) -> SeriesList:
+        """Quantiles and outcomes over time, in at most `points` buckets (0: as many as the collector allows)."""
+        request = messages.GetSeriesRequest(selection=encode(selection), metric=metric, points=points)
+        return self._value(SeriesList, self._call(self._stub.GetSeries, request))
 
     def list_drift(self, selection: Selection) -> DriftList:
         """The lasting changes in the selection."""

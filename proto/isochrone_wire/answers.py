@@ -290,7 +290,9 @@ class DifferentialList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The planned rounds of one vantage and target, those with a sample, and their outcomes."""
+    """The planned rounds of one vantage and target, those with a sample, and their outcomes. `oldest_at` and
+    `newest_at` are the first and the last round with a sample.
+    """
 
     vantage: str
     region: str
@@ -299,6 +301,7 @@ class Coverage:
     recorded: int
     outcomes: Mapping[str, int] = field(default_factory=dict)
     newest_at: int | None = None
+    oldest_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

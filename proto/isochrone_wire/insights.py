@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from isochrone_wire.answers import Decision, Metric, Quantile, Window
+from isochrone_wire.answers import Decision, Metric, Quantile, Source, Window
 
 
 class Eligible(StrEnum):
@@ -100,6 +100,46 @@ class TierList:
 
     window: Window
     tiers: tuple[TierLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesPoint:
+    """The probes of one bucket, which begins at `at`: quantiles of the n values of a metric, and counts of outcomes.
+
+    A quantile is `None` without values, and if it is not known because probes were cut off by a timeout.
+    """
+
+    at: int
+    n: int = 0
+    p10: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    ok: int = 0
+    failed: int = 0
+    throttled: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One metric of a target from one region over time, oldest first; buckets without a probe are left out."""
+
+    target: str
+    region: str
+    points: tuple[SeriesPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesList:
+    """One series per target and region with samples, in buckets of `bucket_us` that begin at its multiples."""
+
+    MESSAGE: ClassVar[str] = "GetSeriesResponse"
+
+    window: Window
+    metric: Metric
+    bucket_us: int
+    source: Source = Source.SAMPLES
+    series: tuple[Series, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,13 @@ from isochrone_wire.insights import (
     Eligible,
     LatencyBudget,
     RegionCost,
+    Series,
+    SeriesList,
+    SeriesPoint,
     Simulation,
     TierLine,
 )
-from isochrone_wire.model import SECOND_US
+from isochrone_wire.model import MINUTE_US, SECOND_US
 
 NOW_AT = 1_795_248_000_000_000  # 2026-11-21T08:00:00Z
 WINDOW = Window(from_at=NOW_AT - 86_400 * SECOND_US, until_at=NOW_AT)
@@ -156,6 +159,49 @@ DRIFT = DriftList(
     ),
     watched=4,
     too_short=1,
+)
+
+_BUCKET_US = 30 * MINUTE_US
+
+
+def _point(place: int, p50: float | None, *, failed: int = 0) -> SeriesPoint:
+    spread = None if p50 is None else 0.1 * p50
+    return SeriesPoint(
+        at=WINDOW.from_at + place * _BUCKET_US,
+        n=30 - failed,
+        p10=None if p50 is None or spread is None else p50 - spread,
+        p50=p50,
+        p90=None if p50 is None or spread is None else p50 + spread,
+        ok=30 - failed,
+        failed=failed,
+    )
+
+
+# A target that becomes slower two hours before the end, and one that fails for two hours from one of two regions.
+SERIES = SeriesList(
+    window=WINDOW,
+    metric=Metric.TTFT,
+    bucket_us=_BUCKET_US,
+    series=(
+        Series(
+            target="deepseek/deepseek-v4-flash",
+            region="ap-southeast-1",
+            points=tuple(
+                _point(place, None, failed=30) if 20 <= place < 24 else _point(place, 150_000.0 + 500 * (place % 7))
+                for place in range(48)
+            ),
+        ),
+        Series(
+            target="deepseek/deepseek-v4-flash",
+            region="us-east-2",
+            points=tuple(_point(place, 180_000.0 + 700 * (place % 5)) for place in range(48)),
+        ),
+        Series(
+            target="openai/gpt-5-mini",
+            region="us-east-2",
+            points=tuple(_point(place, 240_000.0 if place < 44 else 320_400.0) for place in range(48)),
+        ),
+    ),
 )
 
 _TOLD = Alert(

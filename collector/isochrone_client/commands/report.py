@@ -24,6 +24,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 _EXAMPLES = ("isochrone report --file report.html", "isochrone report --window 'last week' --output markdown")
 _FORMATS = ("html", "markdown")
 _FORMAT_OF = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
+# Sections that have rows without any sample.
+_ALWAYS = ("coverage", "vantages", "incidents", "routes")
 
 
 @click.command("report", epilog=options.example(*_EXAMPLES))
@@ -56,10 +58,10 @@ def report(
     targets: tuple[str, ...],
     window: str,
 ) -> None:
-    """Write a report: differentials, their causes, leaderboards, latency targets, tiers, drift and coverage.
+    """Write a report: a verdict, all targets and regions, charts over time, incidents, differentials, routes and more.
 
-    The HTML page loads nothing, runs no script, and can be printed. Sections that the collector cannot answer are left
-    out, with the reason. The file is written completely or not at all.
+    The HTML page loads nothing, runs no script, fits a phone and can be printed. Sections that the collector cannot
+    answer are left out, with the reason. The file is written completely or not at all.
     """
     files = _files(output, path, html=html, markdown=markdown)
     now = now_at()
@@ -92,7 +94,7 @@ def _write(path: Path, text: str) -> None:
 
 def _require_rows(made: Report) -> None:
     """Raises `InsufficientError` if the report has nothing but headings."""
-    if all(section.is_empty for section in made.sections if section.key not in ("coverage", "vantages")):
+    if made.span is None and all(section.is_empty for section in made.sections if section.key not in _ALWAYS):
         raise InsufficientError(
             f"no samples between {between(made.window)}",
             hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",

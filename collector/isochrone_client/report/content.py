@@ -1,111 +1,172 @@
-"""The content of a report: one section per answer of the collector. A section that fails has the reason instead."""
+"""The content of a report: the verdict, and one section per subject. A section without an answer has the reason."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from isochrone_client.client import ObservatoryClient
-from isochrone_client.errors import CollectorError, InsufficientError, SlowError
 from isochrone_client.pages import (
     coverage,
     difference_phases,
     differentials,
     drift,
     latency_targets,
-    leaderboard,
     region_costs,
     regions,
     tiers,
 )
-from isochrone_client.pages.targets import require_baseline
+from isochrone_client.pages import routes as route_pages
 from isochrone_client.render.page import Page
-from isochrone_client.report import charts
-from isochrone_client.report.sections import Report, Section, facts, summary
+from isochrone_client.report import charts, heat_table, incidents, time_charts, verdict
+from isochrone_client.report.answers import Answer, Answers, Outcome, ReportRequest, ask_all
+from isochrone_client.report.html_elements import Markup
+from isochrone_client.report.incidents import Incident, find_incidents
+from isochrone_client.report.sections import Report, Section, facts
 from isochrone_client.report.tables import ChartBuilder
-from isochrone_wire.answers import DifferentialList, Metric, Selection
+from isochrone_wire.answers import DifferentialList, Leaderboard
+from isochrone_wire.insights import SeriesList
 
-Answer = TypeVar("Answer")
-# Errors of a single answer. An unreachable collector, a missing permission or an unknown name fail the whole report.
-_ERRORS_OF_ONE_ANSWER = (CollectorError, InsufficientError, SlowError)
 _NOTHING = "Nothing in this window."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRequest:
-    """The parameters of a report: selection, metric, baseline region (empty: the plan's), and the current instant in
-    microseconds since the epoch.
-    """
+class _Material:
+    """The request, the answers, and the incidents found in them."""
 
-    selection: Selection
-    metric: Metric
-    baseline: str
-    now_at: int
+    request: ReportRequest
+    answers: Answers
+    incidents: tuple[Incident, ...]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SectionSpec:
-    """A section with its call; `empty` returns the text for an answer without rows."""
-
-    key: str
-    title: str
-    lead: str
-    ask: Callable[[ObservatoryClient, ReportRequest], Any]
-    page: Callable[[Any, ReportRequest], Page[Any]]
-    empty: Callable[[Any], str] = lambda _answer: _NOTHING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AnswerOrReason(Generic[Answer]):
-    """An answer, or the reason for its absence."""
-
-    answer: Answer | None = None
-    reason: str = ""
+    @property
+    def heat(self) -> heat_table.HeatTable:
+        """The medians of all targets and regions."""
+        standings, compared = self.answers.leaderboard.answer, self.answers.differences.answer
+        return heat_table.heat_table(
+            standings.standings if standings else (),
+            compared.differentials if compared else (),
+            metric=self.request.metric,
+            baseline=self.answers.baseline,
+            now_at=self.request.now_at,
+        )
 
 
 def build_report(
     client: ObservatoryClient, request: ReportRequest, *, collector: str, progress: Callable[[str], None]
 ) -> Report:
-    """The report of a collector, shown under the name `collector`; `progress` receives the title of each section.
+    """The report of a collector, shown under the name `collector`; `progress` receives the name of each question.
 
     Raises `ClientError` if the collector cannot be used or does not know a name in the request.
     """
-    plan = client.list_targets()
-    baseline = request.baseline or require_baseline(plan)
-    progress("differentials")
-    difference_outcome = _try(
-        lambda: client.get_differentials(request.selection, baseline=baseline, metric=request.metric, explain=True)
+    return compose(ask_all(client, request, progress=progress), request, collector=collector)
+
+
+def compose(answers: Answers, request: ReportRequest, *, collector: str) -> Report:
+    """The report of these answers."""
+    found = find_incidents(
+        drift=answers.drift.answer,
+        series=answers.series.answer,
+        alerts=answers.alerts.answer,
+        vantages=answers.vantages.answer,
     )
-    progress("coverage")
-    coverage_outcome = _try(lambda: client.get_coverage(request.selection))
+    material = _Material(request=request, answers=answers, incidents=found)
     return Report(
         window=request.selection.window,
+        span=answers.span,
         generated_at=request.now_at,
         collector=collector,
+        verdict=_verdict(material),
         facts=facts(
-            baseline=_full_baseline_name(difference_outcome.answer, baseline),
+            window=request.selection.window,
+            baseline=answers.baseline,
             metric=request.metric,
-            plan_version=plan.plan_version,
-            targets=len(plan.targets),
-            coverage=coverage_outcome.answer,
+            plan_version=answers.plan.plan_version,
+            targets=len(answers.plan.targets),
+            coverage=answers.coverage.answer,
         ),
-        summary=summary(difference_outcome.answer) if difference_outcome.answer else (),
         sections=(
-            *_differential_sections(difference_outcome, request),
-            *(_section_of(spec, client, request, progress) for spec in _SECTIONS),
-            _section(
-                "coverage",
-                "Coverage",
-                "Planned rounds, rounds with a sample, and the outcomes of the samples.",
-                coverage_outcome,
-                lambda answer: coverage.page(answer, now_at=request.now_at),
-            ),
+            _heat(material),
+            _over_time(material),
+            _incidents(material),
+            *_differences(material),
+            *_others(material),
         ),
     )
 
 
-def _differential_sections(
-    difference_outcome: _AnswerOrReason[DifferentialList], request: ReportRequest
-) -> tuple[Section, ...]:
+def _verdict(material: _Material) -> tuple[str, ...]:
+    answers, request = material.answers, material.request
+    compared = answers.differences.answer
+    lacking = verdict.missing(
+        answers.plan,
+        answers.coverage.answer,
+        answers.vantages.answer,
+        compared,
+        baseline=answers.baseline,
+        window=request.selection.window,
+        now_at=request.now_at,
+    )
+    sentences = list(lacking) or [verdict.comparison(compared.differentials if compared else ())]
+    if answers.span is not None:
+        newest_at = answers.span.until_at
+        sentences.append(
+            verdict.present(material.incidents, answers.vantages.answer, newest_at=newest_at, now_at=request.now_at)
+        )
+    return tuple(filter(None, sentences))
+
+
+def _heat(material: _Material) -> Section:
+    answers = material.answers
+
+    def draw(_answer: Leaderboard | DifferentialList) -> Markup:
+        return heat_table.drawing(material.heat)
+
+    outcome: Outcome[Any] = answers.leaderboard if answers.leaderboard.answer else answers.differences
+    return _section(
+        "regions",
+        "Targets by region",
+        "Median time of each target from each region, the fastest first, and below it the difference from the "
+        f"baseline, {answers.baseline}. The colour shows which cells are slower or faster than the baseline.",
+        outcome,
+        lambda _answer: heat_table.page(material.heat),
+        drawing=draw,
+    )
+
+
+def _over_time(material: _Material) -> Section:
+    answers, metric = material.answers, material.request.metric
+
+    def charts_of(answer: SeriesList) -> time_charts.TimeCharts:
+        return time_charts.time_charts(
+            answer,
+            regions=material.heat.regions,
+            span=answers.span or answer.window,
+            incidents=material.incidents,
+        )
+
+    name = metric.display_name
+    return _section(
+        "time",
+        f"{name[0].upper()}{name[1:]} over time",
+        "The median of each target, a line per region. A dashed mark is the beginning of an incident, with its number.",
+        answers.series,
+        lambda answer: time_charts.page(charts_of(answer)),
+        drawing=lambda answer: time_charts.drawing(charts_of(answer)),
+    )
+
+
+def _incidents(material: _Material) -> Section:
+    drifted = material.answers.drift
+    watched = drift.watched_summary(drifted.answer) if drifted.answer else drifted.reason
+    title, lead = "Incidents", "New levels that last, outages, and vantages that do not report."
+    if not material.incidents:
+        return Section(key="incidents", title=title, lead=lead, missing=f"No incident in this window; {watched}.")
+    page = incidents.page(material.incidents, now_at=material.request.now_at, notes=(watched,))
+    return Section(key="incidents", title=title, lead=lead, pages=(page,))
+
+
+def _differences(material: _Material) -> tuple[Section, ...]:
+    request, outcome = material.request, material.answers.differences
+
     def by_region(answer: DifferentialList) -> Page[Any]:
         rows = differentials.select_rows(answer, sort="shift", only=None)
         return differentials.page(answer, rows, metric=request.metric, now_at=request.now_at)
@@ -114,9 +175,9 @@ def _differential_sections(
         _section(
             "differentials",
             "Differentials",
-            "Each region minus the baseline, per target. The dot is the shift, the line its 95 % interval, the shaded "
-            "band the margin below which a difference does not matter; a hollow dot is undecided.",
-            difference_outcome,
+            "Each region minus the baseline, per target. The dot is the difference, the line its 95 % interval, the "
+            "shaded band the smallest difference that matters; a hollow dot is undecided.",
+            outcome,
             by_region,
             chart=charts.intervals,
         ),
@@ -125,24 +186,59 @@ def _differential_sections(
             "Origin of the differences",
             "The time to a first token over a fresh connection is the sum of name lookup, TCP and TLS handshakes, the "
             "request's round trip, and the server. Increases are stacked to the right of zero, decreases to the left.",
-            difference_outcome,
+            outcome,
             difference_phases.page,
             chart=charts.bars,
         ),
     )
 
 
-def _section_of(
-    spec: _SectionSpec, client: ObservatoryClient, request: ReportRequest, progress: Callable[[str], None]
-) -> Section:
-    progress(spec.title.lower())
-    return _section(
-        spec.key,
-        spec.title,
-        spec.lead,
-        _try(lambda: spec.ask(client, request)),
-        lambda answer: spec.page(answer, request),
-        empty=spec.empty,
+def _others(material: _Material) -> tuple[Section, ...]:
+    answers, request = material.answers, material.request
+    return (
+        _section(
+            "routes",
+            "Route tables",
+            "Where requests go now, per route and region, with the share of each member.",
+            answers.tables,
+            lambda answer: route_pages.page(answer, now_at=request.now_at),
+            empty="No route table: the plan has no routes, or their members have too few samples.",
+        ),
+        _section(
+            "best",
+            "Best regions",
+            "The nearest region of each provider, and the latency that the other regions add.",
+            answers.costs,
+            lambda answer: region_costs.page(answer, metric=request.metric),
+        ),
+        _section(
+            "latency-targets",
+            "Latency targets",
+            "The targets that are fast enough for each use.",
+            answers.budgets,
+            latency_targets.page,
+        ),
+        _section(
+            "tiers",
+            "Price tiers",
+            "Targets compared with others of a similar price.",
+            answers.tiers,
+            tiers.page,
+        ),
+        _section(
+            "vantages",
+            "Vantages",
+            "The vantages by region, with their status.",
+            answers.vantages,
+            regions.page,
+        ),
+        _section(
+            "coverage",
+            "Coverage",
+            "Planned rounds, rounds with a sample, and the outcomes of the samples.",
+            answers.coverage,
+            lambda answer: coverage.page(answer, now_at=request.now_at),
+        ),
     )
 
 
@@ -150,74 +246,17 @@ def _section(
     key: str,
     title: str,
     lead: str,
-    outcome: _AnswerOrReason[Answer],
+    outcome: Outcome[Answer],
     page_of: Callable[[Answer], Page[Any]],
     *,
+    drawing: Callable[[Answer], Markup] | None = None,
     chart: ChartBuilder | None = None,
-    empty: Callable[[Answer], str] = lambda _answer: _NOTHING,
+    empty: str = _NOTHING,
 ) -> Section:
     if outcome.answer is None:
         return Section(key=key, title=title, missing=f"Left out: {outcome.reason}")
     page = page_of(outcome.answer)
     if not page.rows:
-        return Section(key=key, title=title, lead=lead, missing=empty(outcome.answer))
-    return Section(key=key, title=title, lead=lead, pages=(page,), chart=chart)
-
-
-def _try(ask: Callable[[], Answer]) -> _AnswerOrReason[Answer]:
-    try:
-        return _AnswerOrReason(answer=ask())
-    except _ERRORS_OF_ONE_ANSWER as error:
-        return _AnswerOrReason(reason=str(error))
-
-
-def _full_baseline_name(answer: DifferentialList | None, named: str) -> str:
-    """The full name of the baseline if the answer has it, otherwise `named`."""
-    return answer.differentials[0].baseline if answer is not None and answer.differentials else named
-
-
-_SECTIONS = (
-    _SectionSpec(
-        key="leaderboards",
-        title="Leaderboards",
-        lead="Targets by median time to first token, per region.",
-        ask=lambda client, request: client.get_leaderboard(request.selection),
-        page=lambda answer, _wish: leaderboard.page(answer),
-    ),
-    _SectionSpec(
-        key="best",
-        title="Best regions",
-        lead="The nearest region of each provider, and the latency that the other regions add.",
-        ask=lambda client, request: client.get_region_costs(request.selection, metric=request.metric),
-        page=lambda answer, request: region_costs.page(answer, metric=request.metric),
-    ),
-    _SectionSpec(
-        key="latency-targets",
-        title="Latency targets",
-        lead="The targets that are fast enough for each use.",
-        ask=lambda client, request: client.get_latency_budgets(request.selection),
-        page=lambda answer, _wish: latency_targets.page(answer),
-    ),
-    _SectionSpec(
-        key="tiers",
-        title="Price tiers",
-        lead="Targets compared with others of a similar price.",
-        ask=lambda client, request: client.get_tiers(request.selection),
-        page=lambda answer, _wish: tiers.page(answer),
-    ),
-    _SectionSpec(
-        key="drift",
-        title="Drift",
-        lead="Lasting changes of level that outliers, short bursts and the time of day do not explain.",
-        ask=lambda client, request: client.list_drift(request.selection),
-        page=lambda answer, _wish: drift.page(answer),
-        empty=lambda answer: f"No lasting change in this window; {drift.watched_summary(answer)}.",
-    ),
-    _SectionSpec(
-        key="vantages",
-        title="Vantages",
-        lead="The vantages by region, with their status.",
-        ask=lambda client, _wish: client.list_vantages(),
-        page=lambda answer, _wish: regions.page(answer),
-    ),
-)
+        return Section(key=key, title=title, lead=lead, missing=empty)
+    drawn = drawing(outcome.answer) if drawing is not None else None
+    return Section(key=key, title=title, lead=lead, pages=(page,), drawing=drawn, chart=chart)

@@ -30,8 +30,7 @@ def _head(report: Report) -> Markup:
 
 
 def _header(report: Report) -> Markup:
-    entries = (("window", report.span), *report.facts)
-    terms = [part for name, text in entries for part in (element("dt", name), element("dd", text))]
+    terms = [part for name, text in report.facts for part in (element("dt", name), element("dd", text))]
     links = [
         element("li", element("a", section.title, href=f"#{section.key}"))
         for section in (*report.sections, Section(key="method", title="Method and confidence"))
@@ -39,6 +38,7 @@ def _header(report: Report) -> Markup:
     return element(
         "header",
         element("h1", report.title),
+        *(element("p", sentence, class_="verdict") for sentence in report.verdict),
         element("dl", *terms),
         element("nav", element("ul", *links), aria_label="sections"),
     )
@@ -47,7 +47,6 @@ def _header(report: Report) -> Markup:
 def _main(report: Report) -> Markup:
     return element(
         "main",
-        *(element("p", sentence) for sentence in report.summary),
         *(_section(section) for section in report.sections),
         _method(),
     )
@@ -59,8 +58,12 @@ def _section(section: Section) -> Markup:
         content.append(element("p", section.missing, class_="missing"))
     if section.key == "origins" and not section.is_empty:
         content.append(legend())
-    content += [tables(page, chart=None if index else section.chart) for index, page in enumerate(section.pages)]
+    content += [section.drawing] if section.drawing is not None else _tables(section)
     return _with_heading(section.key, section.title, *content)
+
+
+def _tables(section: Section) -> list[Markup]:
+    return [tables(page, chart=None if index else section.chart) for index, page in enumerate(section.pages)]
 
 
 def _method() -> Markup:

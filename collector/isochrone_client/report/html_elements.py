@@ -6,7 +6,7 @@ from isochrone_wire.text import printable
 
 # Void elements of HTML, and empty elements of SVG.
 _VOID = frozenset({"meta", "link", "wbr"})
-_EMPTY = frozenset({"rect", "line", "circle"})
+_EMPTY = frozenset({"rect", "line", "circle", "path"})
 Attribute = str | int | float | None
 
 
@@ -40,3 +40,9 @@ def joined(*children: str) -> Markup:
 def escaped(text: str) -> Markup:
     """The text escaped for HTML, without control characters."""
     return Markup(html.escape(printable(text), quote=True))
+
+
+def breakable(name: str) -> Markup:
+    """A name that may be broken after a slash."""
+    first, *others = name.split("/")
+    return joined(first, *(piece for other in others for piece in ("/", element("wbr"), other)))

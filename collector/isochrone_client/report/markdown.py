@@ -14,8 +14,8 @@ def render_markdown(report: Report) -> str:
 
 def _blocks(report: Report) -> Iterator[str]:
     yield f"# {markdown.escaped(report.title)}"
+    yield from (f"**{markdown.escaped(sentence)}**" for sentence in report.verdict)
     yield "\n".join(f"- {name}: {markdown.escaped(text)}" for name, text in report.facts)
-    yield from (markdown.escaped(sentence) for sentence in report.summary)
     for section in report.sections:
         yield from _section(section)
     yield "## Method and confidence"

@@ -1,30 +1,28 @@
 """The structure of a report, independent of its format: sections with a lead and tables."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isochrone_client.formats import interval, milliseconds, minute, number, share
+from isochrone_client.formats import between, minute, share
 from isochrone_client.render.page import Page
+from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.tables import ChartBuilder
-from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric, Window
-
-_MS = "ms"
-_MOST = 3
+from isochrone_wire.answers import CoverageList, Metric, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """One section of a report: `key` is its anchor, `lead` a sentence or two, `pages` its tables.
 
-    `missing` is the reason for an absent answer. `chart` adds charts to the first page.
+    `missing` is the reason for an absent answer. In HTML, `drawing` takes the place of the tables, and `chart` adds
+    charts to the first of them.
     """
 
     key: str
     title: str
     lead: str = ""
     pages: tuple[Page[Any], ...] = ()
+    drawing: Markup | None = None
     chart: ChartBuilder | None = None
     missing: str = ""
 
@@ -36,41 +34,49 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report: its window, the instant it was generated (microseconds since the epoch), its collector and sections.
+    """A report: the requested window, the span of the rounds that have samples (`None` without any), the instant it was
+    generated (microseconds since the epoch), its collector and sections.
 
-    `facts` are names and values for its head.
+    `verdict` are its first sentences; `facts` are names and values for its head.
     """
 
     window: Window
+    span: Window | None
     generated_at: int
     collector: str
+    verdict: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
-    summary: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
 
     @property
     def title(self) -> str:
-        """The title with the window."""
-        return f"LLM latency by region, {self.span}"
+        """The title with the span that has data."""
+        if self.span is None:
+            return f"LLM latency by region: no samples between {between(self.window)}"
+        return f"LLM latency by region, {span_text(self.span)}"
 
-    @property
-    def span(self) -> str:
-        """The window for people."""
-        return f"{minute(self.window.from_at)} to {minute(self.window.until_at)} UTC"
+
+def span_text(span: Window) -> str:
+    """`2026-11-20 08:00 to 2026-11-21 08:00 UTC`; the date only once if it is the same."""
+    first, last = minute(span.from_at), minute(span.until_at)
+    date, _, time = last.partition(" ")
+    if first == last:
+        return f"{first} UTC"
+    return f"{first} to {time if first.startswith(date) else last} UTC"
 
 
 # The method, the same for every report.
 METHOD = {
-    "Shifts": (
-        "A shift is region minus baseline: the Hodges-Lehmann estimate over the rounds in which both have a value, so "
-        "that a slowdown of a provider in all regions at once cancels out. Its 95 % interval comes from the "
+    "Differences": (
+        "A difference is region minus baseline: the Hodges-Lehmann estimate over the rounds in which both have a "
+        "value, so that a slowdown of a provider in all regions at once cancels out. Its 95 % interval comes from the "
         "signed-rank distribution and is widened if neighbouring rounds are correlated: n rounds then count as fewer."
     ),
     "Decisions": (
-        "Faster and slower require an interval that excludes zero and a shift that reaches the margin (20 ms or 5 % of "
-        "the baseline, whichever is larger). Equivalent means that the whole interval lies within the margin. "
-        "Everything else is undecided, with a reason. Across all pairs, the false-discovery rate is limited to 5 % "
-        "(Benjamini-Hochberg)."
+        "Faster and slower require an interval that excludes zero and a difference of at least the smallest that "
+        "matters (20 ms or 5 % of the baseline, whichever is larger). Equivalent means that the whole interval is "
+        "smaller than that. Everything else is undecided, with a reason. Across all pairs, the false-discovery rate is "
+        "limited to 5 % (Benjamini-Hochberg)."
     ),
     "Percentiles": (
         "Nearest rank, with intervals from order statistics; with too few samples for an interval, no percentile is "
@@ -81,11 +87,12 @@ METHOD = {
 
 
 def facts(
-    *, baseline: str, metric: Metric, plan_version: int, targets: int, coverage: CoverageList | None
+    *, window: Window, baseline: str, metric: Metric, plan_version: int, targets: int, coverage: CoverageList | None
 ) -> tuple[tuple[str, str], ...]:
-    """The names and values at the head of a report, besides its window."""
+    """The names and values at the head of a report."""
     entries = [
-        ("baseline", baseline),
+        ("window", span_text(window)),
+        ("baseline", baseline or "none"),
         ("compared by", str(metric)),
         ("plan", f"version {plan_version}, {targets} targets" if plan_version else "none applied"),
     ]
@@ -98,35 +105,8 @@ def facts(
     return tuple(entries)
 
 
-def summary(answer: DifferentialList) -> tuple[str, ...]:
-    """One or two sentences per region: the number of targets per decision, and the largest shifts."""
-    regions = dict.fromkeys(row.region for row in answer.differentials)
-    return tuple(_of_region([row for row in answer.differentials if row.region == region]) for region in regions)
-
-
-def _of_region(rows: Sequence[Differential]) -> str:
-    counts = Counter(row.decision for row in rows)
-    counted = ", ".join(f"{counts[decision]} {decision}" for decision in Decision if counts[decision])
-    first = rows[0]
-    text = f"From {first.region} against {first.baseline}, of {_counted(len(rows), 'target')}: {counted}."
-    decided = sorted((row for row in rows if row.decision in (Decision.FASTER, Decision.SLOWER)), key=_size)
-    if not decided:
-        return text
-    return f"{text} Largest shifts: {'; '.join(_shift(row) for row in decided[-_MOST:][::-1])}."
-
-
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _size(row: Differential) -> float:
-    return abs(row.shift or 0.0)
-
-
-def _shift(row: Differential) -> str:
-    of, unit = (milliseconds, _MS) if row.unit == "us" else (lambda value: value, row.unit)
-    bounds = interval(of(row.shift_low), of(row.shift_high), signed=True)
-    return f"{row.target} {number(of(row.shift), signed=True)} {unit} ({bounds})"
 
 
 def provenance(report: Report) -> str:

@@ -1,11 +1,15 @@
-"""Pages as HTML tables: the columns of the terminal's table, with charts."""
+"""Pages as HTML tables: the columns of the terminal's table, with charts.
+
+On a narrow screen the style sheet shows each row as a block of labelled values. The labels are attributes of the cells,
+and the roles keep the structure of the table for screen readers.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from isochrone_client.render.page import Column, Page, Table
 from isochrone_client.report.charts import ChartColumn
-from isochrone_client.report.html_elements import Markup, element, joined
+from isochrone_client.report.html_elements import Markup, breakable, element, joined
 
 ChartBuilder = Callable[[Sequence[Any]], ChartColumn | None]
 _CLASS_OF = {"green": "good", "red": "bad", "yellow": "warn", "dim": "dim"}
@@ -18,8 +22,38 @@ def tables(page: Page[Any], *, chart: ChartBuilder | None = None) -> Markup:
     return joined(*blocks, notes)
 
 
-def _table(page: Page[Any], table: Table[Any], *, chart: ChartColumn | None) -> Markup:
-    caption = table.heading or page.title
+def table(
+    *, caption: str, head: Sequence[Markup], rows: Sequence[Sequence[Markup]], class_: str | None = None
+) -> Markup:
+    """A table of these cells. It scrolls if it is too wide for its screen."""
+    content = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", *head, role="row"), role="rowgroup"),
+        element("tbody", *(element("tr", *cells, role="row") for cells in rows), role="rowgroup"),
+        role="table",
+        class_=class_,
+    )
+    # A scrollable element must be reachable by keyboard and have a label.
+    return element("div", content, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def heading(*content: str, class_: str | None = None) -> Markup:
+    """The heading of a column."""
+    return element("th", *content, scope="col", role="columnheader", class_=class_)
+
+
+def name_cell(*content: str, class_: str = "name") -> Markup:
+    """The cell that names a row."""
+    return element("th", *content, scope="row", role="rowheader", class_=class_)
+
+
+def cell(*content: str, label: str | None, title: str | None = None, class_: str | None = None) -> Markup:
+    """A cell with the label that it has on a narrow screen."""
+    return element("td", *content, role="cell", data_label=label, title=title, class_=class_)
+
+
+def _table(page: Page[Any], shown: Table[Any], *, chart: ChartColumn | None) -> Markup:
     named = next((index for index, column in enumerate(page.columns) if column.wide), 0)
     head = [_heading(column) for column in page.columns]
     body = [
@@ -27,36 +61,25 @@ def _table(page: Page[Any], table: Table[Any], *, chart: ChartColumn | None) -> 
             _cell(column, row, text, named=index == named)
             for index, (column, text) in enumerate(zip(page.columns, line, strict=True))
         ]
-        for row, line in zip(table.rows, table.cells, strict=True)
+        for row, line in zip(shown.rows, shown.cells, strict=True)
     ]
     if chart is not None:
-        head.insert(named + 1, element("th", chart.heading, chart.axis, scope="col", class_="drawn"))
-        for cells, row in zip(body, table.rows, strict=True):
-            cells.insert(named + 1, element("td", chart.cell(row), class_="drawn"))
-    drawn = element(
-        "table",
-        element("caption", caption),
-        element("thead", element("tr", *head)),
-        element("tbody", *(element("tr", *cells) for cells in body)),
+        head.insert(named + 1, heading(chart.heading, chart.axis, class_="drawn"))
+        for cells, row in zip(body, shown.rows, strict=True):
+            cells.insert(named + 1, cell(chart.cell(row), label=None, class_="drawn"))
+    return table(
+        caption=shown.heading or page.title, head=head, rows=body, class_=None if chart is None else "charted"
     )
-    # A scrollable element must be reachable by keyboard and have a label.
-    return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
 def _heading(column: Column[Any]) -> Markup:
     unit = element("small", column.unit) if column.unit else ""
-    return element("th", column.name, unit, scope="col", class_="name" if column.wide else None)
+    return heading(column.name, unit, class_="name" if column.wide else None)
 
 
 def _cell(column: Column[Any], row: object, content: str, *, named: bool) -> Markup:
     classes = " ".join(filter(None, ["name" if column.wide else "", _CLASS_OF.get(column.style(row), "")]))
-    text = _breakable(content) if column.wide else content
+    text = breakable(content) if column.wide else content
     if named:
-        return element("th", text, scope="row", class_=classes or None)
-    return element("td", text, class_=classes or None)
-
-
-def _breakable(name: str) -> Markup:
-    """A name that may be broken after a slash."""
-    first, *others = name.split("/")
-    return joined(first, *(piece for other in others for piece in ("/", element("wbr"), other)))
+        return name_cell(text, class_=classes)
+    return cell(text, label=column.title, class_=classes or None)

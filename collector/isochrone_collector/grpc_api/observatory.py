@@ -16,6 +16,7 @@ from isochrone_collector.queries import (
     ranking,
     region_costs,
     samples,
+    series,
     simulations,
 )
 from isochrone_collector.queries.context import QueryContext
@@ -59,6 +60,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     GetRegionCosts = _unary(region_costs.region_costs)
     GetLatencyBudgets = _unary(ranking.latency_targets)
     GetTiers = _unary(ranking.price_tiers)
+    GetSeries = _unary(series.series)
     ListDrift = _unary(drift.drift_events)
     ListAlerts = _unary(alerts.alerts)
     Simulate = _unary(simulations.simulations)

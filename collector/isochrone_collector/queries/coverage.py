@@ -51,4 +51,5 @@ def _coverage(
                 recorded=row.recorded if row else 0,
                 outcomes=row.outcomes if row else {},
                 newest_at=row.newest_at if row else None,
+                oldest_at=row.oldest_at if row else None,
             )

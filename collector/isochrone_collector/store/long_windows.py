@@ -40,9 +40,9 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     """Return a scope from summaries; `None` if samples cover it better, or nothing of it is summarised. Raises
     `BadRequest` if too many samples are not summarised yet.
     """
-    oldest_at = min(await partitions.days(connection), default=0)
-    if scope.window.from_at >= oldest_at and not await _is_much(connection, scope):
+    if not await prefers_summaries(connection, scope):
         return None
+    oldest_at = min(await partitions.days(connection), default=0)
     pieces = await summaries.pieces(connection, scope.window)
     span = summaries.span(pieces)
     if span is None:
@@ -59,6 +59,12 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     # Merging all histograms takes seconds, during which the event loop has to serve other requests.
     seen = await asyncio.to_thread(lambda: list(_together(joined, summaries.added(counted), edges)))
     return SummarisedWindow(window=window, seen=seen)
+
+
+async def prefers_summaries(connection: Connection, scope: Scope) -> bool:
+    """Return whether a scope is long, or has samples that were deleted."""
+    oldest_at = min(await partitions.days(connection), default=0)
+    return scope.window.from_at < oldest_at or await _is_much(connection, scope)
 
 
 async def _unsummarised(connection: Connection, scope: Scope) -> list[SeriesValues]:

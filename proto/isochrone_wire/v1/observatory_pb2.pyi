@@ -782,12 +782,14 @@ class Coverage(_message.Message):
     RECORDED_FIELD_NUMBER: _builtins.int
     OUTCOMES_FIELD_NUMBER: _builtins.int
     NEWEST_AT_FIELD_NUMBER: _builtins.int
+    OLDEST_AT_FIELD_NUMBER: _builtins.int
     vantage: _builtins.str
     region: _builtins.str
     target: _builtins.str
     planned: _builtins.int
     recorded: _builtins.int
     newest_at: _builtins.int
+    oldest_at: _builtins.int
     @_builtins.property
     def outcomes(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     def __init__(
@@ -800,14 +802,20 @@ class Coverage(_message.Message):
         recorded: _builtins.int = ...,
         outcomes: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         newest_at: _builtins.int | None = ...,
+        oldest_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "newest_at", b"newest_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "_oldest_at", b"_oldest_at", "newest_at", b"newest_at", "oldest_at", b"oldest_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "newest_at", b"newest_at", "outcomes", b"outcomes", "planned", b"planned", "recorded", b"recorded", "region", b"region", "target", b"target", "vantage", b"vantage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at", "_oldest_at", b"_oldest_at", "newest_at", b"newest_at", "oldest_at", b"oldest_at", "outcomes", b"outcomes", "planned", b"planned", "recorded", b"recorded", "region", b"region", "target", b"target", "vantage", b"vantage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__newest_at: _TypeAlias = _typing.Literal["newest_at"]  # noqa: Y015
     _WhichOneofArgType__newest_at: _TypeAlias = _typing.Literal["_newest_at", b"_newest_at"]  # noqa: Y015
+    _WhichOneofReturnType__oldest_at: _TypeAlias = _typing.Literal["oldest_at"]  # noqa: Y015
+    _WhichOneofArgType__oldest_at: _TypeAlias = _typing.Literal["_oldest_at", b"_oldest_at"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__newest_at) -> _WhichOneofReturnType__newest_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__oldest_at) -> _WhichOneofReturnType__oldest_at | None: ...
 
 Global___Coverage: _TypeAlias = Coverage  # noqa: Y015
 
@@ -1421,6 +1429,154 @@ class GetTiersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetTiersResponse: _TypeAlias = GetTiersResponse  # noqa: Y015
+
+@_typing.final
+class GetSeriesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """Empty for ttft."""
+    points: _builtins.int
+    """Maximum number of points of a series, at most 500; 0 for 500."""
+    @_builtins.property
+    def selection(self) -> Global___Selection: ...
+    def __init__(
+        self,
+        *,
+        selection: Global___Selection | None = ...,
+        metric: _builtins.str = ...,
+        points: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "points", b"points", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSeriesRequest: _TypeAlias = GetSeriesRequest  # noqa: Y015
+
+@_typing.final
+class SeriesPoint(_message.Message):
+    """The probes of one bucket [at, at + bucket_us). A quantile is absent without values, and if it is not known because
+    probes were cut off by a timeout.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    P10_FIELD_NUMBER: _builtins.int
+    P50_FIELD_NUMBER: _builtins.int
+    P90_FIELD_NUMBER: _builtins.int
+    OK_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    THROTTLED_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
+    at: _builtins.int
+    n: _builtins.int
+    p10: _builtins.float
+    p50: _builtins.float
+    p90: _builtins.float
+    ok: _builtins.int
+    failed: _builtins.int
+    throttled: _builtins.int
+    skipped: _builtins.int
+    def __init__(
+        self,
+        *,
+        at: _builtins.int = ...,
+        n: _builtins.int = ...,
+        p10: _builtins.float | None = ...,
+        p50: _builtins.float | None = ...,
+        p90: _builtins.float | None = ...,
+        ok: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        throttled: _builtins.int = ...,
+        skipped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p10", b"_p10", "_p50", b"_p50", "_p90", b"_p90", "p10", b"p10", "p50", b"p50", "p90", b"p90"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p10", b"_p10", "_p50", b"_p50", "_p90", b"_p90", "at", b"at", "failed", b"failed", "n", b"n", "ok", b"ok", "p10", b"p10", "p50", b"p50", "p90", b"p90", "skipped", b"skipped", "throttled", b"throttled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p10: _TypeAlias = _typing.Literal["p10"]  # noqa: Y015
+    _WhichOneofArgType__p10: _TypeAlias = _typing.Literal["_p10", b"_p10"]  # noqa: Y015
+    _WhichOneofReturnType__p50: _TypeAlias = _typing.Literal["p50"]  # noqa: Y015
+    _WhichOneofArgType__p50: _TypeAlias = _typing.Literal["_p50", b"_p50"]  # noqa: Y015
+    _WhichOneofReturnType__p90: _TypeAlias = _typing.Literal["p90"]  # noqa: Y015
+    _WhichOneofArgType__p90: _TypeAlias = _typing.Literal["_p90", b"_p90"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p10) -> _WhichOneofReturnType__p10 | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p50) -> _WhichOneofReturnType__p50 | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p90) -> _WhichOneofReturnType__p90 | None: ...
+
+Global___SeriesPoint: _TypeAlias = SeriesPoint  # noqa: Y015
+
+@_typing.final
+class Series(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    target: _builtins.str
+    region: _builtins.str
+    @_builtins.property
+    def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeriesPoint]:
+        """Oldest first; buckets without a probe are left out."""
+
+    def __init__(
+        self,
+        *,
+        target: _builtins.str = ...,
+        region: _builtins.str = ...,
+        points: _abc.Iterable[Global___SeriesPoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["points", b"points", "region", b"region", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Series: _TypeAlias = Series  # noqa: Y015
+
+@_typing.final
+class GetSeriesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    BUCKET_US_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    SERIES_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    bucket_us: _builtins.int
+    source: _builtins.str
+    """samples | summaries"""
+    @_builtins.property
+    def window(self) -> Global___Window: ...
+    @_builtins.property
+    def series(self) -> _containers.RepeatedCompositeFieldContainer[Global___Series]: ...
+    def __init__(
+        self,
+        *,
+        window: Global___Window | None = ...,
+        metric: _builtins.str = ...,
+        bucket_us: _builtins.int = ...,
+        source: _builtins.str = ...,
+        series: _abc.Iterable[Global___Series] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket_us", b"bucket_us", "metric", b"metric", "series", b"series", "source", b"source", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSeriesResponse: _TypeAlias = GetSeriesResponse  # noqa: Y015
 
 @_typing.final
 class ListDriftRequest(_message.Message):

@@ -84,6 +84,11 @@ class ObservatoryStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersResponse.FromString,
                 _registered_method=True)
+        self.GetSeries = channel.unary_unary(
+                '/isochrone.v1.Observatory/GetSeries',
+                request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesResponse.FromString,
+                _registered_method=True)
         self.ListDrift = channel.unary_unary(
                 '/isochrone.v1.Observatory/ListDrift',
                 request_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.ListDriftRequest.SerializeToString,
@@ -174,6 +179,13 @@ class ObservatoryServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSeries(self, request, context):
+        """Values and outcomes over time, per target and region.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDrift(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -258,6 +270,11 @@ def add_ObservatoryServicer_to_server(servicer, server):
                     servicer.GetTiers,
                     request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersResponse.SerializeToString,
+            ),
+            'GetSeries': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSeries,
+                    request_deserializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesResponse.SerializeToString,
             ),
             'ListDrift': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDrift,
@@ -555,6 +572,33 @@ class Observatory(object):
             '/isochrone.v1.Observatory/GetTiers',
             isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_observatory__pb2.GetTiersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSeries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Observatory/GetSeries',
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_observatory__pb2.GetSeriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,8 @@ class ObservatoryStub:
     GetRegionCosts: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetRegionCostsRequest, _observatory_pb2.GetRegionCostsResponse]
     GetLatencyBudgets: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetLatencyBudgetsRequest, _observatory_pb2.GetLatencyBudgetsResponse]
     GetTiers: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetTiersRequest, _observatory_pb2.GetTiersResponse]
+    GetSeries: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.GetSeriesRequest, _observatory_pb2.GetSeriesResponse]
+    """Values and outcomes over time, per target and region."""
     ListDrift: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]
     ListAlerts: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]
     Simulate: _grpc.UnaryUnaryMultiCallable[_observatory_pb2.SimulateRequest, _observatory_pb2.SimulateResponse]
@@ -62,6 +64,8 @@ class ObservatoryAsyncStub(ObservatoryStub):
     GetRegionCosts: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetRegionCostsRequest, _observatory_pb2.GetRegionCostsResponse]  # type: ignore[assignment]
     GetLatencyBudgets: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetLatencyBudgetsRequest, _observatory_pb2.GetLatencyBudgetsResponse]  # type: ignore[assignment]
     GetTiers: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetTiersRequest, _observatory_pb2.GetTiersResponse]  # type: ignore[assignment]
+    GetSeries: _aio.UnaryUnaryMultiCallable[_observatory_pb2.GetSeriesRequest, _observatory_pb2.GetSeriesResponse]  # type: ignore[assignment]
+    """Values and outcomes over time, per target and region."""
     ListDrift: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListDriftRequest, _observatory_pb2.ListDriftResponse]  # type: ignore[assignment]
     ListAlerts: _aio.UnaryUnaryMultiCallable[_observatory_pb2.ListAlertsRequest, _observatory_pb2.ListAlertsResponse]  # type: ignore[assignment]
     Simulate: _aio.UnaryUnaryMultiCallable[_observatory_pb2.SimulateRequest, _observatory_pb2.SimulateResponse]  # type: ignore[assignment]
@@ -140,6 +144,14 @@ class ObservatoryServicer(metaclass=_abc_1.ABCMeta):
         request: _observatory_pb2.GetTiersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_observatory_pb2.GetTiersResponse, _abc.Awaitable[_observatory_pb2.GetTiersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetSeries(
+        self,
+        request: _observatory_pb2.GetSeriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_observatory_pb2.GetSeriesResponse, _abc.Awaitable[_observatory_pb2.GetSeriesResponse]]:
+        """Values and outcomes over time, per target and region."""
 
     @_abc_1.abstractmethod
     def ListDrift(

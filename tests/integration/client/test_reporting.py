@@ -1,12 +1,14 @@
 """`isochrone report` against a real socket: its requests, files and missing sections."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from fix_observatory import FakeObservatory
+from fix_observatory import TARGETS, FakeObservatory
+from fix_routes import FakeRoutes
 from isochrone_client.cli import cli
 
 
@@ -23,12 +25,13 @@ def test_it_writes_a_page_and_markdown(observatory: FakeObservatory, tmp_path: P
     assert str(page) in result.stderr
     assert page.read_text().startswith("<!DOCTYPE html>")
     for title in (
+        "Targets by region",
+        "Time to first token over time",
+        "Incidents",
         "Differentials",
-        "Leaderboards",
         "Best regions",
         "Latency targets",
         "Price tiers",
-        "Drift",
         "Coverage",
     ):
         assert f"## {title}" in text.read_text()
@@ -52,9 +55,9 @@ def test_what_fails_is_left_out_with_the_reason(observatory: FakeObservatory) ->
     }
     result = run(observatory)
     assert result.exit_code == 0
-    assert result.stdout.count("Left out: the collector at") == 3
+    assert result.stdout.count("Left out: the collector at") == 4
     assert "out of order" in result.stdout
-    assert "## Leaderboards" in result.stdout
+    assert "| deepseek/deepseek-v4-flash | 180 |" in result.stdout
 
 
 def test_an_unknown_target_is_a_usage_error(observatory: FakeObservatory, tmp_path: Path) -> None:
@@ -77,15 +80,19 @@ def test_an_unreachable_collector_is_three(tmp_path: Path) -> None:
 def test_a_report_of_nothing_is_written_and_is_four(observatory: FakeObservatory, tmp_path: Path) -> None:
     """Without measurements each section of the page is empty, and the exit code is 4 on request."""
     observatory.differentials = observatory.standings = observatory.region_costs = ()
-    observatory.latency_budgets = observatory.tiers = ()
+    observatory.latency_budgets = observatory.tiers = observatory.coverage = ()
     observatory.drift = type(observatory.drift)(window=observatory.drift.window)
+    observatory.series = replace(observatory.series, series=())
+    observatory.alerts = replace(observatory.alerts, alerts=())
     page = tmp_path / "report.html"
     assert run(observatory, "--file", str(page)).exit_code == 0
     result = run(observatory, "--html", str(page), "--exit-code")
     assert result.exit_code == 4
     assert "no samples between" in result.stderr
     assert page.read_text().count("Nothing in this window.") >= 5
-    assert "No lasting change in this window; 0 series watched." in page.read_text()
+    assert "No incident in this window; 0 series watched." in page.read_text()
+    assert "LLM latency by region: no samples between" in page.read_text()
+    assert "No samples between" in page.read_text()
 
 
 def test_a_missing_folder_is_an_error(observatory: FakeObservatory, tmp_path: Path) -> None:
@@ -94,3 +101,33 @@ def test_a_missing_folder_is_an_error(observatory: FakeObservatory, tmp_path: Pa
     assert result.exit_code == 1
     assert "nowhere" in result.stderr
     assert len(result.stderr.splitlines()) == 2
+
+
+def test_route_tables_are_included(routing: FakeRoutes) -> None:
+    """The tables in force are a section, as `isochrone routes` shows them."""
+    result = CliRunner().invoke(cli, ["report"], env={"ISOCHRONE_COLLECTOR": routing.address})
+    assert result.exit_code == 0, result.output
+    section = result.stdout.partition("## Route tables")[2].partition("## Best regions")[0]
+    table = routing.tables[0]
+    assert f"### {table.route} from {table.client_region}" in section
+    assert table.entries[0].target in section
+
+
+def test_without_a_plan_the_report_says_so(observatory: FakeObservatory) -> None:
+    """An empty database is not an error: the verdict says what is missing."""
+    observatory.targets = replace(TARGETS, plan_version=0, baseline="", targets=())
+    observatory.vantages = replace(observatory.vantages, vantages=())
+    observatory.coverage = observatory.differentials = observatory.standings = ()
+    result = run(observatory)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "**No plan is applied: isochrone-collector apply plan.yaml.**" in result.stdout
+    assert "**No agent has reported yet" in result.stdout
+
+
+def test_the_series_is_asked_where_data_are(observatory: FakeObservatory) -> None:
+    """The series covers the rounds that have samples, in buckets of several rounds each."""
+    (row, _) = observatory.coverage
+    assert run(observatory, "--window", "30d").exit_code == 0
+    (request,) = [one for one in observatory.requests if type(one).__name__ == "GetSeriesRequest"]
+    assert (request.selection.window.from_at, request.selection.window.until_at - 1) == (row.oldest_at, row.newest_at)
+    assert request.points == 96

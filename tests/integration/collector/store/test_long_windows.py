@@ -128,6 +128,30 @@ async def test_long_windows_say_what_samples_would(collector: Collector, databas
     assert [row.tier for row in call.tiers(Selection(window=whole))] == ["premium"]
 
 
+async def test_long_series_say_what_samples_would(collector: Collector, database: Database) -> None:
+    """A series over nine days, from summaries and then samples, counts every probe once, with medians within 1 %."""
+    now_at = time.time_ns() // 1000
+    call = collector.call
+    fill(call, now_at)
+    seven = call.series(Selection(window=Window(from_at=now_at - 7 * DAY_US, until_at=now_at)), points=50)
+    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US - HOUR_US).run()
+    nine = call.series(Selection(window=Window(from_at=now_at - ROUNDS * EVERY_US, until_at=now_at)), points=60)
+    assert (seven.source, nine.source) == (Source.SAMPLES, Source.SUMMARIES)
+    assert seven.bucket_us == nine.bucket_us == 6 * HOUR_US
+    (exact_line,), (line,) = seven.series, nine.series
+    assert [point.at for point in line.points] == sorted({point.at for point in line.points})
+    counts = [(point.ok, point.failed, point.throttled, point.skipped) for point in line.points]
+    assert [sum(column) for column in zip(*counts, strict=True)] == [
+        sum(n % 50 != 0 for n in range(TOTAL)),
+        sum(n % 100 == 0 for n in range(TOTAL)),
+        sum(n % 50 == 0 and n % 100 != 0 for n in range(TOTAL)),
+        0,
+    ]
+    medians = {point.at: point.p50 for point in line.points}
+    for point in exact_line.points[1:]:
+        assert medians[point.at] == pytest.approx(point.p50, rel=0.0101)
+
+
 async def test_more_samples_than_can_be_read_are_counted(collector: Collector, database: Database) -> None:
     """Counting stops at the limit, and respects regions and targets."""
     now_at = time.time_ns() // 1000

@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, WINDOW
 from isochrone_client.pages import difference_phases, differentials
-from isochrone_client.report import charts, stylesheet
+from isochrone_client.report import charts, stylesheet, time_charts
+from isochrone_client.report.heat_table import drawing as heat_drawing
+from isochrone_client.report.heat_table import heat_table
+from isochrone_client.report.heat_table import page as heat_page
 from isochrone_client.report.html import render_html
 from isochrone_client.report.html_elements import Markup, element, joined
+from isochrone_client.report.incidents import Incident
 from isochrone_client.report.markdown import render_markdown
-from isochrone_client.report.sections import Report, Section, facts, summary
-from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric
+from isochrone_client.report.sections import Report, Section, facts, span_text
+from isochrone_wire.answers import CoverageList, Decision, Differential, DifferentialList, Metric, Window
+from isochrone_wire.model import MINUTE_US
+from testdata import insights
 
 HOSTILE = "</td></table><script>alert(1)</script>\"' onload=x &amp; \x1b[31m"
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
@@ -53,11 +59,14 @@ def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "")
     answer = DifferentialList(window=WINDOW, differentials=rows)
     return Report(
         window=WINDOW,
+        span=WINDOW,
         generated_at=NOW_AT,
         collector=f"127.0.0.1:4600{hostile}",
+        verdict=(f"A sentence.{hostile}",),
         facts=(("baseline", f"us-east-2{hostile}"),),
-        summary=(f"A sentence.{hostile}",),
         sections=(
+            heat_section(rows),
+            time_section(rows),
             Section(
                 key="differentials",
                 title="Differentials",
@@ -69,6 +78,25 @@ def report(rows: tuple[Differential, ...] = DIFFERENTIALS, *, hostile: str = "")
             Section(key="tiers", title="Price tiers", missing=f"Left out: it failed{hostile}"),
         ),
     )
+
+
+def heat_section(rows: tuple[Differential, ...]) -> Section:
+    """The heat table of these differentials."""
+    table = heat_table((), rows, metric=Metric.TTFT, baseline="us-east-2", now_at=NOW_AT)
+    return Section(key="regions", title="Targets by region", pages=(heat_page(table),), drawing=heat_drawing(table))
+
+
+def time_section(rows: tuple[Differential, ...]) -> Section:
+    """A chart per target with a line from its region and an incident."""
+    lines = tuple(replace(insights.SERIES.series[0], target=row.target, region=row.region) for row in rows)
+    found = tuple(
+        Incident(target=row.target, region=row.region, from_at=WINDOW.from_at, sentence=f"was {row.reason}")
+        for row in rows
+    )
+    drawn = time_charts.time_charts(
+        replace(insights.SERIES, series=lines), regions=("us-east-2",), span=WINDOW, incidents=found
+    )
+    return Section(key="time", title="Over time", pages=(time_charts.page(drawn),), drawing=time_charts.drawing(drawn))
 
 
 def shape(reading: Reading) -> list[tuple[str, set[str]]]:
@@ -128,6 +156,16 @@ def test_the_page_needs_nothing_else() -> None:
     assert policy == stylesheet.POLICY
     assert "default-src 'none'" in stylesheet.POLICY
     assert stylesheet.SHEET in reading.texts
+
+
+def test_the_title_is_the_span_of_the_data() -> None:
+    """The title names the rounds that have samples, not the requested window; without any it says so."""
+    short = Window(from_at=NOW_AT - 7 * MINUTE_US, until_at=NOW_AT)
+    assert replace(report(), span=short).title == "LLM latency by region, 2026-11-21 07:53 to 08:00 UTC"
+    assert span_text(WINDOW) == "2026-11-20 08:00 to 2026-11-21 08:00 UTC"
+    assert replace(report(), span=None).title == (
+        "LLM latency by region: no samples between 2026-11-20 08:00 and 2026-11-21 08:00 UTC"
+    )
 
 
 def test_a_section_without_an_answer_says_why() -> None:
@@ -210,6 +248,7 @@ def test_the_head_of_a_report() -> None:
     """The head has baseline, metric, plan and the share of the planned rounds that was recorded."""
     told = dict(
         facts(
+            window=WINDOW,
             baseline="us-east-2",
             metric=Metric.TTFT,
             plan_version=3,
@@ -219,10 +258,3 @@ def test_the_head_of_a_report() -> None:
     )
     assert told["plan"] == "version 3, 2 targets"
     assert told["recorded"] == "1439 of 2880 planned rounds (49.9 %) by 1 vantage"
-
-
-def test_the_summary_counts_and_names_the_furthest() -> None:
-    """One sentence per region: the number of targets per decision, and the largest shifts with their intervals."""
-    (sentence,) = summary(ANSWER)
-    assert sentence.startswith("From ap-southeast-1 against us-east-2, of 3 targets: 1 faster, 1 slower, 1 undecided.")
-    assert sentence.endswith("openai/gpt-5-mini +191 ms (+180 … +204); deepseek/deepseek-v4-flash -30 ms (-35 … -25).")

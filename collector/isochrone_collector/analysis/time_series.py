@@ -1,0 +1,107 @@
+"""Values and outcomes over time, in buckets that begin at multiples of their width.
+
+The laws:
+
+1. A quantile is the value of the nearest rank. Values that were cut off by a timeout rank above all others; a quantile
+   among them is not known, and is absent.
+2. Every probe is counted once, as a success, as a failure, as throttled or as skipped.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, count
+
+import numpy as np
+
+from isochrone_collector.analysis.probes import Flags, Integers, Kind, Probes, Reals
+from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
+from isochrone_wire.answers import Window
+from isochrone_wire.insights import SeriesPoint
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+
+MAX_POINTS = 500
+"""Maximum number of points of a series."""
+
+SHARES = (0.1, 0.5, 0.9)
+"""The quantiles of a point."""
+
+TargetSeries = dict[tuple[int, str], tuple[SeriesPoint, ...]]
+"""Points by target id and region, oldest first."""
+
+_HOUR_US = 60 * MINUTE_US
+_WIDTHS = (
+    *(size * SECOND_US for size in (1, 2, 5, 10, 15, 30)),
+    *(size * MINUTE_US for size in (1, 2, 5, 10, 15, 30)),
+    *(size * _HOUR_US for size in (1, 2, 3, 6, 12)),
+    DAY_US,
+)
+# Rounding in 0.1 * n must not raise a rank.
+_ROUNDING = 1e-9
+# Above any probe's limit in microseconds.
+_CENSORED = 1e13
+
+
+def bucket_width(window: Window, *, points: int, least_us: int = SECOND_US) -> int:
+    """Return the smallest round width in microseconds, at least `least_us`, with which the window has at most `points`
+    buckets.
+    """
+    widths: Iterator[int] = chain(_WIDTHS, (DAY_US << doublings for doublings in count(1)))
+    return next(width for width in widths if width >= least_us and _buckets(window, width) <= points)
+
+
+def _buckets(window: Window, width_us: int) -> int:
+    return (window.until_at - 1) // width_us - window.from_at // width_us + 1
+
+
+def series_of(probes: Probes, *, bucket_us: int) -> TargetSeries:
+    """Return the points of each target and region with probes, in buckets of `bucket_us` microseconds."""
+    target_ids, target = np.unique(probes.target_id, return_inverse=True)
+    group = target * len(probes.regions) + probes.region
+    at = probes.round_at - probes.round_at % bucket_us
+    order = order_by(group, at)
+    starts = beginnings(group[order], at[order])
+    lengths = np.diff(starts, append=len(order))
+    outcomes = [np.add.reduceat(probes.kind[order] == kind, starts, dtype=np.int64) for kind in Kind]
+    n, quantiles = _quantiles(probes.value[order], probes.censored[order], starts, lengths)
+    columns = (at[order][starts], n, *quantiles, *outcomes)
+    found: dict[tuple[int, str], list[SeriesPoint]] = {}
+    for owner, *row in zip(group[order][starts].tolist(), *(column.tolist() for column in columns), strict=True):
+        place, region = divmod(owner, len(probes.regions))
+        found.setdefault((int(target_ids[place]), probes.regions[region]), []).append(_point(*row))
+    return {key: tuple(points) for key, points in found.items()}
+
+
+def rank_of(n: Integers | int, share: float) -> Integers:
+    """Return the nearest rank of a quantile, from 1; 1 without values."""
+    return np.maximum(np.ceil(share * np.asarray(n) - _ROUNDING), 1).astype(np.int64)
+
+
+def _quantiles(
+    values: Reals, censored: Flags, starts: Integers, lengths: Integers
+) -> tuple[Integers, tuple[Reals, ...]]:
+    """Return the number of values of each run, and its quantiles; NaN where they are not known."""
+    known = ~np.isnan(values)
+    n = np.add.reduceat(known, starts, dtype=np.int64) if len(starts) else np.empty(0, np.int64)
+    exact = np.add.reduceat(known & ~censored, starts, dtype=np.int64) if len(starts) else n
+    ordered = values[order_within(np.where(censored, values + _CENSORED, values), lengths)]
+    ranks = [rank_of(n, share) for share in SHARES]
+    return n, tuple(np.where(rank <= exact, ordered[starts + np.minimum(rank, lengths) - 1], np.nan) for rank in ranks)
+
+
+def _point(at: int, n: int, p10: float, p50: float, p90: float, *outcomes: int) -> SeriesPoint:
+    ok, failed, throttled, skipped = outcomes
+    return SeriesPoint(
+        at=at,
+        n=n,
+        p10=_known_or_none(p10),
+        p50=_known_or_none(p50),
+        p90=_known_or_none(p90),
+        ok=ok,
+        failed=failed,
+        throttled=throttled,
+        skipped=skipped,
+    )
+
+
+def _known_or_none(value: float) -> float | None:
+    """Return a value, or `None` for NaN."""
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,120 @@
+"""The query for values and outcomes over time."""
+
+import asyncio
+from dataclasses import replace
+
+from isochrone_collector.analysis.distribution import Distribution, outcome_counts
+from isochrone_collector.analysis.histogram import Histograms
+from isochrone_collector.analysis.time_series import (
+    MAX_POINTS,
+    SHARES,
+    TargetSeries,
+    bucket_width,
+    rank_of,
+    series_of,
+)
+from isochrone_collector.errors import BadRequest
+from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
+from isochrone_collector.store import long_windows, probe_queries, summaries
+from isochrone_collector.store.postgres.pool import Connection
+from isochrone_collector.store.probe_queries import Scope
+from isochrone_collector.store.summaries import HOUR_US, OutcomeRow
+from isochrone_wire.answers import Metric, Selection, Source, Window
+from isochrone_wire.insights import Series, SeriesList, SeriesPoint
+
+# Each takes at most 70 bytes of a message.
+MAX_ANSWER_POINTS = 100_000
+"""Maximum number of points of an answer."""
+
+
+async def series(context: QueryContext, selection: Selection, *, metric: str = "", points: int = 0) -> SeriesList:
+    """Return one series per target and region with samples, in at most `points` buckets, 500 if it is 0.
+
+    Long windows, and windows whose samples were deleted, are answered from summaries, in buckets of whole hours. Raises
+    `BadRequest` and `UnknownName`.
+    """
+    measure = metric_of(metric)
+    if not 0 <= points <= MAX_POINTS:
+        raise BadRequest(f"{points} points: a series has at most {MAX_POINTS}")
+    async with context.database.connection() as connection:
+        resolved = await resolve(connection, selection)
+        is_long = await long_windows.prefers_summaries(connection, resolved.scope)
+        bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
+        scope, found = resolved.scope, {}
+        if is_long:
+            scope, found = await _summarised(connection, scope, measure, bucket_us=bucket_us)
+        if scope.window.from_at < scope.window.until_at:
+            probes = await probe_queries.probes(connection, scope, measure)
+            _add(found, await asyncio.to_thread(series_of, probes, bucket_us=bucket_us))
+    _require_fitting(found)
+    return SeriesList(
+        window=selection.window,
+        metric=measure,
+        bucket_us=bucket_us,
+        source=Source.SUMMARIES if is_long else Source.SAMPLES,
+        series=tuple(_named(found, resolved)),
+    )
+
+
+async def _summarised(
+    connection: Connection, scope: Scope, metric: Metric, *, bucket_us: int
+) -> tuple[Scope, TargetSeries]:
+    """Return the buckets that are summarised completely, and the rest of the scope."""
+    found: TargetSeries = {}
+    span = summaries.span(await summaries.pieces(connection, scope.window))
+    if span is None:
+        return scope, found
+    at, end_at = span.from_at // bucket_us * bucket_us, span.until_at // bucket_us * bucket_us
+    while at < end_at:
+        window = Window(from_at=max(at, span.from_at), until_at=at + bucket_us)
+        _add(found, await _bucket(connection, replace(scope, window=window), metric, at=at))
+        at += bucket_us
+    rest = Window(from_at=max(scope.window.from_at, end_at), until_at=scope.window.until_at)
+    return replace(scope, window=rest), found
+
+
+async def _bucket(connection: Connection, scope: Scope, metric: Metric, *, at: int) -> TargetSeries:
+    """Return the point of each series with probes in the one bucket of the scope."""
+    pieces = await summaries.pieces(connection, scope.window)
+    keys, histograms = await summaries.merged(connection, scope, pieces, (metric,))
+    rows = summaries.added([row for piece in pieces for row in await summaries.counted(connection, scope, piece)])
+    places = {(target_id, region): place for place, (target_id, _, region) in enumerate(keys)}
+    return {key: (_point(row, histograms, places.get(key), at=at),) for key, row in rows.items()}
+
+
+def _point(row: OutcomeRow, histograms: Histograms, place: int | None, *, at: int) -> SeriesPoint:
+    counts = outcome_counts(row.outcomes)
+    point = SeriesPoint(at=at, ok=counts.ok, failed=counts.failed, throttled=counts.throttled, skipped=counts.skipped)
+    if place is None:
+        return point
+    own = histograms.group(place)
+    p10, p50, p90 = (_exact(own, share) for share in SHARES)
+    return replace(point, n=own.n, p10=p10, p50=p50, p90=p90)
+
+
+def _exact(values: Distribution, share: float) -> float | None:
+    """Return a quantile; `None` if it is among the values that were cut off by a timeout."""
+    found = values.quantile(share) if rank_of(values.n, share) <= values.known else None
+    return None if found is None else found.value
+
+
+def _add(found: TargetSeries, more: TargetSeries) -> None:
+    for key, points in more.items():
+        found[key] = found.get(key, ()) + points
+
+
+def _require_fitting(found: TargetSeries) -> None:
+    total = sum(map(len, found.values()))
+    if total > MAX_ANSWER_POINTS:
+        raise BadRequest(
+            f"{len(found)} series have {total} points, more than {MAX_ANSWER_POINTS}: choose fewer targets, regions or "
+            "points"
+        )
+
+
+def _named(found: TargetSeries, resolved: ResolvedSelection) -> list[Series]:
+    named = [
+        Series(target=resolved.names[target_id], region=region, points=points)
+        for (target_id, region), points in found.items()
+    ]
+    return sorted(named, key=lambda one: (one.target, one.region))

@@ -1,0 +1,77 @@
+"""Values over time of pushed samples, and the first and last round of each vantage."""
+
+import time
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from fix_collector import Collector
+from isochrone_wire.answers import Metric, Selection, Source, Window
+from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+
+MS = 1_000
+PLAN = "{baseline: us-east-2, every: 10s, targets: [{provider: p, model: m, base_url: 'http://h'}]}"
+ROUNDS = 40
+
+
+@pytest.fixture(scope="module")
+def window(shared_collector: Collector) -> Window:
+    """Forty rounds of one target from one region, slower by 400 ms from the twentieth; the last five fail."""
+    call = shared_collector.call
+    call.apply(PLAN)
+    (target,) = call.targets().targets
+    from_at = time.time_ns() // 1000 // (100 * SECOND_US) * (100 * SECOND_US) - 1_000 * SECOND_US
+    plain = Sample(target_id=target.id, round_at=from_at, outcome=Outcome.OK, dispatched_at=from_at)
+    samples = [
+        replace(plain, round_at=from_at + n * 10 * SECOND_US, ttft_us=(200 if n < 20 else 600) * MS)
+        if n < 35
+        else replace(plain, round_at=from_at + n * 10 * SECOND_US, outcome=Outcome.HTTP_ERROR)
+        for n in range(ROUNDS)
+    ]
+    vantage = Vantage(name="us-series", region="us-series")
+    assert call.push(Batch(vantage=vantage, epoch=1, seq=1, samples=tuple(samples))).stored == ROUNDS
+    return Window(from_at=from_at, until_at=from_at + ROUNDS * 10 * SECOND_US)
+
+
+def test_a_series_shows_the_step_and_the_failures(shared_collector: Collector, window: Window) -> None:
+    """Each bucket has the quantiles of its own rounds and the counts of their outcomes."""
+    answer = shared_collector.call.series(Selection(window=window, regions=("us-series",)), points=40)
+    assert (answer.metric, answer.source, answer.window, answer.bucket_us) == (
+        Metric.TTFT,
+        Source.SAMPLES,
+        window,
+        10 * SECOND_US,
+    )
+    (line,) = answer.series
+    assert (line.target, line.region, len(line.points)) == ("p/m", "us-series", ROUNDS)
+    assert [point.p50 for point in line.points] == [200 * MS] * 20 + [600 * MS] * 15 + [None] * 5
+    assert [point.failed for point in line.points] == [0] * 35 + [1] * 5
+    coarse = shared_collector.call.series(Selection(window=window, regions=("us-series",)), points=4)
+    assert [(point.n, point.ok, point.failed) for point in coarse.series[0].points] == [(10, 10, 0)] * 3 + [(5, 5, 5)]
+
+
+def test_an_empty_window_has_no_series(shared_collector: Collector, window: Window) -> None:
+    """A window without samples is an answer without series, not an error."""
+    empty = Window(from_at=window.from_at - 2_000 * SECOND_US, until_at=window.from_at - 1_000 * SECOND_US)
+    assert shared_collector.call.series(Selection(window=empty, regions=("us-series",))).series == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [({"points": 501}, "501 points"), ({"points": -1}, "-1 points"), ({"metric": "speed"}, "'speed'")],
+)
+def test_a_wrong_question_is_refused(
+    shared_collector: Collector, window: Window, question: dict[str, object], sentence: str
+) -> None:
+    """Too many points and unknown metrics are invalid arguments that name the value."""
+    with pytest.raises(grpc.RpcError) as refused:
+        shared_collector.call.series(Selection(window=window), **question)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]  # grpc.Call has it
+    assert sentence in str(refused.value)
+
+
+def test_coverage_has_the_first_and_the_last_round(shared_collector: Collector, window: Window) -> None:
+    """Coverage shows the span that has samples."""
+    (line,) = shared_collector.call.coverage(Selection(window=window, regions=("us-series",)))
+    assert (line.oldest_at, line.newest_at) == (window.from_at, window.until_at - 10 * SECOND_US)

@@ -1,0 +1,98 @@
+"""Incidents: which changes, failures and absences are incidents, and how long they last."""
+
+from dataclasses import replace
+from typing import Any
+
+from fix_observatory import NOW_AT, VANTAGES, WINDOW
+from isochrone_client.report.incidents import Incident, absent_vantages, find_incidents, page
+from isochrone_wire.answers import Metric
+from isochrone_wire.insights import AlertKind, DriftEvent, DriftList, Series, SeriesList
+from isochrone_wire.model import MINUTE_US
+from testdata.insights import ALERTS, DRIFT, SERIES
+
+(RISE,) = DRIFT.events
+
+
+def found(**answers: Any) -> tuple[Incident, ...]:
+    """The incidents of these answers."""
+    return find_incidents(**({"drift": None, "series": None, "alerts": None, "vantages": None} | answers))
+
+
+def drift(*events: DriftEvent) -> DriftList:
+    """An answer with these changes."""
+    return replace(DRIFT, events=events)
+
+
+def test_a_change_of_level_lasts() -> None:
+    """A change is named with its size and both levels, and lasts unless the level returns."""
+    (one,) = found(drift=drift(RISE))
+    assert (one.place, one.from_at, one.until_at) == ("openai/gpt-5-mini from us-east-2", RISE.changed_at, None)
+    assert (one.sentence, one.is_worse) == ("is slower by 80 ms: ttft 240 → 320 ms", True)
+
+
+def test_a_return_ends_a_change() -> None:
+    """The change back to about the former level is the end of the incident, not another one."""
+    back_at = RISE.changed_at + 10 * MINUTE_US
+    back = replace(RISE, changed_at=back_at, before=320_400.0, after=244_000.0)
+    (one,) = found(drift=drift(back, RISE))
+    assert (one.until_at, one.sentence) == (back_at, "was slower by 80 ms: ttft 240 → 320 ms")
+    further = replace(back, after=420_000.0)
+    assert len(found(drift=drift(further, RISE))) == 2
+
+
+def test_less_speed_is_worse() -> None:
+    """For a rate, a lower level is the slower one."""
+    (one,) = found(drift=drift(replace(RISE, metric=Metric.TOKENS_PER_SECOND, before=60.0, after=40.0)))
+    assert (one.sentence, one.is_worse) == ("is slower by 20 tokens/s: tokens_per_second 60 → 40 tokens/s", True)
+
+
+def test_failures_of_most_probes_are_an_outage() -> None:
+    """Neighbouring buckets in which at least half of the probes failed are one outage, with its counts."""
+    (one,) = found(series=SERIES)
+    assert (one.target, one.region) == ("deepseek/deepseek-v4-flash", "ap-southeast-1")
+    assert one.sentence == "failed: 120 of 120 probes"
+    assert one.until_at == one.from_at + 4 * SERIES.bucket_us
+
+
+def test_an_outage_at_the_end_lasts() -> None:
+    """An outage of the newest buckets has no end yet; a few failed probes are none."""
+    line = SERIES.series[0]
+
+    def ending(failed: int) -> SeriesList:
+        last = replace(line.points[-1], ok=0, failed=failed)
+        return replace(SERIES, series=(Series(target="t", region="r", points=(line.points[0], last)),))
+
+    (one,) = found(series=ending(3))
+    assert (one.until_at, one.sentence) == (None, "fails: 3 of 3 probes")
+    assert found(series=ending(2)) == ()
+
+
+def test_an_absence_ends_with_the_return() -> None:
+    """A vantage is absent from its alert until the alert of its return."""
+    absence = next(alert for alert in ALERTS.alerts if alert.kind is AlertKind.VANTAGE_ABSENT)
+    (one,) = found(alerts=ALERTS, vantages=VANTAGES)
+    assert (one.place, one.sentence) == ("ohio-2 in us-east-2", "has sent no heartbeat for 9 min")
+    assert one.until_at is None
+    back = replace(absence, id=13, kind=AlertKind.VANTAGE_BACK, raised_at=absence.raised_at + MINUTE_US)
+    (ended,) = found(alerts=replace(ALERTS, alerts=(back, absence)), vantages=VANTAGES)
+    assert ended.until_at == back.raised_at
+
+
+def test_a_vantage_is_reported_once() -> None:
+    """A late vantage is not named again if its absence is an incident."""
+    incidents = found(alerts=ALERTS, vantages=VANTAGES)
+    assert [text.split()[0] for text in absent_vantages(VANTAGES, ())] == ["ohio-2", "sg-1"]
+    assert [text.split()[0] for text in absent_vantages(VANTAGES, incidents)] == ["sg-1"]
+
+
+def test_what_lasts_comes_first() -> None:
+    """Incidents that last are the first, then the newest; their numbers are those of the rows."""
+    incidents = found(drift=DRIFT, series=SERIES, alerts=ALERTS, vantages=VANTAGES)
+    shown = page(incidents, now_at=NOW_AT)
+    rows = [[column.text(row) for column in shown.columns] for row in shown.rows]
+    assert [(row[0], row[1], row[4]) for row in rows] == [
+        ("1", "ohio-2 in us-east-2", "still lasts"),
+        ("2", "openai/gpt-5-mini from us-east-2", "still lasts"),
+        ("3", "deepseek/deepseek-v4-flash from ap-southeast-1", "11-20 20:00"),
+    ]
+    assert all(one.from_at >= WINDOW.from_at for one in incidents)
