@@ -32,11 +32,12 @@ _POLL_SECONDS = 0.02
 class FakeRoutes(RoutesServicer):
     """Tables that a test may change at any time, and the received requests.
 
-    `log` contains all published tables, oldest first, `tables` those in force. Each number in `breaking` breaks one
-    stream after that many tables; with 0, the stream does not start.
+    `observatory` is served at the same address. `log` contains all published tables, oldest first, `tables` those in
+    force. Each number in `breaking` breaks one stream after that many tables; with 0, the stream does not start.
     """
 
     tables: tuple[RouteTable, ...] = TABLES
+    observatory: FakeObservatory = field(default_factory=FakeObservatory)
     log: list[RouteTable] = field(default_factory=lambda: sorted(TABLES, key=lambda table: table.generation))
     events: tuple[RouteEvent, ...] = EVENTS
     explanation: Explanation = EXPLANATION
@@ -134,13 +135,13 @@ def _matches(table: RouteTable, region: str, route: str) -> bool:
 @pytest.fixture
 def routing() -> Iterator[FakeRoutes]:
     """A fake service of route tables that listens on `address` on loopback."""
-    fake = FakeRoutes()
     known = replace(
         VANTAGES, vantages=(*VANTAGES.vantages, replace(VANTAGES.vantages[0], name="fra-1", region="eu-central-1"))
     )
+    fake = FakeRoutes(observatory=FakeObservatory(vantages=known))
     with ThreadPoolExecutor(max_workers=4) as threads:
         server = grpc.server(threads, options=[("grpc.so_reuseport", 0)])
-        add_ObservatoryServicer_to_server(FakeObservatory(vantages=known), server)
+        add_ObservatoryServicer_to_server(fake.observatory, server)
         add_RoutesServicer_to_server(fake, server)
         fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         server.start()

@@ -10,9 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from fix_browser import Browser
-from fix_observatory import DIFFERENTIALS, FakeObservatory
+from fix_observatory import DIFFERENTIALS
+from fix_routes import FakeRoutes
 from isochrone_client.cli import cli
 
+# Elements with an edge beyond the window, or with content that has to be scrolled sideways; drawings may touch it.
+BEYOND = """
+[...document.body.querySelectorAll('*')].filter((e) => e.clientWidth > 1 && !e.closest('svg') && !e.closest('thead'))
+  .filter((e) => e.getBoundingClientRect().right > WIDTH + 0.5 || e.getBoundingClientRect().left < -0.5
+    || e.scrollWidth > e.clientWidth + 1)
+  .map((e) => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 60))
+"""
 HOSTILE = '"><img src="http://192.0.2.1/x" onerror="document.title=1"><script>document.title=2</script>'
 WIDTHS = (1280, 390)
 # Texts whose contrast with the background, by the formula of WCAG 2.2, is below 4.5.
@@ -45,13 +53,42 @@ CONTRAST = """
 
 
 @pytest.fixture
-def page(observatory: FakeObservatory, tmp_path: Path) -> Path:
+def page(routing: FakeRoutes, tmp_path: Path) -> Path:
     """A report with all sections, and with hostile names and reasons."""
+    observatory = routing.observatory
     hostile = replace(DIFFERENTIALS[2], target=HOSTILE, model=HOSTILE, reason=HOSTILE)
     observatory.differentials = (*DIFFERENTIALS[:2], hostile)
-    observatory.standings = tuple(replace(row, model=HOSTILE) for row in observatory.standings)
-    file = tmp_path / "report.html"
-    done = CliRunner().invoke(cli, ["report", "--html", str(file)], env={"ISOCHRONE_COLLECTOR": observatory.address})
+    observatory.standings = tuple(replace(row, model=HOSTILE, provider=HOSTILE) for row in observatory.standings)
+    failing = replace(observatory.series.series[0], target=HOSTILE, region=HOSTILE)
+    observatory.series = replace(observatory.series, series=(*observatory.series.series, failing))
+    routing.tables = (replace(routing.tables[0], sentence=HOSTILE), *routing.tables[1:])
+    return report(routing, tmp_path / "report.html")
+
+
+@pytest.fixture
+def crowded(routing: FakeRoutes, tmp_path: Path) -> Path:
+    """A report with thirty regions."""
+    observatory = routing.observatory
+    rows = [replace(row, region=f"region-number-{n}") for n in range(30) for row in DIFFERENTIALS]
+    lines = [replace(line, region=f"region-number-{n}") for n in range(30) for line in observatory.series.series[:2]]
+    observatory.differentials = tuple(rows)
+    observatory.series = replace(observatory.series, series=tuple(lines))
+    return report(routing, tmp_path / "crowded.html")
+
+
+@pytest.fixture
+def empty(routing: FakeRoutes, tmp_path: Path) -> Path:
+    """A report of a window without samples."""
+    observatory = routing.observatory
+    observatory.differentials = observatory.standings = observatory.coverage = observatory.region_costs = ()
+    observatory.tiers = observatory.latency_budgets = ()
+    observatory.series = replace(observatory.series, series=())
+    return report(routing, tmp_path / "empty.html")
+
+
+def report(routing: FakeRoutes, file: Path) -> Path:
+    """Write a report with `isochrone report`."""
+    done = CliRunner().invoke(cli, ["report", "--file", str(file)], env={"ISOCHRONE_COLLECTOR": routing.address})
     assert done.exit_code == 0, done.output
     return file
 
@@ -69,13 +106,65 @@ def test_it_makes_no_requests_and_no_errors(browser: Browser, page: Path, width:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_it_fits(browser: Browser, page: Path, width: int) -> None:
-    """The page is not wider than the window; wide tables scroll and are reachable by keyboard."""
-    browser.open(page, width=width)
+@pytest.mark.parametrize("name", ["page", "crowded", "empty"])
+def test_nothing_is_cut_off(browser: Browser, request: pytest.FixtureRequest, name: str, width: int) -> None:
+    """No element reaches beyond the window, and none has to be scrolled sideways."""
+    browser.open(request.getfixturevalue(name), width=width)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(BEYOND.replace("WIDTH", str(width))) == []
+
+
+def test_on_a_medium_screen_wide_tables_scroll(browser: Browser, page: Path) -> None:
+    """Between phone and desktop the page fits, and tables that scroll are reachable by keyboard."""
+    browser.open(page, width=920)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 920
     scrolling = "[...document.querySelectorAll('*')].filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth)"
     own = f"{scrolling}.filter((e) => getComputedStyle(e).overflowX === 'auto').every((e) => e.tabIndex === 0)"
     assert browser.evaluate(own) is True
+
+
+def test_on_a_phone_every_value_has_its_label(browser: Browser, page: Path) -> None:
+    """Where headings are hidden, each value is preceded by the heading of its column."""
+    browser.open(page, width=390)
+    labels = "[...document.querySelectorAll('td:not(.drawn)')].map((e) => getComputedStyle(e, '::before').content)"
+    assert browser.evaluate(f"{labels}.every((label) => label.length > 2 && label !== 'none')") is True
+    assert browser.evaluate("document.querySelectorAll('[role=table] [role=row] [role=rowheader]').length") > 0
+
+
+def test_the_verdict_comes_first(browser: Browser, page: Path, empty: Path) -> None:
+    """The first paragraph says what is slower where; without samples, what is missing."""
+    browser.open(page, width=390)
+    first = "document.querySelector('h1 + p.verdict')"
+    assert "openai/gpt-5-mini by 191 ms" in browser.evaluate(f"{first}.textContent")
+    assert browser.evaluate(f"{first}.getBoundingClientRect().bottom") < 844
+    browser.open(empty, width=390)
+    assert browser.evaluate(f"{first}.textContent").startswith("No samples between")
+
+
+def test_the_charts_show_lines_and_incidents(browser: Browser, page: Path) -> None:
+    """Each target has a chart with a line per region, and the mark of an incident is at its instant."""
+    browser.open(page, width=1280)
+    assert browser.evaluate("document.querySelectorAll('figure').length") == 3
+    assert browser.evaluate("document.querySelectorAll('figure path.line').length") == 4
+    heights = "[...document.querySelectorAll('figure path.line')].map((e) => e.getBoundingClientRect().width)"
+    assert all(width > 200 for width in browser.evaluate(heights))
+    level = "[...document.querySelectorAll('figure')].find((e) => e.textContent.includes('is slower by 80 ms'))"
+    mark, plot = f"{level}.querySelectorAll('.began')", f"{level}.querySelector('.plot')"
+    place = (
+        f"(([e, p]) => (e.left - p.left) / p.width)([[...{mark}].at(-1), {plot}].map((e) => e.getBoundingClientRect()))"
+    )
+    assert browser.evaluate(place) == pytest.approx(22 / 24, abs=0.02)
+
+
+def test_the_heat_table_has_every_target_and_region(browser: Browser, page: Path) -> None:
+    """One table has the median and the difference of each target from each region, in the colour of the decision."""
+    browser.open(page, width=1280)
+    cells = browser.evaluate(
+        "[...document.querySelectorAll('.heat tbody tr')].map((row) => [...row.children].map((e) => e.textContent))"
+    )
+    assert ["openai/gpt-5-mini", "320", "513+191"] in [row[:3] for row in cells]
+    slow = browser.evaluate("getComputedStyle(document.querySelector('.worse3')).backgroundColor")
+    assert slow == "rgb(240, 163, 168)"
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -105,7 +105,7 @@ def _verdict(material: _Material) -> tuple[str, ...]:
         window=request.selection.window,
         now_at=request.now_at,
     )
-    sentences = list(lacking) or [verdict.comparison(compared.differentials if compared else ())]
+    sentences = [*lacking] or [verdict.comparison(compared.differentials if compared else ())]
     if answers.span is not None:
         newest_at = answers.span.until_at
         sentences.append(

@@ -103,22 +103,10 @@ def missing(
     baseline: str,
     window: Window,
     now_at: int,
-) -> tuple[str, ...]:
-    """What is missing for a comparison, and what to do about it; empty if there is one."""
-    if differences is not None and any(row.shift is not None for row in differences.differentials):
-        return ()
-    return tuple(_missing(plan, coverage, vantages, baseline=baseline, window=window, now_at=now_at))
-
-
-def _missing(
-    plan: TargetList,
-    coverage: CoverageList | None,
-    vantages: VantageList | None,
-    *,
-    baseline: str,
-    window: Window,
-    now_at: int,
 ) -> Iterator[str]:
+    """What is missing for a comparison, and what to do about it; nothing if there is one."""
+    if differences is not None and any(row.shift is not None for row in differences.differentials):
+        return
     if not plan.plan_version:
         yield "No plan is applied: isochrone-collector apply plan.yaml."
     if vantages is not None and not vantages.vantages:

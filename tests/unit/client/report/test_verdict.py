@@ -95,19 +95,19 @@ def test_what_is_missing(
         "Only us-east-2 has samples: start an agent in another region to compare with it.",
         "Too few rounds for a comparison of ap-southeast-1, us-east-2: 6 rounds of each target are needed.",
     )
-    found = missing(plan, coverage, vantages, undecided, baseline="us-east-2", window=WINDOW, now_at=NOW_AT)
+    found = tuple(missing(plan, coverage, vantages, undecided, baseline="us-east-2", window=WINDOW, now_at=NOW_AT))
     assert found == tuple(known[place] for place in sentences)
 
 
 def test_a_missing_baseline_is_named() -> None:
     """Samples without a baseline cannot be compared."""
     coverage = CoverageList(window=WINDOW, coverage=COVERAGE)
-    found = missing(TARGETS, coverage, ONLINE, None, baseline="", window=WINDOW, now_at=NOW_AT)
+    found = tuple(missing(TARGETS, coverage, ONLINE, None, baseline="", window=WINDOW, now_at=NOW_AT))
     assert found == ("There is no baseline region to compare with: choose one with --baseline.",)
 
 
 def test_nothing_is_missing_with_a_comparison() -> None:
     """One difference is enough for a verdict."""
     answer = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
-    found = missing(TARGETS, None, None, answer, baseline="us-east-2", window=WINDOW, now_at=NOW_AT)
+    found = tuple(missing(TARGETS, None, None, answer, baseline="us-east-2", window=WINDOW, now_at=NOW_AT))
     assert found == ()
