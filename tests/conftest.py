@@ -10,6 +10,7 @@ pytest_plugins = [
     "fix_network",
     "fix_observatory",
     "fix_postgres",
+    "fix_routes",
     "fix_simulator",
     "fix_transformers",
     "fix_web",

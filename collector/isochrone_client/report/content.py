@@ -147,7 +147,8 @@ def _over_time(material: _Material) -> Section:
     return _section(
         "time",
         f"{name[0].upper()}{name[1:]} over time",
-        "The median of each target, a line per region. A dashed mark is the beginning of an incident, with its number.",
+        f"The median of each target in {'ms' if metric.unit == 'us' else metric.unit}, a line per region. A dashed "
+        "mark is the beginning of an incident, with its number.",
         answers.series,
         lambda answer: time_charts.page(charts_of(answer)),
         drawing=lambda answer: time_charts.drawing(charts_of(answer)),

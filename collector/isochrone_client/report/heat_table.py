@@ -213,12 +213,12 @@ def _class(cell: Cell) -> str:
 def _key() -> Markup:
     """The meaning of the colours."""
     entries = (
-        ("worse3", "slower by 50 % or more"),
-        ("worse2", "by 20 %"),
-        ("worse1", "less"),
-        ("better1", "faster"),
-        ("better2", "by 20 %"),
-        ("better3", "by 50 % or more"),
+        ("worse1", "slower by less than 20 %"),
+        ("worse2", "20 to 50 %"),
+        ("worse3", "50 % or more"),
+        ("better1", "faster by less than 20 %"),
+        ("better2", "20 to 50 %"),
+        ("better3", "50 % or more"),
         ("unsure", "undecided"),
     )
     items = (element("li", element("span", class_=f"swatch {name}"), text) for name, text in entries)

@@ -29,7 +29,7 @@ TABLE tbody tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(
   padding: 0.5rem 0; border-bottom: 1px solid var(--rule); }
 TABLE tbody th { grid-column: 1 / -1; position: static; max-width: none; border: 0; font-weight: 600; }
 TABLE td { border: 0; padding: 0.25rem 0.4rem; text-align: left; white-space: normal; min-width: 0; }
-TABLE td[data-label]::before { content: attr(data-label); display: block; color: inherit; font-size: 0.8125rem; }
+TABLE td[data-label]::before { content: attr(data-label); display: block; color: inherit; font-size: 0.75rem; }
 """
 
 _SCREEN = """
@@ -89,7 +89,7 @@ tbody th { position: sticky; left: 0; background: var(--paper); font-weight: 400
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 1.5rem; }
 figure { margin: 0; }
 figcaption small { display: block; }
-.plot { display: block; width: 100%; }
+.plot { display: block; width: calc(100% - 2.75rem); margin-left: 2.75rem; overflow: visible; }
 .line { fill: none; stroke-width: 2; stroke-linecap: round; stroke-linejoin: round;
   vector-effect: non-scaling-stroke; }
 .plot .mark { paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
@@ -102,14 +102,16 @@ footer { color: var(--faint); font-size: 0.875rem; margin-top: 2.5rem; padding-b
 _NARROW = """
   .scroll { overflow: visible; }
   table, tbody, tbody tr, caption { display: block; }
+  table { font-size: 0.8125rem; line-height: 1.35; }
+  td:empty { display: none; }
   table:not(.charted) thead, thead th:not(.drawn) { position: absolute; clip-path: inset(50%); width: 1px;
     height: 1px; overflow: hidden; }
   .charted thead, .charted thead tr, thead th.drawn { display: block; }
-  tbody tr { display: flex; flex-wrap: wrap; gap: 0.15rem 1rem; border-bottom: 1px solid var(--rule);
-    padding: 0.5rem 0; }
+  tbody tr { display: flex; flex-wrap: wrap; gap: 0 0.75rem; border-bottom: 1px solid var(--rule);
+    padding: 0.3rem 0; }
   th, td { border: 0; padding: 0; text-align: left; white-space: normal; }
   tbody th { position: static; max-width: none; flex-basis: 100%; font-weight: 600; }
-  td[data-label]::before { content: attr(data-label) " "; color: var(--faint); font-size: 0.8125rem; }
+  td[data-label]::before { content: attr(data-label) " "; color: var(--faint); }
   td.name { min-width: 0; }
   .drawn { flex-basis: 100%; padding: 0; }
   .drawn svg { width: 100%; }

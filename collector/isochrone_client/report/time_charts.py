@@ -191,7 +191,7 @@ def _plot(charts: TimeCharts, lines: Sequence[Series], marks: Sequence[tuple[int
     return element(
         "svg",
         *(part for number_, one in marks for part in _incident(number_, one, across)),
-        *_value_axis(charts, up),
+        *_value_axis(up),
         box,
         *_time_axis(across),
         class_="plot",
@@ -243,13 +243,11 @@ def _runs(charts: TimeCharts, points: Sequence[SeriesPoint]) -> Iterator[list[Se
         yield run
 
 
-def _value_axis(charts: TimeCharts, up: Scale) -> Iterator[Markup]:
+def _value_axis(up: Scale) -> Iterator[Markup]:
     for tick in up.ticks:
         y = _TOP + _PLOT * (1 - tick / up.high)
-        text = f"{number(tick / up.unit)} {charts.unit}" if tick else "0"
         yield element("line", x1="0", x2="100%", y1=f"{y:.1f}", y2=f"{y:.1f}", class_="tick")
-        if tick:
-            yield element("text", text, x="0", y=f"{y - 3:.1f}", class_="mark")
+        yield element("text", number(tick / up.unit), x="-5", y=f"{y + 4:.1f}", text_anchor="end", class_="mark")
 
 
 def _time_axis(across: Scale) -> Iterator[Markup]:

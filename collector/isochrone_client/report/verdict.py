@@ -80,7 +80,7 @@ def present(
     gone = absent_vantages(vantages, incidents) if vantages and not is_stale else ()
     events = [*gone, *lasting]
     if not events:
-        return f"{when}: no incident lasts{_ended(incidents, now_at=now_at)}."
+        return f"{when}: no ongoing incident{_ended(incidents, now_at=now_at)}."
     more = f"; and {len(events) - _MOST} more below" if len(events) > _MOST else ""
     return f"{when}: {'; '.join(events[:_MOST])}{more}."
 

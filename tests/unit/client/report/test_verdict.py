@@ -54,9 +54,9 @@ def test_what_happens_now() -> None:
     )
     ended = replace(SLOW, until_at=NOW_AT - MINUTE_US)
     assert present([ended], ONLINE, newest_at=NOW_AT, now_at=NOW_AT) == (
-        "Now: no incident lasts; the last one ended at 07:59:00 UTC."
+        "Now: no ongoing incident; the last one ended at 07:59:00 UTC."
     )
-    assert present([], ONLINE, newest_at=NOW_AT, now_at=NOW_AT) == "Now: no incident lasts."
+    assert present([], ONLINE, newest_at=NOW_AT, now_at=NOW_AT) == "Now: no ongoing incident."
     many = [SLOW] * 5
     assert present(many, ONLINE, newest_at=NOW_AT, now_at=NOW_AT).endswith("; and 2 more below.")
 
