@@ -3,8 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from isochrone_client.formats import UNKNOWN, dollars, interval, milliseconds, moment, number
-from isochrone_client.render.page import Column, Page
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    amount_dollars,
+    fitting_decimals,
+    interval,
+    milliseconds,
+    moment,
+    number,
+)
+from isochrone_client.render.page import Column, Page, cell_texts
 from isochrone_client.report import tables
 from isochrone_client.report.html_elements import Markup, breakable, element, joined
 from isochrone_wire.answers import Decision, Differential, Metric, Quantile, Standing
@@ -53,6 +62,12 @@ class HeatTable:
     regions: tuple[str, ...]
     rows: tuple[HeatRow, ...]
     now_at: int
+
+    @property
+    def decimals(self) -> int:
+        """The decimals of all values."""
+        medians = [cell.median for row in self.rows for cell in row.cells.values() if cell.median is not None]
+        return fitting_decimals(_of(self.metric, max(medians, default=0.0)) or 0.0)
 
 
 def heat_table(
@@ -120,7 +135,7 @@ def _column(table: HeatTable, region: str) -> Column[HeatRow]:
     def text(row: HeatRow) -> str:
         cell = row.cells.get(region, Cell())
         note = _difference(cell, table)
-        return f"{_value(cell, table.metric)} ({note})" if note else _value(cell, table.metric)
+        return f"{_value(cell, table)} ({note})" if note else _value(cell, table)
 
     return Column(heading=region, text=text)
 
@@ -131,8 +146,8 @@ _MORE: tuple[Column[HeatRow], ...] = (
         unit="%",
         text=lambda row: UNKNOWN if row.success is None else number(_HUNDRED * row.success, decimals=1),
     ),
-    Column(heading="lowest speed", unit="tokens/s", text=lambda row: number(row.speed, decimals=0)),
-    Column(heading="output", unit="$/M", text=lambda row: dollars(row.usd_per_m_output)),
+    Column(heading="lowest speed", unit="tokens/s", text=lambda row: Amount((row.speed,))),
+    Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output)),
 )
 _NOTE = "lowest success and lowest speed: of all regions"
 
@@ -145,8 +160,8 @@ def _of(metric: Metric, value: float | None) -> float | None:
     return milliseconds(value) if metric.unit == "us" else value
 
 
-def _value(cell: Cell, metric: Metric) -> str:
-    return number(_of(metric, cell.median))
+def _value(cell: Cell, table: HeatTable) -> str:
+    return number(_of(table.metric, cell.median), decimals=table.decimals)
 
 
 def _difference(cell: Cell, table: HeatTable) -> str:
@@ -159,7 +174,7 @@ def _difference(cell: Cell, table: HeatTable) -> str:
     if row.decision is Decision.UNDECIDED:
         return "undecided"
     since = "" if row.since_at is None else f" since {moment(row.since_at, now_at=table.now_at)}"
-    return f"{number(_of(table.metric, row.shift), signed=True)}{since}"
+    return f"{number(_of(table.metric, row.shift), signed=True, decimals=table.decimals)}{since}"
 
 
 def drawing(table: HeatTable) -> Markup:
@@ -170,23 +185,23 @@ def drawing(table: HeatTable) -> Markup:
     content = tables.table(
         caption=f"median {table.metric} in {_unit(table.metric)}, and the difference from {table.baseline}",
         head=[tables.heading("target", class_="name"), *heads, *more],
-        rows=[_cells(table, row) for row in table.rows],
+        rows=[_cells(table, row, texts) for row, texts in zip(table.rows, cell_texts(_MORE, table.rows), strict=True)],
         class_="heat tiles" if len(table.regions) > MAX_COLUMNS else "heat",
     )
     return joined(_key(), content)
 
 
-def _cells(table: HeatTable, row: HeatRow) -> list[Markup]:
+def _cells(table: HeatTable, row: HeatRow, more: Sequence[str]) -> list[Markup]:
     return [
         tables.name_cell(breakable(row.target)),
         *(_cell(table, region, row.cells.get(region, Cell())) for region in table.regions),
-        *(tables.cell(column.text(row), label=column.title, class_="more") for column in _MORE),
+        *(tables.cell(text, label=column.title) for column, text in zip(_MORE, more, strict=True)),
     ]
 
 
 def _cell(table: HeatTable, region: str, cell: Cell) -> Markup:
     note = _difference(cell, table)
-    median, small = element("b", _value(cell, table.metric)), element("small", note) if note else ""
+    median, small = element("b", _value(cell, table)), element("small", note) if note else ""
     return tables.cell(median, small, label=region, title=_tooltip(cell, table), class_=f"tile {_class(cell)}".rstrip())
 
 

@@ -67,9 +67,7 @@ def _table(page: Page[Any], shown: Table[Any], *, chart: ChartColumn | None) -> 
         head.insert(named + 1, heading(chart.heading, chart.axis, class_="drawn"))
         for cells, row in zip(body, shown.rows, strict=True):
             cells.insert(named + 1, cell(chart.cell(row), label=None, class_="drawn"))
-    return table(
-        caption=shown.heading or page.title, head=head, rows=body, class_=None if chart is None else "charted"
-    )
+    return table(caption=shown.heading or page.title, head=head, rows=body, class_=None if chart is None else "charted")
 
 
 def _heading(column: Column[Any]) -> Markup:

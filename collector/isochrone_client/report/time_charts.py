@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from isochrone_client.formats import UNKNOWN, number
+from isochrone_client.formats import UNKNOWN, Amount, amount, milliseconds, number
 from isochrone_client.render.page import Column, Page
 from isochrone_client.report.charts import Scale
 from isochrone_client.report.html_elements import Markup, breakable, element, joined
-from isochrone_client.report.incidents import Incident, of_place, quantity
+from isochrone_client.report.incidents import Incident, of_place
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.insights import Series, SeriesList, SeriesPoint
 from isochrone_wire.json_format import rfc3339
@@ -105,17 +105,21 @@ def page(charts: TimeCharts) -> Page[Series]:
         columns=(
             Column(heading="target", text=lambda row: row.target, wide=True),
             Column(heading="region", text=lambda row: row.region, wide=True),
-            Column(heading="lowest", text=lambda row: _number(charts, min(medians(row), default=None))),
-            Column(heading="highest", text=lambda row: _number(charts, max(medians(row), default=None))),
-            Column(heading="newest", text=lambda row: _number(charts, row.points[-1].p50 if row.points else None)),
+            Column(heading="lowest", scale="level", text=lambda row: _number(charts, min(medians(row), default=None))),
+            Column(heading="highest", scale="level", text=lambda row: _number(charts, max(medians(row), default=None))),
+            Column(
+                heading="newest",
+                scale="level",
+                text=lambda row: _number(charts, row.points[-1].p50 if row.points else None),
+            ),
             Column(heading="trend", text=lambda row: _trend(charts, row), wide=True),
         ),
         rows=tuple(line for target in charts.targets for line in charts.shown(target)),
     )
 
 
-def _number(charts: TimeCharts, value: float | None) -> str:
-    return quantity(charts.metric, value, unit=False)
+def _number(charts: TimeCharts, value: float | None) -> Amount:
+    return amount(milliseconds(value) if charts.metric.unit == "us" else value)
 
 
 def _trend(charts: TimeCharts, line: Series) -> str:

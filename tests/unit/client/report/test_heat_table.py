@@ -17,8 +17,8 @@ def table(*rows: Differential, metric: Metric = Metric.TTFT) -> HeatTable:
 
 def text(found: HeatTable) -> list[list[str]]:
     """The table as text."""
-    shown = page(found)
-    return [[column.text(row) for column in shown.columns] for row in shown.rows]
+    (shown,) = page(found).tables()
+    return [list(cells) for cells in shown.cells]
 
 
 def test_a_row_has_every_region() -> None:

@@ -85,8 +85,8 @@ def test_incidents_are_marked() -> None:
 
 def test_the_same_values_as_text() -> None:
     """The text has lowest, highest and newest medians, and a trend with the proportions of the target."""
-    shown = page(charts())
-    rows = [[column.text(row) for column in shown.columns] for row in shown.rows]
+    (shown,) = page(charts()).tables()
+    rows = [list(cells) for cells in shown.cells]
     assert rows[0] == ["deepseek/deepseek-v4-flash", "us-east-2", "180", "183", "181", "█" * 24]
     assert rows[1][1:5] == ["ap-southeast-1", "150", "153", "152"]
     assert rows[1][5] == "▇" * 10 + "  " + "▇" * 12
@@ -122,4 +122,5 @@ def test_an_empty_series_is_drawn() -> None:
     """A target without a single value has an empty chart, and no trend."""
     shown = charts(line(None, None))
     assert paths(drawing(shown)) == []
-    assert [column.text(page(shown).rows[0]) for column in page(shown).columns][2:] == ["–"] * 4  # noqa: RUF001  # an en dash is unknown
+    (table,) = page(shown).tables()
+    assert list(table.cells[0])[2:] == ["–"] * 4  # noqa: RUF001  # an en dash is unknown
