@@ -12,7 +12,8 @@ from isochrone_client.commands import options
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import between
 from isochrone_client.output_file import STDOUT, open_output
-from isochrone_client.report.content import ReportRequest, build_report
+from isochrone_client.report.answers import ReportRequest
+from isochrone_client.report.content import build_report
 from isochrone_client.report.html import render_html
 from isochrone_client.report.markdown import render_markdown
 from isochrone_client.report.sections import Report

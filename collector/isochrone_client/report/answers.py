@@ -32,7 +32,7 @@ from isochrone_wire.routes import RouteTable
 Answer = TypeVar("Answer")
 # Errors of a single answer. An unreachable collector, a missing permission or an unknown name fail the whole report.
 _ERRORS_OF_ONE_ANSWER = (BaselineError, CollectorError, InsufficientError, SlowError)
-# The number of points of a line that can be told apart in a chart, and of all lines together.
+# The number of points of a line in a chart, and of all lines together.
 _MAX_POINTS = 96
 _MIN_POINTS = 12
 _MAX_ANSWER_POINTS = 50_000

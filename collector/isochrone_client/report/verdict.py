@@ -73,7 +73,7 @@ def present(
     newest_at: int,
     now_at: int,
 ) -> str:
-    """What is happening now, or at the end of the data if these are old."""
+    """The ongoing incidents, or those at the end of the data if these are old."""
     is_stale = now_at - newest_at > _STALE_US
     when = f"At {moment(newest_at, now_at=now_at)} UTC, the newest sample" if is_stale else "Now"
     lasting = [f"{one.place} {one.sentence}, since {_moment(one, now_at)}" for one in incidents if one.until_at is None]
@@ -104,7 +104,7 @@ def missing(
     window: Window,
     now_at: int,
 ) -> Iterator[str]:
-    """What is missing for a comparison, and what to do about it; nothing if there is one."""
+    """The reasons for the absence of a comparison, with the remedies; none if there is a comparison."""
     if differences is not None and any(row.shift is not None for row in differences.differentials):
         return
     if not plan.plan_version:

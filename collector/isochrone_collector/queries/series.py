@@ -40,7 +40,8 @@ async def series(context: QueryContext, selection: Selection, *, metric: str = "
         resolved = await resolve(connection, selection)
         is_long = await long_windows.prefers_summaries(connection, resolved.scope)
         bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
-        scope, found = resolved.scope, {}
+        scope = resolved.scope
+        found: TargetSeries = {}
         if is_long:
             scope, found = await _summarised(connection, scope, measure, bucket_us=bucket_us)
         if scope.window.from_at < scope.window.until_at:

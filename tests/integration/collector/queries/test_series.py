@@ -67,7 +67,7 @@ def test_a_wrong_question_is_refused(
     """Too many points and unknown metrics are invalid arguments that name the value."""
     with pytest.raises(grpc.RpcError) as refused:
         shared_collector.call.series(Selection(window=window), **question)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]  # grpc.Call has it
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert sentence in str(refused.value)
 
 
