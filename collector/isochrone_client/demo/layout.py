@@ -91,7 +91,7 @@ _FORMS = (
 
 def screen(view: View, *, width: int, height: int) -> list[Text]:
     """The lines for a terminal of this size. A small one shows less of what happened and what to try."""
-    above = [_title(view.progress, width), Text("")]
+    above = [_title(view.progress, width), _legend(view.board.baseline, width)]
     board = table(view.board, window_seconds=view.window_seconds, width=width)
     below = _below(view, width, height - len(above) - len(board))
     return [*above, *board, *below][:height]
@@ -180,6 +180,13 @@ def _title(progress: Progress, width: int) -> Text:
     title.append(str(progress), style="not bold")
     title.truncate(width)
     return title
+
+
+def _legend(baseline: str, width: int) -> Text:
+    """The meaning of the signs in the table, as far as there is room."""
+    parts = (f"difference to {baseline}", "± 95 % interval", f"{CHANGED_MARK} changed", "? undecided")
+    texts = ("   ".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return Text(next((text for text in texts if len(text) <= width), ""), style="dim")
 
 
 def _below(view: View, width: int, room: int) -> list[Text]:

@@ -46,7 +46,7 @@ def test_a_terminal_is_redrawn_in_place_and_restored() -> None:
     cursor is visible.
     """
     with PseudoTerminal(program(ENDLESS), columns=80, lines=24) as terminal:
-        terminal.wait_for(lambda text: "▲" in text, 30, "the change on the screen")
+        terminal.wait_for(lambda text: "235▲" in text, 30, "the change on the screen")
         assert terminal.is_alternate()
         assert not terminal.shows_cursor()
         assert terminal.lines[0].startswith("Isochrone demo")
@@ -76,7 +76,7 @@ def test_the_view_follows_the_size_of_the_terminal() -> None:
 def test_colours_can_be_switched_off(environment: dict[str, str], colours: set[str]) -> None:
     """A place that has changed is red, and marked without colours too."""
     with PseudoTerminal(program(ENDLESS), columns=80, lines=24, **environment) as terminal:
-        terminal.wait_for(lambda text: "▲" in text, 30, "the change on the screen")
+        terminal.wait_for(lambda text: "235▲" in text, 30, "the change on the screen")
         assert terminal.styles_of("+35 ±2") == colours
 
 

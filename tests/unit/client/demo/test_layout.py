@@ -93,7 +93,7 @@ def test_no_word_is_broken(width: int, height: int) -> None:
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_change_is_shown_where_it_is(width: int, height: int) -> None:
     """Only the place that changed has the mark, in the column of its region."""
-    shown = lines(width, height)
+    _title, _legend, *shown = lines(width, height)
     [marked] = [line for line in shown if CHANGED_MARK in line]
     heading = next(line for line in shown if "eu-central-1" in line)
     assert marked.startswith(("hunyuan-turbos ", "tencent/hunyuan-turbos "))
