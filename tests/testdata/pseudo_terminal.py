@@ -54,6 +54,13 @@ class _Screen(pyte.HistoryScreen):
             self.main = None
             self.dirty.update(range(self.lines))
 
+    def index(self) -> None:
+        # Nothing of the alternate screen can be scrolled to.
+        if self.is_alternate:
+            pyte.Screen.index(self)
+        else:
+            super().index()
+
 
 class PseudoTerminal:
     """A program that runs on a terminal of its own, until the end of the block."""
