@@ -18,7 +18,8 @@ Place = tuple[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One target from one region: its median time to first token, and its difference to the baseline as far as it is
-    known. `changed_us` is the change of that difference since the start of the demo, if it is certain and matters.
+    known. `is_changing` if the difference changed within the newest rounds, so that only those since then count.
+    `changed_us` is its change since the start of the demo, if that is certain and matters.
     """
 
     ttft_us: float | None = None
@@ -28,6 +29,7 @@ class Cell:
     high: float | None = None
     decision: Decision = Decision.UNDECIDED
     network_shift: float | None = None
+    is_changing: bool = False
     changed_us: float | None = None
 
     @property
@@ -106,6 +108,7 @@ def _cell(ttft_us: float | None, row: Differential, usual: Differential | None) 
         high=row.shift_high,
         decision=row.decision,
         network_shift=row.network_shift,
+        is_changing=row.since_at is not None,
         changed_us=_change_us(row, usual) if usual else None,
     )
 

@@ -153,7 +153,7 @@ def _difference(cell: Cell, form: _Form) -> str:
 
 def _warming_up(cell: Cell, form: _Form) -> str:
     rounds = f"{min(cell.rounds, ROUNDS_NEEDED)}/{ROUNDS_NEEDED}"
-    words = f"warming up {rounds}"
+    words = f"{'changing' if cell.is_changing else 'warming up'} {rounds}"
     return words if len(words) <= form.difference else rounds
 
 

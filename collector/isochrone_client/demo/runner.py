@@ -20,6 +20,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.database import database_folder
+from isochrone_client.demo.events import Timeline
 from isochrone_client.demo.observer import Observer
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.run_folder import run_folder
@@ -66,9 +67,13 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
             "Ctrl-C shows the results" if seconds is None else f"results in {seconds:g} s; Ctrl-C shows them at once"
         )
         _print(f"probing; {until}")
+        timeline = Timeline(EPISODE, seconds=seconds)
+        if coming := timeline.coming(0):
+            _print(coming)
         with ObservatoryClient(collector["listen"]) as client:
             watch = Watch(
                 observer=Observer(client, targets=world.targets, started_at=started_at),
+                timeline=timeline,
                 stop=stop,
                 check=processes.check,
                 started_at=started_at,

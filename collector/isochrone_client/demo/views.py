@@ -1,9 +1,10 @@
 """The two ways to show a running demo: redrawn in place on a terminal, and as tables below each other elsewhere."""
 
 import os
+import signal
 import sys
-from types import TracebackType
-from typing import Protocol, Self
+from types import FrameType, TracebackType
+from typing import Any, Protocol, Self
 
 import click
 from rich.console import Console
@@ -52,28 +53,50 @@ class LiveScreen:
         environment = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._console = Console(force_terminal=True, legacy_windows=False, highlight=False, _environ=environment)
         self._events: list[str] = []
+        self._is_suspended = False
+        self._on_suspend: Any = None
 
     def __enter__(self) -> Self:
-        self._console.set_alt_screen(True)
-        self._console.show_cursor(False)
+        self._on_suspend = signal.signal(signal.SIGTSTP, self._note_suspension)
+        self._take_terminal()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._console.set_alt_screen(False)
-        self._console.show_cursor(True)
+        self._give_terminal_back()
+        signal.signal(signal.SIGTSTP, self._on_suspend)
         for event in self._events:
             click.echo(f"· {event}", err=True)
 
     def show(self, view: View, new_events: list[str]) -> None:
         """Draw the screen. The events are printed again at the end, because the screen disappears then."""
         self._events += new_events
+        if self._is_suspended:
+            self._suspend()
         width, height = self._console.size
         lines = screen(view, width=width, height=height)
         for line in lines:
             line.no_wrap, line.overflow = True, "crop"
         self._console.update_screen(Screen(*lines))
+
+    def _take_terminal(self) -> None:
+        self._console.set_alt_screen(True)
+        self._console.show_cursor(False)
+
+    def _give_terminal_back(self) -> None:
+        self._console.set_alt_screen(False)
+        self._console.show_cursor(True)
+
+    def _note_suspension(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_suspended = True
+
+    def _suspend(self) -> None:
+        """Stop this process for Ctrl-Z until the shell continues it."""
+        self._is_suspended = False
+        self._give_terminal_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._take_terminal()
 
 
 class PrintedTables:

@@ -8,7 +8,6 @@ from isochrone_client.clock import now_at
 from isochrone_client.demo.events import Timeline
 from isochrone_client.demo.layout import Progress, View
 from isochrone_client.demo.observer import WINDOW_SECONDS, Observation, Observer
-from isochrone_client.demo.scenario import EPISODE
 from isochrone_client.demo.stop_requests import StopRequests
 from isochrone_client.demo.views import display
 from isochrone_client.errors import SlowError, UnreachableError
@@ -25,6 +24,7 @@ class Watch:
     """
 
     observer: Observer
+    timeline: Timeline
     stop: StopRequests
     check: Callable[[], None]
     started_at: int
@@ -34,7 +34,6 @@ class Watch:
 
     def run(self) -> None:
         """Show the demo. Raises `ClientError`."""
-        timeline = Timeline(EPISODE, seconds=self.seconds)
         seen = Observation(board=self.observer.empty_board, recorded=0, failed=0, switches=())
         asked: Future[Observation] | None = None
         asked_at = -_OBSERVE_SECONDS
@@ -48,8 +47,8 @@ class Watch:
                 if asked is not None and asked.done():
                     seen, asked = _answer(asked, before=seen), None
                     news = seen.switches
-                new = timeline.note(self._elapsed(), seen.board, news)
-                shown.show(self._view(seen, timeline), new)
+                new = self.timeline.note(self._elapsed(), seen.board, news)
+                shown.show(self._view(seen), new)
                 self.stop.sleep(min(_DRAW_SECONDS, self._left()))
 
     def _elapsed(self) -> float:
@@ -58,14 +57,14 @@ class Watch:
     def _left(self) -> float:
         return _DRAW_SECONDS if self.seconds is None else self.seconds - self._elapsed()
 
-    def _view(self, seen: Observation, timeline: Timeline) -> View:
+    def _view(self, seen: Observation) -> View:
         elapsed = self._elapsed()
-        coming = timeline.coming(elapsed)
+        coming = self.timeline.coming(elapsed)
         return View(
             progress=Progress(elapsed=elapsed, total=self.seconds, recorded=seen.recorded, failed=seen.failed),
             window_seconds=WINDOW_SECONDS,
             board=seen.board,
-            events=(*timeline.events, *([coming] if coming else [])),
+            events=(*self.timeline.events, *([coming] if coming else [])),
             addresses=self.addresses,
             advice=self.advice,
         )

@@ -1,12 +1,15 @@
 """The display of the demo on real pseudo-terminals and pipes; views are made up, so that no demo has to run."""
 
+import signal
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from testdata.pseudo_terminal import PseudoTerminal
+from testdata.waiting import eventually
 
 # Shows views until it is ended: one place warms up, becomes firm after two views, and has changed after four.
 PROGRAM = """
@@ -104,6 +107,27 @@ def test_a_pipe_gets_a_table_when_there_is_news() -> None:
     assert "235▲" in tables[2]
     assert done.stderr.splitlines()[0] == "· it happens"
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def state_of(process: int) -> str:
+    """The state of a process: T if it is stopped."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="reads the state of a process in /proc, which is Linux's"
+)
+def test_a_suspended_demo_gives_the_terminal_back() -> None:
+    """Ctrl-Z stops the program with the terminal as it was before; when it continues, it takes the screen again."""
+    with PseudoTerminal(program(ENDLESS), columns=80, lines=24) as terminal:
+        terminal.wait_for(lambda text: "235▲" in text, 30, "the change on the screen")
+        terminal.press("\x1a")
+        eventually(30, lambda: state_of(terminal.process.pid) == "T", "stopped")
+        terminal.wait_for(lambda text: text.strip() == "before", 30, "the lines from before")
+        assert terminal.shows_cursor()
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for(lambda text: "235▲" in text, 30, "the screen again")
+        assert terminal.is_alternate()
 
 
 def test_an_error_restores_the_terminal() -> None:

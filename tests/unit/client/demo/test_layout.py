@@ -142,6 +142,18 @@ def test_a_small_screen_begins_the_newest_event() -> None:
     assert shown[-1] == "92 s: the route chat switches in eu-central-1: tencent/hunyuan-turbos breaks …"
 
 
+def test_a_changing_difference_counts_the_rounds_since_its_change() -> None:
+    """A difference that has just changed is not warming up."""
+    place = (TARGETS[0], REGIONS[1])
+    changing = Board(
+        baseline=REGIONS[0],
+        regions=REGIONS[1:],
+        targets=TARGETS[:1],
+        cells={place: Cell(ttft_us=500_000.0, rounds=5, is_changing=True)},
+    )
+    assert " 500  changing 5/6 " in table(changing, window_seconds=40, width=80)[2].plain
+
+
 def test_nothing_has_no_numbers() -> None:
     """Before the first sample each cell warms up, and no line is missing."""
     empty = Board(baseline=REGIONS[0], regions=REGIONS[1:], targets=TARGETS, cells={})
