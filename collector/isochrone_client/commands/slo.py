@@ -34,7 +34,8 @@ def slo(
 
     A target meets the latency target of a use when 95 % of the requests are within its limit. That is decided on the
     95 % interval of the percentile: yes if all of it is within, no if all of it is beyond, else maybe; below 59 samples
-    it is unknown. Timeouts count as too slow. With one --use the percentiles are shown.
+    it is unknown. Timeouts count as too slow; other failures have no latency, and a note counts them if they are more
+    than 5 %. With one --use the percentiles are shown. The objective of a route includes success: see isochrone routes.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.get_latency_budgets(selection, uses=uses)

@@ -5,14 +5,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import UNKNOWN, Amount, age, amount, amount_dollars, amount_interval, milliseconds, number
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    age,
+    amount,
+    amount_dollars,
+    amount_interval,
+    interval,
+    milliseconds,
+    number,
+)
+from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.freshness import freshness_text, is_usable
 from isochrone_client.pages.quantiles import TOO_FEW, value_of
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
-from isochrone_wire.answers import Quantile
+from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
+from isochrone_wire.model import Slo
 from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteState, RouteTable
 
 SCHEMA = "isochrone.route-entries/1"
@@ -48,14 +60,19 @@ class EntryRow:
 def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
     """The tables for people and for CSV, one entry per row, with ages as of `now_at`."""
     rows = tuple(EntryRow(table=table, entry=entry) for table in in_order(tables) for entry in table.entries or (None,))
+    footnotes = Footnotes(_objective_remark(row) for row in rows)
     return Page(
         schema=SCHEMA,
         title="where to send requests now",
         fields=(*(field for field in wire_fields(RouteTable) if field.header in _OF_TABLE), *wire_fields(RouteEntry)),
-        columns=_columns(rows, now_at),
+        columns=_columns(rows, now_at, footnotes),
         rows=rows,
         group=lambda row: _heading(row.table, now_at=now_at),
-        notes=(*_hidden_note(rows), *(note for table in in_order(tables) for note in _remarks(table))),
+        notes=(
+            *footnotes.notes,
+            *_hidden_note(rows),
+            *(note for table in in_order(tables) for note in _remarks(table)),
+        ),
         record=_record,
     )
 
@@ -80,6 +97,43 @@ def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
         hint="are agents running, and is the collector the leader? see `isochrone regions` and "
         "`isochrone-collector doctor`",
     )
+
+
+def objective_reason(entry: RouteEntry, slo: Slo) -> str:
+    """The reason that a member does not meet the objective for certain, empty if it does: latency, success or both."""
+    return "; ".join(filter(None, (_latency_reason(entry.ttft_p95_us, slo), _success_reason(entry.success, slo))))
+
+
+def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
+    if slo.ttft_p95_us is None:
+        return ""
+    limit = f"the limit is {_ms(slo.ttft_p95_us)} ms"
+    if p95 is None or p95.low is None or p95.high is None:
+        return f"p95 unknown, fewer than 59 samples; {limit}"
+    if p95.high <= slo.ttft_p95_us:
+        return ""
+    bounds = (
+        f"at least {_ms(p95.low)}" if p95.low > slo.ttft_p95_us else interval(*map(milliseconds, (p95.low, p95.high)))
+    )
+    return f"p95 {bounds} ms, {limit}"
+
+
+def _success_reason(success: Proportion | None, slo: Slo) -> str:
+    minimum = f"min_success is {number(_HUNDRED * slo.min_success, decimals=1)} %"
+    if not slo.min_success:
+        return ""
+    if success is None:
+        return f"success unknown, no request; {minimum}"
+    if success.low >= slo.min_success:
+        return ""
+    if success.high < slo.min_success:
+        return f"success at most {number(_HUNDRED * success.high, decimals=1)} %, {minimum}"
+    low = number(_HUNDRED * success.low, decimals=1)
+    return f"success at least {low} % after {success.n} requests, {minimum}: more requests decide it"
+
+
+def _objective_remark(row: EntryRow) -> str:
+    return objective_reason(row.entry, row.table.slo) if row.entry else ""
 
 
 def _heading(table: RouteTable, *, now_at: int) -> str:
@@ -161,7 +215,14 @@ def _colour(row: EntryRow) -> str:
     return {Eligible.YES: "green", Eligible.NO: "red"}.get(row.entry.slo_eligible, "") if row.entry else ""
 
 
-def _columns(rows: tuple[EntryRow, ...], now_at: int) -> tuple[Column[EntryRow], ...]:
+def _verdict(footnotes: Footnotes) -> Callable[[EntryRow], str]:
+    def text(row: EntryRow) -> str:
+        return footnotes.marked(row.entry.slo_eligible.value, _objective_remark(row)) if row.entry else UNKNOWN
+
+    return text
+
+
+def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> tuple[Column[EntryRow], ...]:
     return (
         Column(heading="rank", text=_of_entry(lambda entry: str(entry.rank))),
         Column(heading="weight", unit="%", text=_of_entry(lambda entry: number(_HUNDRED * entry.weight, decimals=0))),
@@ -170,7 +231,7 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int) -> tuple[Column[EntryRow],
         Column(heading="interval", unit="95 %, ms", text=_of_entry(_around), scale=_SCALE, priority=2),
         Column(heading="p95", unit="ms", text=_quantile(lambda entry: entry.ttft_p95_us), scale=_SCALE, priority=3),
         Column(heading="at most", unit="ms", text=_of_entry(_bound), scale=_SCALE, priority=1),
-        Column(heading="slo", text=_of_entry(lambda entry: entry.slo_eligible.value), style=_colour),
+        Column(heading="slo", text=_verdict(footnotes), style=_colour),
         Column(heading="success", unit="%", text=_of_entry(_success), priority=4),
         Column(
             heading="output",

@@ -1,0 +1,69 @@
+"""The page of route tables states why a member does not meet its objective."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isochrone_client.pages import routes
+from isochrone_client.pages.routes import objective_reason
+from isochrone_client.render import RenderOptions, renderer
+from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.routing.eligibility import eligible
+from isochrone_collector.routing.inputs import Evidence
+from isochrone_wire.answers import Quantile
+from isochrone_wire.insights import Eligible
+from isochrone_wire.model import Slo
+from testdata.routes import CHAT, NOW_AT
+
+SLO = Slo(name="chat", ttft_p95_us=1_000_000, min_success=0.99)
+FAST = Quantile(value=300_000, low=280_000, high=366_000)
+
+
+@pytest.mark.parametrize(
+    ("p95", "succeeded", "sent", "reason"),
+    [
+        (FAST, 400, 400, ""),
+        (FAST, 70, 70, "success at least 94.8 % after 70 requests, min_success is 99.0 %: more requests decide it"),
+        (FAST, 50, 70, "success at most 80.7 %, min_success is 99.0 %"),
+        (FAST, 0, 0, "success unknown, no request; min_success is 99.0 %"),
+        (None, 400, 400, "p95 unknown, fewer than 59 samples; the limit is 1000 ms"),
+        (Quantile(value=9e5, low=8e5, high=1.2e6), 400, 400, "p95 800 … 1200 ms, the limit is 1000 ms"),
+        (Quantile(value=2e6, low=1.5e6, high=3e6), 400, 400, "p95 at least 1500 ms, the limit is 1000 ms"),
+    ],
+)
+def test_the_reason_names_the_part_that_is_not_met(
+    p95: Quantile | None, succeeded: int, sent: int, reason: str
+) -> None:
+    """Latency within the limit is no reason; an undecided or missed success is one, with its bound and the minimum."""
+    entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=wilson(succeeded, sent))
+    assert objective_reason(entry, SLO) == reason
+
+
+quantiles = st.builds(
+    lambda low, width: Quantile(value=low + width / 2, low=low, high=low + width),
+    st.integers(0, 2_000_000),
+    st.integers(0, 1_000_000),
+)
+successes = st.integers(1, 500).flatmap(lambda sent: st.builds(wilson, st.integers(0, sent), st.just(sent)))
+objectives = st.builds(
+    Slo, ttft_p95_us=st.none() | st.just(1_000_000), min_success=st.sampled_from([0.0, 0.5, 0.95, 0.99])
+)
+
+
+@given(p95=st.none() | quantiles, success=st.none() | successes, slo=objectives)
+def test_there_is_a_reason_unless_the_verdict_is_yes(p95: Quantile | None, success: object, slo: Slo) -> None:
+    """The page and the collector's decision agree: no reason exactly if the verdict is yes."""
+    evidence = Evidence(target="a", ttft_p95_us=p95, success=success)  # type: ignore[arg-type]  # a proportion or None
+    entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=evidence.success)
+    assert (objective_reason(entry, slo) == "") == (eligible(evidence, slo) is Eligible.YES)
+
+
+def test_the_table_has_the_reason_below() -> None:
+    """A verdict other than yes has a mark, and the reason follows the table."""
+    entry = replace(CHAT.entries[0], ttft_p95_us=FAST, success=wilson(70, 70), slo_eligible=Eligible.MAYBE)
+    page = routes.page((replace(CHAT, entries=(entry,), slo=SLO),), now_at=NOW_AT)
+    shown = renderer("table").whole(page, RenderOptions())
+    assert "maybe [1]" in shown
+    assert "[1] success at least 94.8 % after 70 requests" in shown
