@@ -84,7 +84,12 @@ def _spool_path(settings: Settings) -> Path:
 
 
 def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
-    return Conditions(plan_version=rounds.plan_version, rounds_missed=rounds.missed, refused_plan=plan_watcher.refused)
+    return Conditions(
+        plan_version=rounds.plan_version,
+        rounds_missed=rounds.missed,
+        refused_plan=plan_watcher.refused,
+        missing_keys=rounds.missing_keys_reason,
+    )
 
 
 @contextlib.contextmanager

@@ -299,7 +299,8 @@ CREATE TABLE vantage (
     refused_plan_version bigint,
     refused_plan_reason text,
     spend jsonb DEFAULT '[]'::jsonb NOT NULL,
-    ledgered bigint DEFAULT 0 NOT NULL
+    ledgered bigint DEFAULT 0 NOT NULL,
+    missing_keys text
 );
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';

@@ -328,7 +328,8 @@ class Liveness(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStatus:
     """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
-    agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch.
+    agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
+    sentences on the targets that are skipped because the agent lacks their key.
     """
 
     name: str
@@ -352,6 +353,7 @@ class VantageStatus:
     finished: int = 0
     ledgered: int = 0
     rounds_missed: int = 0
+    missing_keys: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

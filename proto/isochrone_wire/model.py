@@ -350,6 +350,7 @@ class Vitals:
     `epoch` is that of the agent's newest start, 0 from agents that do not send it. `finished` and `stored` exclude
     samples stored under earlier epochs, so that `finished = stored + spool_depth + quarantined + sum(dropped)`; see
     `isochrone_wire.accounting`. `rounds_missed` counts planned rounds that passed before they could start.
+    `missing_keys` are sentences on the targets that are skipped because the agent lacks their key.
     """
 
     agent_version: str = ""
@@ -369,6 +370,7 @@ class Vitals:
     refused_plan_reason: str | None = None
     spend: tuple[Spend, ...] = ()
     epoch: int = 0
+    missing_keys: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

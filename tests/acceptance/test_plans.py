@@ -1,5 +1,6 @@
 """Plans and budgets with real processes: what an operator applies is what agents do, and what they refuse is told."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,44 @@ def test_a_plan_is_followed_refused_and_rolled_back(
     credentials.write_text(credentials.read_text().replace("api.example.com", "127.0.0.1"))
     eventually(20, lambda: refusal() == (None, None), "the fifth plan runs, now that the key may go there")
     assert agent.stop() == 0
+
+
+def test_a_credential_that_an_agent_lacks_is_reported(
+    start_collector: StartCollector, start_agent: StartAgent, simulator: StartSimulator, tmp_path: Path
+) -> None:
+    """The agent's log has the missing credential before its first round, `check` fails with the option to use, and
+    `isochrone regions` shows it until the file defines it.
+    """
+    world, collector = simulator(), start_collector()
+    collector.apply(PLAN.format(base_url=world.base_url, more=", credential: nobody"), tmp_path)
+    credentials = tmp_path / "credentials.toml"
+    credentials.write_text('[sim]\nenv = "PATH"\nhosts = ["127.0.0.1"]\n')
+    options = ["--vantage", "us-1", "--region", "us-east-2", "--collector", collector.address]
+    checked = run("isochrone_agent", "check", *options, "--data-dir", str(tmp_path / "checked"))
+    assert checked.returncode == 1
+    assert "needs the credential 'nobody', which this agent does not have" in checked.stdout
+    assert "--credentials FILE" in checked.stdout
+    more = ["--credentials", str(credentials)]
+    agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2", more=more)
+    eventually(20, lambda: "probe.done" in agent.log(), "a round is due")
+    assert "keys.missing" in agent.log().partition("probe.done")[0]
+    assert f"add a [nobody] table to {credentials}" in agent.log()
+    shown = "skips targets without a key: sim/fault-crlf needs the credential 'nobody'"
+
+    def regions() -> str:
+        return run("isochrone_client", "regions", "--collector", collector.address).stdout.replace("\n", " ")
+
+    eventually(20, lambda: shown in regions(), "the collector knows that the agent lacks the credential")
+    secret = tmp_path / "secret"
+    secret.write_text("sk-something")
+    credentials.write_text(f'[nobody]\nfile = "{secret}"\nhosts = ["127.0.0.1"]\n')
+    eventually(20, lambda: '"outcome": "ok"' in agent.log(), "the agent has the key")
+    eventually(20, lambda: shown not in regions(), "the collector knows that the agent has the key")
+    assert agent.stop() == 0
+
+
+def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command to completion, with a wide terminal."""
+    command = [sys.executable, "-m", module, *arguments]
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)

@@ -21,7 +21,7 @@ from isochrone_agent.cli.host_checks import (
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.budget import budget_of
-from isochrone_agent.plan.credentials import load_keyring
+from isochrone_agent.plan.credentials import describe_missing, load_keyring
 from isochrone_agent.plan.limits import limit_violations
 from isochrone_agent.plan.schedule import Due, next_rounds
 from isochrone_agent.plan.watcher import check_plan
@@ -76,11 +76,13 @@ def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:
         found = {f"{name} ({credential.source})" for name, credential in keyring.credentials.items()}
         if plan:
             check_plan(plan, keyring)
-        for target in plan.targets if plan else ():
-            keyring.key_for(target)
-            found.update(keyring.describe(target))
     except AgentError as error:
         return fail("credentials", str(error), error.hint)
+    targets = plan.targets if plan else ()
+    if missing := keyring.missing(targets):
+        return fail("credentials", describe_missing(missing), next(iter(missing.values())).hint)
+    for target in targets:
+        found.update(keyring.describe(target))
     return ok("credentials", ", ".join(sorted(found)) or "none configured, none needed")
 
 

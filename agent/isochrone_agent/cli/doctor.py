@@ -21,7 +21,7 @@ import click
 
 from isochrone_agent.cli import health_checks, host_checks, options
 from isochrone_agent.errors import AgentError
-from isochrone_agent.plan.credentials import load_keyring
+from isochrone_agent.plan.credentials import describe_missing, load_keyring
 from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_agent.spool.inspection import inspect_spool, verify_spool
@@ -169,20 +169,14 @@ def _plan(settings: Settings, plan: Plan) -> CheckResult:
 
 def _keys(settings: Settings, plan: Plan) -> CheckResult:
     """Look up the key of every target; report only its name and source."""
-    missing: dict[str, str] = {}
-    found: list[str] = []
     try:
         keyring = load_keyring(settings.credentials)
     except AgentError as error:
         return fail("keys", str(error), error.hint)
-    for target in plan.targets:
-        try:
-            keyring.key_for(target)
-        except AgentError as error:
-            missing[target.name] = str(error)
-        else:
-            found += keyring.describe(target)
-    return health_checks.judge_keys(missing, found)
+    missing = keyring.missing(plan.targets)
+    found = [name for target in plan.targets for name in keyring.describe(target) if target.name not in missing]
+    hint = next((error.hint for error in missing.values()), "")
+    return health_checks.judge_keys(describe_missing(missing), hint, found)
 
 
 async def _names(settings: Settings, plan: Plan) -> CheckResult:

@@ -59,11 +59,10 @@ def judge_clock(synchronised: bool | None, *, max_error_us: int) -> CheckResult:
     return ok("clock", sentence) if max_error_us <= _MAX_ERROR_US else warn("clock", sentence, "check the NTP source")
 
 
-def judge_keys(missing: Mapping[str, str], present: Iterable[str]) -> CheckResult:
-    """Check that the plan's targets have their keys. `missing` maps a target to the reason; no key is passed in."""
+def judge_keys(missing: str, hint: str, present: Iterable[str]) -> CheckResult:
+    """Check that the plan's targets have their keys. `missing` describes those without; no key is passed in."""
     if missing:
-        said = "; ".join(f"{target}: {why}" for target, why in sorted(missing.items()))
-        return fail("keys", said, "add them to credentials.toml; until then these targets are skipped_not_ready")
+        return fail("keys", missing, f"{hint}; until then these targets are skipped_not_ready")
     names = ", ".join(sorted(set(present)))
     return ok("keys", names or "no target needs a key")
 

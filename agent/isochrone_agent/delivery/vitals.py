@@ -17,12 +17,13 @@ _CHECK_SECONDS = 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """The part of the vitals that comes from the rounds and the plan: the running version (0 for none), the number of
-    planned rounds that were not started, and the refused plan's version with the reason.
+    planned rounds that were not started, the refused plan's version with the reason, and the targets without a key.
     """
 
     plan_version: int = 0
     rounds_missed: int = 0
     refused_plan: tuple[int, str] | None = None
+    missing_keys: str | None = None
 
 
 class LoopLag:
@@ -70,6 +71,7 @@ async def gather_vitals(spool: AsyncSpool, conditions: Callable[[], Conditions],
         loop_lag_us=loop_lag_us,
         refused_plan_version=refused_version,
         refused_plan_reason=refused_reason,
+        missing_keys=plan.missing_keys,
         spend=spend,
         epoch=spool.epoch,
     )

@@ -1,7 +1,7 @@
 """Provider keys, and the origins each of them may be sent to.
 
-A plan refers to a key by name. The agent's own `credentials.toml` defines, for each name, where the key is stored and
-which hosts may receive it:
+A plan refers to a key by name. The agent's own file (`--credentials`) defines, for each name, where the key is stored
+and which hosts may receive it:
 
     [deepseek]
     env = "DEEPSEEK_API_KEY"          # or: file = "/run/secrets/deepseek"
@@ -20,7 +20,7 @@ set, and that provider's own origin. A plan therefore cannot make an agent send 
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from ipaddress import ip_address
@@ -129,15 +129,16 @@ class Credential:
 
 @dataclass(slots=True)
 class Keyring:
-    """The credentials of this agent by name. All parts of the agent share one instance, so that a changed file takes
-    effect everywhere. Keys themselves are never printed.
+    """The credentials of this agent by name, and the file that defines them. All parts of the agent share one instance,
+    so that a changed file takes effect everywhere. Keys themselves are never printed.
     """
 
     credentials: Mapping[str, Credential] = field(default_factory=dict)
+    path: Path | None = None
 
     def replace_with(self, newer: "Keyring") -> None:
         """Take over the credentials of `newer`."""
-        self.credentials = newer.credentials
+        self.credentials, self.path = newer.credentials, newer.path
 
     def credential(self, name: str) -> Credential | None:
         """Return the credential of this name: from the agent's own file, else from a catalogue provider whose
@@ -159,16 +160,48 @@ class Keyring:
             return None
         credential = self.credential(target.credential)
         if credential is None:
-            known = ", ".join(sorted(self.credentials)) or "none"
-            variable = _catalogue_variable(target.credential)
-            hint = f"add a [{target.credential}] table to credentials.toml; known: {known}"
-            hint += f"; or set {variable}" if variable else ""
             message = f"{target.name} needs the credential {target.credential!r}, which this agent does not have"
-            raise CredentialError(message, hint=hint)
+            raise CredentialError(message, hint=self._how_to_define(target.credential))
         if refusal := credential.refusal(target):
-            hint = f"to allow it, add the origin to hosts under [{credential.name}] in credentials.toml"
+            file = self.path or "the file of --credentials"
+            hint = f"to allow it, add the origin to hosts under [{credential.name}] in {file}"
             raise CredentialError(refusal, hint=hint)
         return credential.read()
+
+    def missing(self, targets: Iterable[Target]) -> dict[str, CredentialError]:
+        """Return, by target name, why the targets that lack their key lack it."""
+        errors = {}
+        for target in targets:
+            try:
+                self.key_for(target)
+            except CredentialError as error:
+                errors[target.name] = error
+        return errors
+
+    def _how_to_define(self, name: str) -> str:
+        """Return the hint for a credential that is not defined: the table and its file, or the catalogue's variable."""
+        known = ", ".join(sorted(self.credentials)) or "none"
+        table = (
+            f"add a [{name}] table to {self.path}; known: {known}"
+            if self.path
+            else f"write a [{name}] table with env or file, and hosts, to a file, and pass it with --credentials FILE"
+        )
+        variable = _catalogue_variable(name)
+        return f"{table}; or set {variable}" if variable else table
+
+
+def describe_missing(errors: Mapping[str, CredentialError]) -> str:
+    """Return a sentence per reason, about the first target that has it, from the result of `Keyring.missing`."""
+    targets_of: dict[str, list[str]] = {}
+    for target, error in errors.items():
+        targets_of.setdefault(str(error).replace(target, ""), []).append(target)
+    return "; ".join(_about(targets, str(errors[targets[0]])) for targets in targets_of.values())
+
+
+def _about(targets: list[str], reason: str) -> str:
+    first, *others = targets
+    sentence = reason if first in reason else f"{first}: {reason}"
+    return f"{sentence} (and {len(others)} more like it)" if others else sentence
 
 
 def validate_key(key: str, source: str) -> str:
@@ -196,7 +229,7 @@ def load_keyring(path: Path | None) -> Keyring:
     problems = [problem for name, table in tables.items() for problem in _problems(name, table)]
     if problems:
         raise CredentialError(f"{path}: {'; '.join(problems)}", hint="each table needs env or file, and hosts")
-    return Keyring({name: _credential(name, table) for name, table in tables.items()})
+    return Keyring({name: _credential(name, table) for name, table in tables.items()}, path)
 
 
 def _problems(name: str, table: object) -> list[str]:

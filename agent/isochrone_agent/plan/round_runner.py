@@ -13,7 +13,7 @@ import structlog
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.plan.budget import BudgetTracker, settle
-from isochrone_agent.plan.credentials import Keyring
+from isochrone_agent.plan.credentials import Keyring, describe_missing
 from isochrone_agent.plan.schedule import Due, Schedule
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
@@ -53,8 +53,8 @@ class RoundRunner:
     """Probes the rounds of the plan, at most `concurrency` at once. Every round is recorded in the spool as one sample,
     a burst as one sample per stream; if nothing is sent, one sample states why.
 
-    `lost` counts samples that could not be written to the spool; probing continues. `clock` returns the wall time in
-    microseconds since the epoch.
+    `lost` counts samples that could not be written to the spool; probing continues. `missing_keys` has, by target name,
+    why rounds are skipped for want of a key. `clock` returns the wall time in microseconds since the epoch.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class RoundRunner:
         self._stopping = False
         self.plan_version = 0
         self.lost = 0
+        self.missing_keys: dict[str, CredentialError] = {}
         self.outcomes: Counter[str] = Counter()
 
     @property
@@ -98,6 +99,11 @@ class RoundRunner:
         """The number of planned rounds missed since the agent started."""
         return self._missed_before + self._schedule.missed
 
+    @property
+    def missing_keys_reason(self) -> str | None:
+        """The targets whose rounds are skipped for want of a key, with the reasons; `None` if all have theirs."""
+        return describe_missing(self.missing_keys) or None
+
     def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
         schedule = Schedule(
@@ -108,6 +114,10 @@ class RoundRunner:
         self.plan_version = plan.version
         self._changed.set()
         log.info("plan.running", version=plan.version, targets=len(plan.targets), budgets=len(plan.budgets))
+        self.missing_keys = self._keyring.missing(target for target in plan.targets if not target.paused)
+        if self.missing_keys:
+            hint = next(iter(self.missing_keys.values())).hint
+            log.warning("keys.missing", targets=len(self.missing_keys), reason=self.missing_keys_reason, hint=hint)
 
     async def run(self) -> None:
         """Start every round when it is due. Spend from before a restart counts towards today's budgets."""
@@ -206,7 +216,7 @@ class RoundRunner:
 
     async def _probe(self, due: Due) -> list[Sample]:
         target, samples = due.target, list[Sample]()
-        key = self._keyring.key_for(target)
+        key = self._key_for(target)
         self._busy[target.id] += 1
         self._budgets.begin(target)
         try:
@@ -221,6 +231,16 @@ class RoundRunner:
         if waits_us:
             self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
         return samples
+
+    def _key_for(self, target: Target) -> str | None:
+        """Return the key, and keep `missing_keys` current: files with keys may appear and disappear."""
+        try:
+            key = self._keyring.key_for(target)
+        except CredentialError as error:
+            self.missing_keys[target.name] = error
+            raise
+        self.missing_keys.pop(target.name, None)
+        return key
 
     async def _send(self, due: Due, key: str | None) -> list[Sample]:
         """Probe once slots are free. After half the interval skip the round: it could not be paired."""

@@ -136,7 +136,7 @@ def check_plan(plan: Plan, keyring: Keyring) -> None:
         )
     problems = [problem for target in plan.targets if (problem := _problem(target, keyring))]
     if problems:
-        raise PlanRefused("; ".join(problems), hint="correct the plan, or this agent's credentials.toml")
+        raise PlanRefused("; ".join(problems), hint="correct the plan, or this agent's file of --credentials")
 
 
 def _problem(target: Target, keyring: Keyring) -> str | None:

@@ -28,6 +28,7 @@ def trimmed(vitals: Vitals) -> Vitals:
         loop_lag_us=_duration(vitals.loop_lag_us),
         refused_plan_version=None if vitals.refused_plan_version is None else _count(vitals.refused_plan_version),
         refused_plan_reason=_sentence(vitals.refused_plan_reason),
+        missing_keys=_sentence(vitals.missing_keys),
         spend=tuple(_spend(vitals.spend)),
     )
 

@@ -69,6 +69,7 @@ class VantageStateRow:
     finished: int
     ledgered: int
     rounds_missed: int
+    missing_keys: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

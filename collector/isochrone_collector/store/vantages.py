@@ -27,6 +27,7 @@ _REPORTED = (
     "loop_lag_us",
     "refused_plan_version",
     "refused_plan_reason",
+    "missing_keys",
 )
 
 

@@ -905,6 +905,7 @@ class VantageStatus(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     LEDGERED_FIELD_NUMBER: _builtins.int
     ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
+    MISSING_KEYS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     region: _builtins.str
     liveness: _builtins.str
@@ -927,6 +928,8 @@ class VantageStatus(_message.Message):
     """The agent's count of finished samples, and the ledger's count of stored samples in the same epoch."""
     ledgered: _builtins.int
     rounds_missed: _builtins.int
+    missing_keys: _builtins.str
+    """The targets that are skipped because the agent lacks their key, with the reasons."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     def __init__(
@@ -953,10 +956,11 @@ class VantageStatus(_message.Message):
         finished: _builtins.int = ...,
         ledgered: _builtins.int = ...,
         rounds_missed: _builtins.int = ...,
+        missing_keys: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
@@ -964,6 +968,8 @@ class VantageStatus(_message.Message):
     _WhichOneofArgType__clock_uncertainty_us: _TypeAlias = _typing.Literal["_clock_uncertainty_us", b"_clock_uncertainty_us"]  # noqa: Y015
     _WhichOneofReturnType__loop_lag_us: _TypeAlias = _typing.Literal["loop_lag_us"]  # noqa: Y015
     _WhichOneofArgType__loop_lag_us: _TypeAlias = _typing.Literal["_loop_lag_us", b"_loop_lag_us"]  # noqa: Y015
+    _WhichOneofReturnType__missing_keys: _TypeAlias = _typing.Literal["missing_keys"]  # noqa: Y015
+    _WhichOneofArgType__missing_keys: _TypeAlias = _typing.Literal["_missing_keys", b"_missing_keys"]  # noqa: Y015
     _WhichOneofReturnType__newest_sample_at: _TypeAlias = _typing.Literal["newest_sample_at"]  # noqa: Y015
     _WhichOneofArgType__newest_sample_at: _TypeAlias = _typing.Literal["_newest_sample_at", b"_newest_sample_at"]  # noqa: Y015
     _WhichOneofReturnType__next_heartbeat_at: _TypeAlias = _typing.Literal["next_heartbeat_at"]  # noqa: Y015
@@ -980,6 +986,8 @@ class VantageStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_uncertainty_us) -> _WhichOneofReturnType__clock_uncertainty_us | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__loop_lag_us) -> _WhichOneofReturnType__loop_lag_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__missing_keys) -> _WhichOneofReturnType__missing_keys | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__newest_sample_at) -> _WhichOneofReturnType__newest_sample_at | None: ...
     @_typing.overload

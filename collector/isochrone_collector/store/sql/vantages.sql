@@ -40,7 +40,8 @@ SELECT
     loop_lag_us,
     finished,
     ledgered,
-    rounds_missed
+    rounds_missed,
+    missing_keys
 FROM vantage
 ORDER BY region, name
 
@@ -72,6 +73,7 @@ SET last_seen_at = recorded.seen_at,
     loop_lag_us = recorded.loop_lag_us,
     refused_plan_version = recorded.refused_plan_version,
     refused_plan_reason = recorded.refused_plan_reason,
+    missing_keys = recorded.missing_keys,
     spend = recorded.spend,
     ledgered = CASE
         WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.ledgered + recorded.ledgered
@@ -84,11 +86,12 @@ FROM unnest(
     %(spool_oldest_at)b::timestamptz[], %(dropped)s::jsonb[], %(next_heartbeat_at)b::timestamptz[],
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
-    %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(spend)s::jsonb[]
+    %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
+    %(spend)s::jsonb[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, spend
+    refused_plan_version, refused_plan_reason, missing_keys, spend
 )
 WHERE vantage.id = recorded.id AND vantage.last_seen_at <= recorded.seen_at
 RETURNING vantage.id, vantage.ledgered < 0 AS is_new

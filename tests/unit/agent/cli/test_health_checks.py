@@ -53,17 +53,18 @@ def test_the_clock_is_synchronised(synchronised: bool | None, error_ms: int, ver
 
 
 def test_what_is_missing_is_named() -> None:
-    """Targets without a key and hosts without an address are listed with the reason."""
-    keys = health_checks.judge_keys({"b/x": "not set", "a/y": "unknown here"}, ["b"])
-    assert (keys.verdict, keys.sentence) == (Verdict.FAIL, "a/y: unknown here; b/x: not set")
+    """Targets without a key are a failure with their reason and hint; hosts without an address are listed."""
+    keys = health_checks.judge_keys("a/y: the variable A is not set", "export A=…", ["b"])
+    assert (keys.verdict, keys.sentence) == (Verdict.FAIL, "a/y: the variable A is not set")
+    assert keys.hint == "export A=…; until then these targets are skipped_not_ready"
     names = health_checks.judge_names({"api.example": "Name or service not known"}, [])
     assert (names.verdict, names.sentence) == (Verdict.FAIL, "api.example: Name or service not known")
 
 
 def test_what_is_there_is_named_once() -> None:
     """Available credentials and hosts are listed once each; having none is fine if none is needed."""
-    assert health_checks.judge_keys({}, ["b", "a", "b"]).sentence == "a, b"
-    assert health_checks.judge_keys({}, []).sentence == "no target needs a key"
+    assert health_checks.judge_keys("", "", ["b", "a", "b"]).sentence == "a, b"
+    assert health_checks.judge_keys("", "", []).sentence == "no target needs a key"
     assert health_checks.judge_names({}, ["b.example", "a.example"]).sentence == "a.example, b.example"
 
 

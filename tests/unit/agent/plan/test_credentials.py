@@ -1,14 +1,16 @@
 """Keys are sent only to the origins in the agent's own file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from isochrone_agent.errors import CredentialError
-from isochrone_agent.plan.credentials import Credential, Keyring, load_keyring
+from isochrone_agent.plan.credentials import Credential, Keyring, describe_missing, load_keyring
 from isochrone_wire.model import Target
 
 GOOD = '[deepseek]\nenv = "ISOCHRONE_TEST_KEY"\nhosts = ["api.deepseek.com"]\n'
+NAMES = ("deepseek", "nobody", None)
 
 
 def target(base_url: str = "https://api.deepseek.com/v1", credential: str | None = "deepseek") -> Target:
@@ -157,3 +159,28 @@ def test_a_keyring_is_replaced_in_place() -> None:
     newer = Credential(name="sim", hosts=("h",), env="KEY")
     keyring.replace_with(Keyring({"sim": newer}))
     assert keyring.credentials == {"sim": newer}
+
+
+def test_the_hint_names_the_option_or_the_file(keyring_file: Path) -> None:
+    """For an unknown credential the hint names --credentials, or the file that was passed with it."""
+    with pytest.raises(CredentialError, match="needs the credential 'mistral-eu'") as caught:
+        Keyring().key_for(target(credential="mistral-eu"))
+    assert caught.value.hint == (
+        "write a [mistral-eu] table with env or file, and hosts, to a file, and pass it with --credentials FILE"
+    )
+    with pytest.raises(CredentialError) as caught:
+        load_keyring(keyring_file).key_for(target(credential="mistral-eu"))
+    assert caught.value.hint == f"add a [mistral-eu] table to {keyring_file}; known: deepseek"
+
+
+def test_missing_keys_are_described_once_per_reason(keyring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets with the same reason share a sentence, which names one of them; targets with a key are left out."""
+    monkeypatch.delenv("ISOCHRONE_TEST_KEY", raising=False)
+    targets = [replace(target(credential=name), name=f"x/{name or 'open'}-{n}") for n in (1, 2) for name in NAMES]
+    missing = load_keyring(keyring_file).missing(targets)
+    assert set(missing) == {f"x/{name}-{n}" for n in (1, 2) for name in NAMES if name}
+    assert describe_missing(missing) == (
+        "x/deepseek-1: the environment variable ISOCHRONE_TEST_KEY is not set (and 1 more like it); "
+        "x/nobody-1 needs the credential 'nobody', which this agent does not have (and 1 more like it)"
+    )
+    assert describe_missing({}) == ""
