@@ -86,9 +86,13 @@ _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
     ),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (CollectorError, "use a shorter --window or fewer --target"),
 }
-# Hints for unknown names that are neither a target nor a region nor a route, by the start of the collector's message.
+# Hints for other unknown names, by the start of the collector's message.
 _HINT_OF_UNKNOWN = {
+    "unknown region ": "`isochrone regions` lists them; a region becomes known when an agent starts there: "
+    "isochrone-agent run --vantage NAME --region REGION",
     "unknown use ": "`isochrone slo` shows all uses",
+    "there is no route table yet": "add `routes` to the plan and apply it: isochrone-collector apply plan.yaml; "
+    "`isochrone coverage` shows the samples",
     "there is no generation ": "`isochrone routes history` lists the generations; `isochrone explain` without "
     "--generation takes the newest",
 }

@@ -11,6 +11,7 @@
     ├── FieldError             2  the reader: --fields names a field that the answer does not have
     ├── UnreachableError       3  the operator of the collector: nothing answers at the address
     ├── InsufficientError      4  time, or the operators of the agents: too few data for an answer
+    │   └── NoSamplesError     4  ... none of a region, because nothing runs there
     ├── SlowError              1  the reader: ask for less, or wait longer
     ├── FileError              1  the reader: the file to write exists, or cannot be written
     ├── MissingExtraError      1  the reader: an extra has to be installed
@@ -20,6 +21,7 @@
 An `InsufficientError` is raised after the answer has been printed: a note with exit code 0, or 4 with --exit-code.
 """
 
+from isochrone_wire.answers import Absence, Window
 from isochrone_wire.errors import IsochroneError
 
 
@@ -83,6 +85,27 @@ class InsufficientError(ClientError):
     """The data are too few for an answer, or the answer is undecided."""
 
     exit_code = 4
+
+
+class NoSamplesError(InsufficientError):
+    """There are no samples in a window, or none from a region other than `besides`.
+
+    `missing` are the reasons, if the answer has them; `isochrone_client.absence` adds them otherwise.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        window: Window,
+        besides: str = "",
+        missing: tuple[Absence, ...] = (),
+        hint: str = "see `isochrone coverage`; a longer --window may include older samples",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.window = window
+        self.besides = besides
+        self.missing = missing
 
 
 class SlowError(ClientError):

@@ -279,13 +279,22 @@ class Differential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """The reason that a region has no samples in a window, as a sentence; `region` is empty for any second region."""
+
+    region: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DifferentialList:
-    """One differential per selected target and region."""
+    """One differential per selected target and region; `missing` are the regions that the comparison lacks."""
 
     MESSAGE: ClassVar[str] = "GetDifferentialsResponse"
 
     window: Window
     differentials: tuple[Differential, ...] = ()
+    missing: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from isochrone_client import completion
+from isochrone_client.absence import explain
 from isochrone_client.address import DEFAULT_COLLECTOR, resolve_collector
 from isochrone_client.clock import now_at
 from isochrone_client.configuration import defaults_for
@@ -213,11 +214,18 @@ def verdict(function: Function) -> Function:
             raise click.UsageError("--exit-code does not go with --watch")
         try:
             return function(*arguments, **more)
-        except InsufficientError as error:
+        except InsufficientError as insufficient:
+            error = _explained(insufficient, more)
             print_error(str(error), error.hint, prefix="note")
             return click.get_current_context().exit(error.exit_code if exit_code else 0)
 
     return _exit_code(cast("Function", wrapped))
+
+
+def _explained(error: InsufficientError, options: Mapping[str, Any]) -> InsufficientError:
+    """The error with the regions that lack samples, asked from the collector of these options."""
+    regions = options.get("regions", ())
+    return explain(error, options["collector"], regions=regions, timeout_us=options["timeout_us"])
 
 
 def exporting(function: Function) -> Function:
@@ -227,9 +235,10 @@ def exporting(function: Function) -> Function:
     def wrapped(*arguments: Any, exit_code: bool, **more: Any) -> Any:  # noqa: ANN401  # any command's
         try:
             return function(*arguments, **more)
-        except InsufficientError as error:
+        except InsufficientError as insufficient:
+            error = _explained(insufficient, more)
             if exit_code:
-                raise
+                raise error from None
             raise ClientError(str(error), hint=error.hint) from error
 
     return asking(_exit_code_of_export(cast("Function", wrapped)))

@@ -9,9 +9,8 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.commands import options
-from isochrone_client.errors import InsufficientError
-from isochrone_client.formats import between
 from isochrone_client.output_file import STDOUT, open_output
+from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.report.answers import ReportRequest
 from isochrone_client.report.content import build_report
 from isochrone_client.report.html import render_html
@@ -94,9 +93,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _require_rows(made: Report) -> None:
-    """Raises `InsufficientError` if the report has nothing but headings."""
+    """Raises `NoSamplesError` if the report has nothing but headings."""
     if made.span is None and all(section.is_empty for section in made.sections if section.key not in _ALWAYS):
-        raise InsufficientError(
-            f"no samples between {between(made.window)}",
-            hint="is an agent running? see `isochrone coverage`; a longer --window may reach older samples",
-        )
+        raise no_samples(made.window)

@@ -1,6 +1,6 @@
 """Coverage: planned and recorded rounds per vantage and target, with the outcomes of the samples."""
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import NoSamplesError
 from isochrone_client.formats import UNKNOWN, age, between, share
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
@@ -27,15 +27,17 @@ def page(answer: CoverageList, *, now_at: int) -> Page[Coverage]:
 
 
 def require_rounds(answer: CoverageList) -> None:
-    """Raises `InsufficientError` if no round was planned or none was recorded."""
+    """Raises `NoSamplesError` if no round was planned or none was recorded."""
     if not answer.coverage:
-        raise InsufficientError(
+        raise NoSamplesError(
             f"no round was planned between {between(answer.window)}",
+            window=answer.window,
             hint="is a plan applied and an agent enrolled? see `isochrone targets`",
         )
     if not any(row.recorded for row in answer.coverage):
-        raise InsufficientError(
+        raise NoSamplesError(
             f"none of {sum(row.planned for row in answer.coverage)} planned rounds has a sample",
+            window=answer.window,
             hint="is an agent running? it logs `batch.stored` for each batch that it delivers",
         )
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import InsufficientError, NoSamplesError
 from isochrone_client.formats import (
     UNKNOWN,
     Amount,
@@ -114,7 +114,7 @@ def page(
     return Page(
         schema=SCHEMA,
         title=f"{metric}, rounds between {between(answer.window)}",
-        facts={"window": to_json_value(answer.window)},
+        facts={"window": to_json_value(answer.window), "missing": to_json_value(answer.missing)},
         fields=wire_fields(Differential, also=tuple(also), units=units),
         record=lambda row: row_record(row) | {name: of(row) for name, of in also.items()},
         columns=_columns(
@@ -122,7 +122,7 @@ def page(
         ),
         rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
-        notes=(*footnotes.notes, *_freshness(rows, now_at=now_at)),
+        notes=(*footnotes.notes, *(one.sentence for one in answer.missing), *_freshness(rows, now_at=now_at)),
     )
 
 
@@ -228,9 +228,11 @@ def require_decision(
 ) -> None:
     """Raises `InsufficientError` if the answer has no decision or `only` leaves no row."""
     if not answer.differentials:
-        raise InsufficientError(
+        raise NoSamplesError(
             f"no samples from any region but {baseline} between {between(answer.window)}",
-            hint="is an agent running there? see `isochrone coverage`; a longer --window may include older samples",
+            window=answer.window,
+            besides=baseline,
+            missing=answer.missing,
         )
     if not rows:
         raise InsufficientError(
@@ -238,8 +240,11 @@ def require_decision(
             hint="omit --only to see all of them",
         )
     if all(row.decision is Decision.UNDECIDED for row in answer.differentials):
+        nothing = f"nothing is decided: {_all_of(len(rows), 'differential')} undecided"
+        if answer.missing:
+            raise NoSamplesError(nothing, window=answer.window, missing=answer.missing)
         raise InsufficientError(
-            f"nothing is decided: {_all_of(len(rows), 'differential')} undecided",
+            nothing,
             hint="more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`",
         )
 

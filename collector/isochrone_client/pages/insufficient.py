@@ -1,16 +1,13 @@
 """Errors that several pages raise for answers with too little data."""
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import InsufficientError, NoSamplesError
 from isochrone_client.formats import between
 from isochrone_wire.answers import Window
 
 
-def no_samples(window: Window) -> InsufficientError:
+def no_samples(window: Window) -> NoSamplesError:
     """The error for a window without samples."""
-    return InsufficientError(
-        f"no samples between {between(window)}",
-        hint="is an agent running? see `isochrone coverage`; a longer --window may include older samples",
-    )
+    return NoSamplesError(f"no samples between {between(window)}", window=window)
 
 
 def no_price() -> InsufficientError:

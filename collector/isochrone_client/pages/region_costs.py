@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import InsufficientError, NoSamplesError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, between, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
@@ -40,12 +40,12 @@ def require_best(answer: RegionCostList) -> None:
     if not answer.costs:
         raise no_samples(answer.window)
     if all(row.decision is Decision.UNDECIDED for row in answer.costs):
-        alone = len({row.region for row in answer.costs}) == 1
+        nothing, regions = "nothing is decided for any provider", {row.region for row in answer.costs}
+        if len(regions) == 1:
+            hint = "compare at least two regions: omit --region, or start an agent in another one"
+            raise NoSamplesError(nothing, window=answer.window, besides=regions.pop(), hint=hint)
         raise InsufficientError(
-            "nothing is decided for any provider",
-            hint="compare at least two regions: omit --region, or add one with isochrone-collector vantage add"
-            if alone
-            else "more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`",
+            nothing, hint="more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`"
         )
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import InsufficientError, NoSamplesError
 from isochrone_client.formats import UNKNOWN, Amount, age, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.accounting import Account
-from isochrone_wire.answers import Liveness, VantageList, VantageStatus
+from isochrone_wire.answers import Liveness, VantageList, VantageStatus, Window
 from isochrone_wire.json_format import rfc3339
 
 SCHEMA = "isochrone.regions/1"
@@ -36,8 +36,9 @@ def page(answer: VantageList) -> Page[VantageStatus]:
 def require_online(answer: VantageList) -> None:
     """Raises `InsufficientError` if no vantage delivers samples."""
     if not answer.vantages:
-        raise InsufficientError(
+        raise NoSamplesError(
             "no vantage is known yet",
+            window=Window(from_at=0, until_at=answer.answered_at),
             hint="add one with isochrone-collector vantage add NAME --region REGION, then start its agent",
         )
     if not any(row.liveness is Liveness.ONLINE for row in answer.vantages):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.pages.quantiles import TOO_FEW, interval_of, is_shown, value_of
 from isochrone_client.pages.targets import PROVIDERS
 from isochrone_client.render.page import Column, Page
@@ -43,6 +44,13 @@ def page(answer: SimulationList) -> Page[Simulation]:
 
 def require_rounds(answer: SimulationList) -> None:
     """Raises `InsufficientError` if no region has rounds to replay."""
+    if not answer.members and not answer.simulations:
+        raise no_samples(answer.window)
+    if len(answer.members) == 1:
+        raise InsufficientError(
+            f"a simulation needs two targets; only {answer.members[0]} has samples between {between(answer.window)}",
+            hint="add an interchangeable target to the plan, select more with --target, or use a longer --window",
+        )
     if not any(row.rounds for row in answer.simulations):
         why = next((row.note for row in answer.simulations if row.note), f"no samples between {between(answer.window)}")
         raise InsufficientError(

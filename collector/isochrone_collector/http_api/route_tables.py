@@ -17,6 +17,7 @@ from isochrone_collector.http_api.encoded_tables import EncodedTables, encode_li
 from isochrone_collector.http_api.problems import NotBuilt
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.publisher import Publisher
+from isochrone_collector.queries.routes import NO_TABLE
 from isochrone_wire.json_format import rfc3339
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import RegionTables
@@ -115,8 +116,8 @@ class TableRoutes:
         if route and route not in planned:
             raise UnknownName.among("route", route, planned)
         known = {table.client_region for table in self._publisher.in_force()}
-        if planned and not known:
-            raise NotBuilt("no table was built yet; retry in a moment")
+        if not known:
+            raise NotBuilt("no table was built yet; retry in a moment") if planned else UnknownName(NO_TABLE)
         if region not in known:
             raise UnknownName.among("client region", region, known)
         try:

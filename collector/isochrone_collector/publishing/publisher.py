@@ -16,6 +16,7 @@ from itertools import takewhile
 
 from isochrone_collector.errors import CollectorError, DatabaseUnavailable, TooMany, UnknownName
 from isochrone_collector.plans.service import Plans
+from isochrone_collector.queries.routes import NO_TABLE
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.store import routes as store
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -238,6 +239,8 @@ class Publisher:
 
     def _check(self, client_region: str, route: str) -> None:
         in_scope = self.in_force()
+        if not in_scope and (client_region or route):
+            raise UnknownName(NO_TABLE)
         regions, routes = {table.client_region for table in in_scope}, {table.route for table in in_scope}
         if client_region and client_region not in regions:
             raise UnknownName.among("client region", client_region, regions)

@@ -13,14 +13,15 @@ from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
-from isochrone_collector.queries import participation
+from isochrone_collector.queries import fleet, participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, metric_of, resolve
 from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import VantageRow
-from isochrone_wire.answers import Differential, DifferentialList, Metric, Part, Selection
+from isochrone_wire.absences import absences, absences_besides
+from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Part, Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,8 @@ async def differentials(
         asyncio.to_thread(build_panel, data.probes), asyncio.to_thread(_participations, query, data)
     )
     answers = await asyncio.to_thread(_answers, query, data, panel, participations)
-    return DifferentialList(window=selection.window, differentials=answers)
+    missing = await _missing(context, query, participations)
+    return DifferentialList(window=selection.window, differentials=answers, missing=missing)
 
 
 async def _read(context: QueryContext, connection: Connection, query: _Query, *, explain: bool) -> _Data:
@@ -128,6 +130,20 @@ def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participat
         window=query.resolved.scope.window,
         now_at=query.now_at,
     )
+
+
+async def _missing(
+    context: QueryContext, query: _Query, participations: Mapping[TargetRegion, Participation]
+) -> tuple[Absence, ...]:
+    """Return why the regions to compare, or all besides the baseline, have no samples; empty if there are enough."""
+    recorded = set(_regions_with_probes(participations, query.resolved.targets))
+    lacking = [region for region in (query.baseline, *query.regions) if region not in recorded]
+    is_alone = not query.regions and recorded <= {query.baseline}
+    if not lacking and not is_alone:
+        return ()
+    vantages, window = (await fleet.vantage_list(context)).vantages, query.resolved.scope.window
+    besides = absences_besides(query.baseline, vantages, window) if is_alone else ()
+    return absences(lacking, vantages, window) + besides
 
 
 def _regions_with_probes(

@@ -15,6 +15,8 @@ from isochrone_collector.store.routes import FullTableRow
 from isochrone_wire.answers import Selection
 from isochrone_wire.routes import ChangeKind, Explanation, RouteEvent, RouteEventList, RouteTable
 
+NO_TABLE = "there is no route table yet: it takes a plan with `routes`, and 6 samples of a member"
+
 
 async def explanation(context: QueryContext, client_region: str, route: str, *, generation: int = 0) -> Explanation:
     """Explain one table, or the newest for generation 0, by replaying its decision from the stored inputs.
@@ -69,6 +71,8 @@ async def _unknown(connection: Connection, client_region: str, route: str, gener
     """Return the error for names without a table."""
     known = await routes.known(connection)
     regions = {region for region, _ in known}
+    if not regions:
+        return UnknownName(NO_TABLE)
     if client_region not in regions:
         return UnknownName.among("client region", client_region, regions)
     inside = {name for region, name in known if region == client_region}

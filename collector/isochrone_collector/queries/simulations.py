@@ -40,17 +40,22 @@ class _Record:
 
 
 async def simulations(context: QueryContext, selection: Selection, *, policies: Sequence[str]) -> SimulationList:
-    """Return one line per region and policy; the default policies if none is given. Raises `BadRequest`."""
+    """Return one line per region and policy; the default policies if none is given. Without samples of two members
+    there is no line. Raises `BadRequest`.
+    """
     if len(policies) > _MAX_POLICIES:
         raise BadRequest(f"{len(policies)} policies; the maximum is {_MAX_POLICIES}")
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
+        _check_members(selection, resolved)
         sent = await simulation_tables.sent_probes(connection, resolved.scope, limit=_MAX_PROBES + 1)
         region_of = await simulation_tables.vantage_regions(connection)
         every_us = await simulation_tables.intervals(connection, resolved.scope.target_ids)
     if len(sent) > _MAX_PROBES:
         raise BadRequest(f"more than {_MAX_PROBES} probes; select fewer targets or regions, or a shorter window")
     members = _members(sent, resolved, _planned(context) if not selection.targets else None)
+    if len(members) < _FEWEST_MEMBERS:
+        return SimulationList(window=selection.window, members=tuple(members.values()))
     record = _Record(
         members=members, sent=sent, region_of=region_of, slot_us=max(every_us[member] for member in members)
     )
@@ -64,16 +69,17 @@ def _planned(context: QueryContext) -> set[int]:
     return {target.id for target in context.targets().targets}
 
 
+def _check_members(selection: Selection, resolved: ResolvedSelection) -> None:
+    """Raise `BadRequest` if a single target is selected: it has no alternative in any window."""
+    if selection.targets and len(resolved.targets) < _FEWEST_MEMBERS:
+        names = ", ".join(resolved.names[target_id] for target_id in resolved.targets)
+        raise BadRequest(f"a simulation needs at least two interchangeable targets; only {names} is selected")
+
+
 def _members(sent: SentProbes, resolved: ResolvedSelection, among: set[int] | None) -> dict[int, str]:
     """Return the targets that were probed, by id, in the order of their names."""
     found = [int(target_id) for target_id in np.unique(sent.target_id)]
     names = {target_id: resolved.names[target_id] for target_id in found if among is None or target_id in among}
-    if len(names) < _FEWEST_MEMBERS:
-        there = f"only {next(iter(names.values()))} has" if names else "none has"
-        raise BadRequest(
-            "a simulation needs at least two interchangeable targets with samples in this window; "
-            f"of the selected ones {there}"
-        )
     return dict(sorted(names.items(), key=lambda item: item[1]))
 
 

@@ -708,24 +708,54 @@ class Differential(_message.Message):
 Global___Differential: _TypeAlias = Differential  # noqa: Y015
 
 @_typing.final
+class Absence(_message.Message):
+    """Why a region has no samples in the window; an empty region stands for any second region."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REGION_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    region: _builtins.str
+    sentence: _builtins.str
+    def __init__(
+        self,
+        *,
+        region: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["region", b"region", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Absence: _TypeAlias = Absence  # noqa: Y015
+
+@_typing.final
 class GetDifferentialsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WINDOW_FIELD_NUMBER: _builtins.int
     DIFFERENTIALS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def window(self) -> Global___Window: ...
     @_builtins.property
     def differentials(self) -> _containers.RepeatedCompositeFieldContainer[Global___Differential]: ...
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___Absence]:
+        """The regions that the comparison lacks."""
+
     def __init__(
         self,
         *,
         window: Global___Window | None = ...,
         differentials: _abc.Iterable[Global___Differential] | None = ...,
+        missing: _abc.Iterable[Global___Absence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["differentials", b"differentials", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differentials", b"differentials", "missing", b"missing", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,214 @@
+"""Every reading command and every HTTP path answers without samples, and states what is missing.
+
+The commands are those of the click tree that take --collector, each with every value of its choices, so that a new
+command or a new choice is included.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from fix_collector import Collector, StartCollector
+from isochrone_client.cli import cli
+from isochrone_client.clock import now_at
+from isochrone_wire.model import Vantage
+from testdata.pushed_rounds import PLAN, SG, US, Fleet, rounds_until
+
+START = f"no samples from {US}: start an agent there"
+COMMAND = f"isochrone-agent run --vantage {US}-1 --region {US} --collector "
+SECOND = "no samples from a second region: start an agent there"
+PAST = "2026-01-01..2026-01-02"
+MANY = 70
+
+# Arguments that a command requires.
+REQUIRED = {
+    "explain": [US, "chat"],
+    "routes export": ["--output", "json", "--region", US, "--file", "-"],
+    "samples export": ["--file", "-"],
+}
+# Further questions of a command, besides the values of its choices.
+QUESTIONS = {
+    "coverage": [["--spend"]],
+    "diff": [["--explain", "alpha/m"], ["--baseline", SG]],
+    "regions": [["--best"]],
+    "simulate": [["--policy", "race:2"]],
+    "slo": [["--use", "voice"]],
+}
+# They run until they are interrupted.
+ENDLESS = {"routes watch"}
+# They list events, of which there may be none, and ask for no samples.
+EVENTS = {"alerts", "routes history"}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the database, the window to ask for, and sentences expected in the answers to commands.
+
+    `says` is expected from all commands that take a window; `more` from the commands that it names.
+    """
+
+    plan: bool = True
+    rounds: int = 0
+    vantages: tuple[Vantage, ...] = ()
+    window: str = "24h"
+    says: str = ""
+    more: tuple[tuple[str, str], ...] = ()
+
+
+FIRST, SECOND_VANTAGE = Vantage(name="us-1", region=US), Vantage(name="sg-1", region=SG)
+STATES = {
+    "no plan": State(plan=False, says="no plan has been applied yet"),
+    "no samples": State(says=START, more=(("diff", COMMAND), ("regions", COMMAND), ("routes", "no route table yet"))),
+    "empty window": State(
+        rounds=MANY,
+        vantages=(FIRST, SECOND_VANTAGE),
+        window=PAST,
+        says=f"no samples from {US} in this selection, but us-1 there has delivered others",
+    ),
+    "only the baseline": State(
+        rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("regions --best", SECOND), ("diff", "--region REGION"))
+    ),
+    "only another region": State(
+        rounds=MANY, vantages=(SECOND_VANTAGE,), more=(("diff", START), ("diff", COMMAND), ("regions --best", START))
+    ),
+    "one round": State(
+        rounds=1,
+        vantages=(FIRST, SECOND_VANTAGE),
+        more=(
+            ("diff", "1 of 6 rounds needed"),
+            ("leaderboard", "1 of 6 needed"),
+            ("slo", "1 of 59 samples"),
+            ("simulate", "too few to learn from"),
+            ("drift", "60 rounds needed"),
+        ),
+    ),
+}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that asks a collector, with its words."""
+    waiting: list[tuple[str, click.Command]] = [("", cli)]
+    while waiting:
+        words, command = waiting.pop()
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+            waiting += [(f"{words} {name}".strip(), one) for name, one in found.items() if one is not None]
+        if any(option.name == "collector" and option.opts == ["--collector"] for option in command.params):
+            yield words, command
+
+
+def questions(words: str, command: click.Command, state: State) -> Iterator[list[str]]:
+    """The command lines of a command: plain, with each value of each choice, and with its further questions."""
+    options = {option.name: option for option in command.params}
+    fixed = [*words.split(), *REQUIRED.get(words, [])]
+    fixed += ["--window", state.window] if "window" in options else []
+    yield fixed
+    for option in options.values():
+        if isinstance(option.type, click.Choice) and isinstance(option, click.Option) and option.name != "output":
+            yield from ([*fixed, option.opts[0], str(value)] for value in option.type.choices)
+    output = options.get("output")
+    if output is not None and isinstance(output.type, click.Choice) and words not in REQUIRED:
+        yield from ([*fixed, "--output", str(value)] for value in output.type.choices)
+    yield from ([*fixed, *more] for more in QUESTIONS.get(words, []))
+
+
+def ask(collector: Collector, arguments: list[str], config: Path) -> Result:
+    """Run a command against this collector, without the user's own configuration."""
+    environment = {"ISOCHRONE_COLLECTOR": collector.address, "XDG_CONFIG_HOME": str(config)}
+    return CliRunner().invoke(cli, arguments, env=environment, prog_name="isochrone")
+
+
+@pytest.fixture(params=STATES)
+def state(request: pytest.FixtureRequest) -> State:
+    """Each state in turn."""
+    return STATES[request.param]
+
+
+@pytest.fixture
+def collector(state: State, start_collector: StartCollector) -> Collector:
+    """A collector in this state."""
+    started = start_collector(more=["--http-listen", "127.0.0.1:0"])
+    if state.plan:
+        started.call.apply(PLAN)
+    if state.rounds:
+        fleet = Fleet({target.name: target.id for target in started.call.targets().targets})
+        fleet.push_rounds(started.call, rounds_until(now_at(), state.rounds), vantages=state.vantages)
+    return started
+
+
+def test_every_command_answers_and_states_what_is_missing(state: State, collector: Collector, tmp_path: Path) -> None:
+    """Each command ends with a documented exit code, never with a failure of the collector, and says something; those
+    that select samples name the plan, region or agent that is missing.
+    """
+    told: dict[str, str] = {}
+    for words, command in commands():
+        for arguments in questions(words, command, state) if words not in ENDLESS else ():
+            result = ask(collector, arguments, tmp_path)
+            shown = result.stdout + result.stderr
+            told[words] = told.get(words, "") + shown
+            told[f"{words} {arguments[-1]}"] = shown
+            assert result.exit_code in allowed(words, state), (arguments, shown)
+            assert isinstance(result.exception, SystemExit | None), arguments
+            assert shown.strip(), arguments
+            assert "failed to answer" not in shown, arguments
+            options = {option.name for option in command.params}
+            if state.says and "window" in options and words not in EVENTS and "--spend" not in arguments:
+                assert state.says in shown.replace("\n", " "), (arguments, shown)
+            if "exit_code" in options and result.stderr.startswith("note: "):
+                assert ask(collector, [*arguments, "--exit-code"], tmp_path).exit_code == 4, arguments
+    for words, sentence in state.more:
+        assert sentence in told[words].replace("\n", " "), (words, told[words])
+    assert_healthy(collector)
+
+
+def allowed(words: str, state: State) -> set[int]:
+    """The documented exit codes: 0; 1 of an export without content; 2 without a baseline, route or table."""
+    codes = {0}
+    if words in ("routes export", "explain"):
+        codes |= {1, 2}
+    if words == "samples export":
+        codes |= {1}
+    if words in ("diff", "report") and not state.plan:
+        codes |= {2}
+    return codes
+
+
+def test_every_path_answers(state: State, collector: Collector) -> None:
+    """Each path of the OpenAPI document answers with a documented status and JSON, and differentials name the regions
+    that are missing.
+    """
+    with httpx.Client(base_url=collector.http, trust_env=False, timeout=10) as http:
+        for template in http.get("/v1/openapi.json").json()["paths"]:
+            path = template.replace("{client_region}", US).replace("{route}", "chat")
+            with http.stream("GET", path) as answer:
+                kind = answer.headers["content-type"]
+                assert answer.status_code in (200, 400, 404, 503), path
+                if not kind.startswith("text/event-stream"):
+                    document = json.loads(answer.read())
+                    assert answer.status_code == 200 or document["detail"], path
+        differentials = http.get("/v1/diff").json()
+        if not state.plan:
+            assert "apply a plan" in differentials["detail"]
+        elif state.window == "24h" and len(state.vantages) < 2:
+            sentences = " ".join(one["sentence"] for one in differentials["missing"])
+            assert (START if FIRST not in state.vantages else SECOND) in sentences
+        else:
+            assert differentials["missing"] == []
+        past = {"from": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
+        if state.plan:
+            assert US in http.get("/v1/diff", params=past).json()["missing"][0]["region"]
+    assert_healthy(collector)
+
+
+def assert_healthy(collector: Collector) -> None:
+    """Fail if the collector's log has a request that failed or a traceback."""
+    log = collector.log()
+    assert "request.failed" not in log, log
+    assert "Traceback" not in log, log
