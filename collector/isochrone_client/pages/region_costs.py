@@ -42,7 +42,7 @@ def require_best(answer: RegionCostList) -> None:
     if all(row.decision is Decision.UNDECIDED for row in answer.costs):
         nothing, regions = "nothing is decided for any provider", {row.region for row in answer.costs}
         if len(regions) == 1:
-            hint = "compare at least two regions: omit --region, or start an agent in another one"
+            hint = "compare at least two regions: omit --region, or add one with isochrone-collector vantage add"
             raise NoSamplesError(nothing, window=answer.window, besides=regions.pop(), hint=hint)
         raise InsufficientError(
             nothing, hint="more rounds narrow the intervals: wait or use a longer --window; see `isochrone coverage`"
