@@ -39,7 +39,7 @@ def _missing(
     error: NoSamplesError, regions: tuple[str, ...], plan: TargetList, fleet: VantageList
 ) -> tuple[Absence, ...]:
     if error.besides:
-        return absences_besides(error.besides, fleet.vantages, error.window)
+        return absences_besides(error.besides, fleet.vantages, error.window, baseline=plan.baseline)
     known = tuple(dict.fromkeys(filter(None, (plan.baseline, *(one.region for one in fleet.vantages)))))
     names = Names(regions=frozenset(known), targets=plan.targets)
     return absences(map(names.region, regions or known), fleet.vantages, error.window)

@@ -13,10 +13,14 @@ def absences(regions: Iterable[str], vantages: Sequence[VantageStatus], window: 
     )
 
 
-def absences_besides(region: str, vantages: Sequence[VantageStatus], window: Window) -> tuple[Absence, ...]:
-    """Return the reasons if no region besides this one has samples in the window."""
-    others = sorted({one.region for one in vantages} - {region})
-    return absences(others, vantages, window) or (
+def absences_besides(
+    region: str, vantages: Sequence[VantageStatus], window: Window, *, baseline: str
+) -> tuple[Absence, ...]:
+    """Return the reasons if no region besides this one has samples in the window: of the baseline, and of those with a
+    vantage.
+    """
+    others = dict.fromkeys((baseline, *sorted(one.region for one in vantages)))
+    return absences((other for other in others if other not in ("", region)), vantages, window) or (
         Absence(region="", sentence="no samples from a second region: start an agent there"),
     )
 

@@ -142,7 +142,7 @@ async def _missing(
     if not lacking and not is_alone:
         return ()
     vantages, window = (await fleet.vantage_list(context)).vantages, query.resolved.scope.window
-    besides = absences_besides(query.baseline, vantages, window) if is_alone else ()
+    besides = absences_besides(query.baseline, vantages, window, baseline=query.baseline) if is_alone else ()
     return absences(lacking, vantages, window) + besides
 
 

@@ -52,8 +52,9 @@ def test_the_newest_vantage_of_a_region_is_named() -> None:
 
 
 def test_a_second_region_is_missing() -> None:
-    """With a single region in the fleet any other one is missing; otherwise the others are named."""
-    assert absences_besides("us-east-2", [LATE], WINDOW) == (
+    """With a single region in the fleet any other one is missing; otherwise the baseline and the others are named."""
+    assert absences_besides("us-east-2", [LATE], WINDOW, baseline="us-east-2") == (
         Absence(region="", sentence="no samples from a second region: start an agent there"),
     )
-    assert [one.region for one in absences_besides("us-east-2", [LATE, ONLINE], WINDOW)] == ["ap-southeast-1"]
+    found = absences_besides("us-east-2", [LATE, ONLINE], WINDOW, baseline="eu-west-1")
+    assert [one.region for one in found] == ["eu-west-1", "ap-southeast-1"]
