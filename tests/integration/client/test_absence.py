@@ -149,7 +149,7 @@ def test_every_question_is_answered(state: State, collector: Collector, tmp_path
     """
     told: dict[str, str] = {}
     for words, command in commands():
-        options = {option.name for option in command.params}
+        options = {option.name or "" for option in command.params}
         for arguments in questions(words, command, state) if words not in ENDLESS else ():
             result = ask(collector, arguments, tmp_path)
             shown = (result.stdout + result.stderr).replace("\n", " ")
@@ -170,7 +170,7 @@ def test_every_question_is_answered(state: State, collector: Collector, tmp_path
     assert "Traceback" not in log, log
 
 
-def selects_samples(words: str, arguments: list[str], options: set[str | None]) -> bool:
+def selects_samples(words: str, arguments: list[str], options: set[str]) -> bool:
     """True if the question is about the samples of the window: some commands have a window for another question."""
     if words in EVENTS or "--spend" in arguments or "window" not in options:
         return False

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from isochrone_client.pages import routes
 from isochrone_client.pages.routes import objective_reason
-from isochrone_client.render import RenderOptions, renderer
+from isochrone_client.render import renderer
+from isochrone_client.render.page import RenderOptions
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.inputs import Evidence
