@@ -31,4 +31,4 @@ def _sentence(region: str, vantages: Sequence[VantageStatus], window: Window) ->
     newest = max(vantages, key=lambda one: one.newest_sample_at or 0)
     if (newest.newest_sample_at or 0) >= window.from_at:
         return f"no samples from {region} in this selection, but {newest.name} there has delivered others"
-    return f"no samples from {region}: {newest.name} there is {newest.liveness}, {newest.reason}"
+    return f"no samples from {region} (vantage {newest.name}: {newest.reason})"

@@ -25,7 +25,7 @@ ONLINE = VantageStatus(
     ("region", "sentence"),
     [
         ("eu-west-1", "no samples from eu-west-1: start an agent there"),
-        ("us-east-2", "no samples from us-east-2: us-1 there is late, last heartbeat 2 h ago"),
+        ("us-east-2", "no samples from us-east-2 (vantage us-1: last heartbeat 2 h ago)"),
         (
             "ap-southeast-1",
             "no samples from ap-southeast-1 in this selection, but sg-1 there has delivered others",
@@ -48,7 +48,7 @@ def test_the_newest_vantage_of_a_region_is_named() -> None:
         newest_sample_at=NOW_AT - 180 * MINUTE_US,
     )
     [found] = absences(["us-east-2"], [LATE, fresh], WINDOW)
-    assert found.sentence.startswith("no samples from us-east-2: us-2 there is ")
+    assert found.sentence.startswith("no samples from us-east-2 (vantage us-2: ")
 
 
 def test_a_second_region_is_missing() -> None:
