@@ -88,10 +88,13 @@ def test_the_examples_of_the_help_work(observatory: FakeObservatory, command: st
 
 
 def test_the_plan_gives_the_baseline(observatory: FakeObservatory) -> None:
-    """Without --baseline the baseline comes from the plan; with it, the plan is not requested."""
+    """Without --baseline the baseline comes from the plan; with it, the plan is requested only after the answer, for
+    the reason that it is empty.
+    """
     run(observatory, "diff")
     run(observatory, "diff", "--baseline", "eu-central-1", "--against", "a", "--against", "b", "--metric", "e2e")
-    plan, first, second = observatory.requests
+    plan, first, second, *reason = observatory.requests
+    assert [type(request).__name__ for request in reason] == ["ListTargetsRequest", "ListVantagesRequest"]
     assert type(plan).__name__ == "ListTargetsRequest"
     assert (first.baseline, list(first.against), first.metric) == ("us-east-2", [], "ttft")
     assert (second.baseline, list(second.against), second.metric) == ("eu-central-1", ["a", "b"], "e2e")
@@ -171,22 +174,13 @@ def test_undecided_is_shown_and_is_four_on_request(
 
 
 @pytest.mark.parametrize(
-    ("command", "hint"),
-    [
-        ("diff", "isochrone coverage"),
-        ("leaderboard", "isochrone coverage"),
-        ("slo", "isochrone coverage"),
-        ("tiers", "isochrone coverage"),
-        ("samples", "isochrone coverage"),
-        ("coverage", "isochrone targets"),
-        ("targets", "isochrone-collector apply"),
-        ("regions", "isochrone-collector vantage add"),
-    ],
+    "command", ["diff", "leaderboard", "slo", "tiers", "samples", "coverage", "targets", "regions"]
 )
-def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str, hint: str) -> None:
-    """An empty answer prints no table, an empty document for programs, and a hint on stderr; the exit code is 0, and 4
-    on request.
+def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str) -> None:
+    """An empty answer prints no table, an empty document for programs, and a hint on stderr: to apply a plan, or to
+    start an agent for it. The exit code is 0, and 4 on request.
     """
+    plan = observatory.targets
     observatory.differentials = observatory.standings = observatory.samples = observatory.coverage = ()
     observatory.latency_budgets = observatory.tiers = ()
     observatory.targets = TargetList(plan_version=0, baseline="us-east-2")
@@ -195,7 +189,22 @@ def test_an_empty_answer_has_a_hint(observatory: FakeObservatory, command: str, 
     assert (people.exit_code, programs.exit_code) == (0, 4)
     assert people.stdout == ""
     assert json.loads(programs.stdout)["rows"] == []
-    assert hint in people.stderr
+    assert "isochrone-collector apply" in people.stderr
+    if command != "targets":
+        observatory.targets = plan
+        start = f"isochrone-agent run --vantage us-east-2-1 --region us-east-2 --collector {observatory.address}"
+        expected = start if command != "diff" else "--region REGION"
+        assert expected in run(observatory, command).stderr
+
+
+def test_a_collector_that_goes_away_leaves_the_plain_hint(observatory: FakeObservatory) -> None:
+    """If the reason for an empty answer cannot be asked for, the note has the window and the general hint."""
+    observatory.standings = ()
+    observatory.failures = {"ListVantagesRequest": (grpc.StatusCode.UNAVAILABLE, "gone")}
+    result = run(observatory, "leaderboard")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: no samples between ")
+    assert "hint: see `isochrone coverage`" in result.stderr
 
 
 def test_no_vantage_online_is_four(observatory: FakeObservatory) -> None:
@@ -261,7 +270,7 @@ def test_failures_are_sentences(observatory: FakeObservatory, status: grpc.Statu
     [
         ("unknown use 'vioce'; known: voice", "`isochrone slo` shows all uses"),
         ("there is no generation 9 of 'chat' in 'us-east-2'", "`isochrone routes history` lists the generations"),
-        ("unknown region 'mars'; known: us-east-2", "`isochrone targets` lists the targets"),
+        ("unknown region 'mars'; known: us-east-2", "`isochrone regions` lists them"),
     ],
 )
 def test_the_hint_fits_the_unknown_name(observatory: FakeObservatory, sentence: str, hint: str) -> None:
