@@ -4,26 +4,32 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What the demo needs, and what tests, checks and benches need in addition.
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+INSTALL := $(BIN)/python tests/tools/install_progress.py
 ARGS ?=
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-# Everything is installed in the checkout, at the exact versions of constraints.txt.
+# Everything is installed in the checkout, at the exact versions of constraints.txt; what is there already stays.
 $(STAMP): pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (once)" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[collector,embedded,dev]'
+	@$(INSTALL) collector,embedded 'about 450 MB'
+	@touch $@
+
+$(DEV_STAMP): $(STAMP)
+	@$(INSTALL) collector,embedded,dev 'about 330 MB more'
 	@touch $@
 
 demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated providers (ARGS="--for 60s")
 	@$(BIN)/isochrone demo --folder .demo $(ARGS)
 
-test: $(STAMP) ## run all tests; tests that cannot run here are skipped with the reason (ARGS="-k name")
+test: $(DEV_STAMP) ## run all tests; tests that cannot run here are skipped with the reason (ARGS="-k name")
 	@$(BIN)/python -m pytest $(ARGS)
 
-check: $(STAMP) ## check lint, format, types, layering, generated code and README
+check: $(DEV_STAMP) ## check lint, format, types, layering, generated code and README
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
@@ -31,37 +37,37 @@ check: $(STAMP) ## check lint, format, types, layering, generated code and READM
 	$(BIN)/python tests/tools/proto_drift.py
 	$(BIN)/python tests/tools/readme_drift.py
 
-proto: $(STAMP) ## regenerate the code of every .proto
+proto: $(DEV_STAMP) ## regenerate the code of every .proto
 	@$(BIN)/python tests/tools/proto_drift.py --write
 
-schema: $(STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
+schema: $(DEV_STAMP) ## regenerate migrations/isochrone_migrations/schema.sql from the migrations
 	@$(BIN)/python tests/tools/schema_picture.py --write
 
-bench-accuracy: $(STAMP) ## measurement error of the agent, compared with a typical script (ARGS="--quick")
+bench-accuracy: $(DEV_STAMP) ## measurement error of the agent, compared with a typical script (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.accuracy $(ARGS)
 
-bench-footprint: $(STAMP) ## memory and CPU of an agent at one probe per second (ARGS="--seconds 60")
+bench-footprint: $(DEV_STAMP) ## memory and CPU of an agent at one probe per second (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.footprint $(ARGS)
 
-bench-ingest: $(STAMP) ## samples per second compared with raw COPY, and push latency (ARGS="--quick")
+bench-ingest: $(DEV_STAMP) ## samples per second compared with raw COPY, and push latency (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.ingest $(ARGS)
 
-bench-query: $(STAMP) ## query times over ten million samples under ingest; needs 8 GB and some minutes (ARGS="--quick")
+bench-query: $(DEV_STAMP) ## query times over ten million samples under ingest; needs 8 GB and some minutes (ARGS="--quick")
 	@PYTHONPATH=tests $(BIN)/python -m bench.query $(ARGS)
 
-bench-fleet: $(STAMP) ## a thousand agents on one collector, then a reconnect of all at once (ARGS="--agents 200")
+bench-fleet: $(DEV_STAMP) ## a thousand agents on one collector, then a reconnect of all at once (ARGS="--agents 200")
 	@PYTHONPATH=tests $(BIN)/python -m bench.fleet $(ARGS)
 
-bench-routes: $(STAMP) ## time from the commit of samples to a thousand watchers of changed route tables (ARGS="--changes 10")
+bench-routes: $(DEV_STAMP) ## time from the commit of samples to a thousand watchers of changed route tables (ARGS="--changes 10")
 	@PYTHONPATH=tests $(BIN)/python -m bench.routes $(ARGS)
 
-chaos: $(STAMP) ## kill processes at random and check that every sample arrives (ARGS="--kills 200 --seed 7")
+chaos: $(DEV_STAMP) ## kill processes at random and check that every sample arrives (ARGS="--kills 200 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
 
-first-hour: $(STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
+first-hour: $(DEV_STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
 	@PYTHONPATH=tests $(BIN)/python -m first_hour $(ARGS)
 
-bench-schedule: $(STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")
+bench-schedule: $(DEV_STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.schedule $(ARGS)
 
 clean: ## remove everything that the other targets created

@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,14 @@ END_SECONDS = 10.0
 class WideArea:
     """Namespaces `near` and `far`, each one round trip away from `hub`, where `HUB_NAME` is `HUB_ADDRESS`."""
 
-    prefix: str
-    cable: subprocess.Popen[str] = field(repr=False)
+    network: subprocess.Popen[str] = field(repr=False)
+    places: Mapping[str, Sequence[str]]
+    resolver: Path
 
     def command(self, place: str, words: Sequence[str]) -> list[str]:
         """Return the command that runs `words` in a namespace, with the hub's name server."""
-        return ["ip", "netns", "exec", f"{self.prefix}-{place}", *words]
+        mount = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+        return [*self.places[place], "unshare", "--mount", "sh", "-c", mount, str(self.resolver), *words]
 
     def run(self, place: str, *words: str, fine: Sequence[int] = (0,), seconds: float = 120) -> str:
         """Run a Python module in a namespace and return its output; its exit code must be in `fine`."""
@@ -49,33 +50,49 @@ class WideArea:
         self._order("mend", place)
 
     def _order(self, what: str, place: str) -> None:
-        assert self.cable.stdin is not None
-        assert self.cable.stdout is not None
-        command = f"{what} {list(ROUND_TRIPS_US).index(place)}\n"
-        self.cable.stdin.write(command)
-        self.cable.stdin.flush()
-        assert self.cable.stdout.readline() == command
+        assert self.network.stdin is not None
+        assert self.network.stdout is not None
+        command = f"{what} {place}\n"
+        self.network.stdin.write(command)
+        self.network.stdin.flush()
+        assert self.network.stdout.readline() == command
 
 
 def unavailable_reason() -> str | None:
-    """Return the reason why this machine cannot create the network, or `None`."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    if shutil.which("ip") is None:
-        return "network namespaces need `ip` (Debian: iproute2)"
-    if not Path("/dev/net/tun").exists():
-        return "/dev/net/tun does not exist"
-    made = subprocess.run(["unshare", "--net", "true"], check=False, capture_output=True)
-    return None if made.returncode == 0 else "this machine does not allow network namespaces"
+    """Return the reason why this machine cannot create a network in namespaces, or `None`."""
+    with network(near=1.0) as (_, answer):
+        return answer if isinstance(answer, str) else None
+
+
+@contextmanager
+def network(**round_trips_ms: float) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any] | str]]:
+    """Start a network in namespaces; yield its process and its ready line, or the reason why it is not possible."""
+    regions = [f"{region}={round_trip_ms}" for region, round_trip_ms in round_trips_ms.items()]
+    command = [sys.executable, "-m", "isochrone_sim.network", *regions]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        # The end of the block closes its standard input, and waits for its end.
+        yield process, json.loads(line) if line else process.stderr.read().strip().splitlines()[-1]
 
 
 @pytest.fixture
-def wide_area() -> Iterator[WideArea]:
-    """Two regions and a hub, removed with all their processes after the test."""
-    if reason := unavailable_reason():
-        pytest.skip(reason)
-    with _wide_area(f"isochrone{os.getpid()}") as area:
-        yield area
+def wide_area(tmp_path: Path) -> Iterator[WideArea]:
+    """Two regions and a hub, which end with the test."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a name server of its own for a namespace needs root and `unshare` (Debian: util-linux)")
+    resolver = tmp_path / "resolv.conf"
+    resolver.write_text(f"nameserver {HUB_ADDRESS}\n")
+    with network(**{place: rtt_us / 1000 for place, rtt_us in ROUND_TRIPS_US.items()}) as (process, answer):
+        if isinstance(answer, str):
+            pytest.skip(answer)
+        area = WideArea(process, {"hub": answer["hub"], **answer["regions"]}, resolver)
+        names = [sys.executable, str(TESTDATA / "nameserver.py"), HUB_ADDRESS, HUB_NAME]
+        with started(area.command("hub", names), "ready"):
+            yield area
 
 
 @contextmanager
@@ -104,55 +121,3 @@ def started_with_json(command: Sequence[str]) -> Iterator[dict[str, Any]]:
     finally:
         process.terminate()
         process.communicate(timeout=END_SECONDS)
-
-
-@contextmanager
-def _wide_area(prefix: str) -> Iterator[WideArea]:
-    with ExitStack() as stack:
-        for place in ("hub", *ROUND_TRIPS_US):
-            stack.enter_context(_namespace(f"{prefix}-{place}"))
-        links = [
-            {"ends": [[f"{prefix}-hub", f"to-{place}"], [f"{prefix}-{place}", "to-hub"]], "delay_us": rtt_us // 2}
-            for place, rtt_us in ROUND_TRIPS_US.items()
-        ]
-        cable = [sys.executable, str(TESTDATA / "delay_line.py"), json.dumps(links)]
-        area = WideArea(prefix, stack.enter_context(started(cable, "ready")))
-        _ip("-n", f"{prefix}-hub", "addr", "add", f"{HUB_ADDRESS}/32", "dev", "lo")
-        for number, place in enumerate(ROUND_TRIPS_US, 1):
-            _plug(prefix, place, number)
-        names = [sys.executable, str(TESTDATA / "nameserver.py"), HUB_ADDRESS, HUB_NAME]
-        stack.enter_context(started(area.command("hub", names), "ready"))
-        yield area
-
-
-@contextmanager
-def _namespace(name: str) -> Iterator[None]:
-    # `ip netns exec` mounts the files of this folder over those of /etc.
-    folder = Path("/etc/netns") / name
-    folder.mkdir(parents=True)
-    (folder / "resolv.conf").write_text(f"nameserver {HUB_ADDRESS}\n")
-    _ip("netns", "add", name)
-    try:
-        _ip("-n", name, "link", "set", "lo", "up")
-        yield
-    finally:
-        for pid in subprocess.run(
-            ["ip", "netns", "pids", name], capture_output=True, text=True, check=True
-        ).stdout.split():
-            os.kill(int(pid), signal.SIGKILL)
-        _ip("netns", "del", name)
-        shutil.rmtree(folder)
-
-
-def _plug(prefix: str, place: str, number: int) -> None:
-    """Assign addresses to both ends of a link, and a default route to the region."""
-    hub, region = f"10.77.{number}.1", f"10.77.{number}.2"
-    _ip("-n", f"{prefix}-hub", "addr", "add", hub, "peer", region, "dev", f"to-{place}")
-    _ip("-n", f"{prefix}-hub", "link", "set", f"to-{place}", "up")
-    _ip("-n", f"{prefix}-{place}", "addr", "add", region, "peer", hub, "dev", "to-hub")
-    _ip("-n", f"{prefix}-{place}", "link", "set", "to-hub", "up")
-    _ip("-n", f"{prefix}-{place}", "route", "add", "default", "dev", "to-hub")
-
-
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)

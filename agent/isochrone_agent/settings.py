@@ -13,7 +13,7 @@ from isochrone_agent.errors import SettingsError
 from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions
 from isochrone_agent.spool.spool import DEFAULT_LIMIT_BYTES, Drain
 from isochrone_wire import identity_file, metrics_endpoint
-from isochrone_wire.address import Address, parse_address
+from isochrone_wire.address import Address, parse_local_address
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import Vantage
 from isochrone_wire.operations import Role
@@ -107,7 +107,8 @@ def parse_size(text: str) -> int:
 def checked_collector_address(text: str | None, identity: Identity | None) -> Address:
     """Return the collector's address; without an identity, only loopback is allowed. Raises `SettingsError`."""
     try:
-        address, _ = identity_file.select_collector(parse_address(text) if text else None, named=identity, default=None)
+        written = parse_local_address(text) if text else None
+        address, _ = identity_file.select_collector(written, named=identity, default=None)
     except ValueError as error:
         raise SettingsError(str(error), hint="isochrone-agent run --collector 127.0.0.1:4600 …") from error
     if identity is None and not address.is_loopback:

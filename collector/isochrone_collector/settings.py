@@ -83,6 +83,7 @@ class Settings:
     listen: Address
     data_dir: Path
     tls: Tls | None = None
+    unix_socket: Address | None = None
     http: Address | None = None
     metrics: Address | None = None
     retention: RetentionPeriods = RetentionPeriods()
@@ -103,6 +104,7 @@ def check(
     certificate: Path | None = None,
     key: Path | None = None,
     client_ca: Path | None = None,
+    unix_socket: str | None = None,
     http_listen: str = "off",
     metrics_listen: str = "off",
     keep_samples: str = "",
@@ -123,8 +125,11 @@ def check(
         )
     is_exposed = not address.is_loopback or (http is not None and not http.is_loopback)
     wanted = tls or is_exposed or certificate is not None or client_ca is not None
+    if wanted and unix_socket:
+        raise SettingsError("--unix-socket uses plain text, and this collector requires TLS", hint="omit --unix-socket")
     return Settings(
         listen=address,
+        unix_socket=_unix_socket(unix_socket),
         database_url=database_url or None,
         data_dir=(data_dir or _default_data_dir(environment)).absolute(),
         tls=Tls(certificate=certificate, key=key, client_ca=client_ca) if wanted else None,
@@ -134,6 +139,13 @@ def check(
         question_timeout_us=_question_timeout_us(question_timeout),
         webhook=_webhook(alert_url, alert_secret_file, environment),
     )
+
+
+def _unix_socket(path: str | None) -> Address | None:
+    try:
+        return wire_address.parse_local_address(f"{wire_address.UNIX}{path}") if path else None
+    except ValueError as error:
+        raise SettingsError(str(error), hint="--unix-socket /run/isochrone/collector.sock") from error
 
 
 def _http_address(text: str) -> Address | None:

@@ -1,26 +1,32 @@
-"""Network addresses of the form `host:port`."""
+"""Network addresses of the form `host:port`, and of a Unix socket as `unix:path`."""
 
+import os
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 DEFAULT_PORT = 4600
+UNIX = "unix:"
+# Linux allows 107 bytes for the path of a socket and macOS 103.
+MAX_SOCKET_PATH_BYTES = 103
 _MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host (a name, or an IP address without brackets) and a port."""
+    """A host (a name, or an IP address without brackets) and a port; or `unix:` and a path as the host, and port 0."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
+        if self.host.startswith(UNIX):
+            return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
-        """True if the host is a loopback address. Plain text is allowed on loopback only."""
-        if self.host == "localhost":
+        """True if only this machine can reach the address. Plain text is allowed on loopback only."""
+        if self.host == "localhost" or self.host.startswith(UNIX):
             return True
         try:
             return ip_address(self.host).is_loopback
@@ -40,6 +46,16 @@ def parse_address(text: str, *, default_port: int = DEFAULT_PORT) -> Address:
     if not port.isdecimal() or int(port) > _MAX_PORT:
         raise ValueError(f"{text!r} has no valid port: write host:port, for example {host}:{default_port}")
     return Address(host, int(port))
+
+
+def parse_local_address(text: str) -> Address:
+    """Parse `unix:path`, or what `parse_address` accepts. Raises `ValueError` with a message for users."""
+    path = text.strip().removeprefix(UNIX)
+    if path == text.strip():
+        return parse_address(text)
+    if not path or len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise ValueError(f"{text!r} is not a Unix socket: write unix: and a path of 1 to {MAX_SOCKET_PATH_BYTES} bytes")
+    return Address(UNIX + path, 0)
 
 
 def _split(text: str) -> tuple[str, str]:

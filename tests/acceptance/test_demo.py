@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isochrone_client.cli import COMMANDS, cli
-from isochrone_client.demo.scenario import EPISODE, SUGGESTIONS
+from isochrone_client.demo.scenario import EPISODE, SUGGESTIONS, VANTAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36
@@ -183,13 +183,29 @@ def test_explain_names_the_origin(explained: dict[str, Any]) -> None:
 
 def test_simulate_compares_policies(running: Demo) -> None:
     """Racing two members is no slower than the better one alone, on the same rounds, and costs more requests."""
-    result = ask(running, *shlex.split(SUGGESTIONS[1])[1:], "--policy", "static", "--output", "json")
+    line = "simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy static"
+    result = ask(running, *shlex.split(line), "--output", "json")
     assert result.exit_code == 0, result.output
     rows = {row["policy"]: row for row in json.loads(result.stdout)["rows"]}
     race, static = (next(row for name, row in rows.items() if name.startswith(kind)) for kind in ("race", "static"))
     assert race["rounds"] == static["rounds"] >= 3
     assert race["ttft_p50_us"]["value"] <= static["ttft_p50_us"]["value"]
     assert race["requests"] > static["requests"] >= static["rounds"]
+
+
+def test_one_suggested_policy_wins_and_one_loses(running: Demo) -> None:
+    """Of the suggested policies, compared with the first one, the second is faster from every region and the last one is
+    slower.
+    """
+    [line] = [suggestion for suggestion in SUGGESTIONS if suggestion.startswith("isochrone simulate")]
+    result = ask(running, *shlex.split(line)[1:], "--output", "json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert {row["region"] for row in rows} == {vantage.region for vantage in VANTAGES}
+    for vantage in VANTAGES:
+        own = [row["ttft_p50_us"]["value"] for row in rows if row["region"] == vantage.region]
+        reference, winner, loser = own
+        assert winner < 0.8 * reference < reference < 1.5 * reference < loser, (vantage, own)
 
 
 def regions_switched(running: Demo, route: str) -> set[str]:

@@ -54,7 +54,11 @@ _RUNNING = (
     _settings,
     _option("--vantage", metavar="NAME", help="Name of this vantage, such as sg-1.  [default: as joined]"),
     _option("--region", metavar="NAME", help="Region of this vantage, such as ap-southeast-1.  [default: as joined]"),
-    _option("--collector", metavar="HOST:PORT", help="The collector.  [default: as joined, else 127.0.0.1:4600]"),
+    _option(
+        "--collector",
+        metavar="HOST:PORT",
+        help="The collector, also unix:PATH.  [default: as joined, else 127.0.0.1:4600]",
+    ),
     data_dir,
     _option("--credentials", metavar="FILE", help="TOML file with the sources of keys and the hosts allowed for each."),
     _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Maximum probes in flight.  [default: 8]"),

@@ -11,10 +11,14 @@ from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
 
 _STATIC = "static"
-_EXAMPLE = "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms"
+_EXAMPLES = (
+    "isochrone simulate --window 1h",
+    "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms",
+    "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
+)
 
 
-@click.command("simulate", epilog=options.example("isochrone simulate --window 1h", _EXAMPLE))
+@click.command("simulate", epilog=options.example(*_EXAMPLES))
 @click.option(
     "--policy",
     "policies",

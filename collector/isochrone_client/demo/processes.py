@@ -54,12 +54,18 @@ class Processes:
         for _, group in groupby(reversed(self._running), key=lambda running: running.module):
             self.stop([running.name for running in group])
 
-    def start(self, name: str, module: str, *options: str) -> subprocess.Popen[bytes]:
-        """Start `python -m module options`; its log is a file named after `name`."""
+    def start(
+        self, name: str, module: str, *options: str, within: Sequence[str] = (), ends_with_input: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start `python -m module options`, with the words `within` before it; its log is a file named after `name`.
+
+        A program that `ends_with_input` by itself, when its standard input is closed, runs without `child`.
+        """
         self._stop.check()
+        modules = [module] if ends_with_input else [_CHILD, module]
         with (self._logs / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(  # noqa: S603  # programs of this project
-                [sys.executable, "-m", _CHILD, module, *options],
+                [*within, sys.executable, "-m", *modules, *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -70,12 +76,14 @@ class Processes:
         self._running.append(_Running(name=name, module=module, process=process))
         return process
 
-    def start_ready(self, name: str, module: str, *options: str) -> dict[str, Any]:
+    def start_ready(
+        self, name: str, module: str, *options: str, within: Sequence[str] = (), ends_with_input: bool = False
+    ) -> dict[str, Any]:
         """Start a program and return the JSON line that it prints when it is ready.
 
         Without such a line, stops the program and raises `DemoError`; the caller may start it again.
         """
-        process = self.start(name, module, *options)
+        process = self.start(name, module, *options, within=within, ends_with_input=ends_with_input)
         line = _first_line(process, READY_SECONDS, self._stop)
         self._stop.check()
         try:

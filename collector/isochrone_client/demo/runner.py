@@ -21,6 +21,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.database import database_folder
 from isochrone_client.demo.events import Timeline
+from isochrone_client.demo.network import Network, collector_socket, describe, simulator_options, start_network
 from isochrone_client.demo.observer import Observer
 from isochrone_client.demo.processes import Processes, run
 from isochrone_client.demo.run_folder import run_folder
@@ -57,10 +58,12 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
         _print(f"a simulated world of {len(world.models)} models, seen from {len(VANTAGES)} regions")
         collector = _start_collector(processes, data, world)
+        network = start_network(processes, place.path, VANTAGES)
+        _print(describe(network, VANTAGES))
         # After the collector, which may be slow to start: the slowdown is timed from the first probe.
-        endpoints = _start_world(processes)
+        endpoints = _start_world(processes, network)
         started_at = now_at()
-        _start_agents(processes, place.path, endpoints, collector["listen"])
+        _start_agents(processes, place.path, endpoints, collector["listen"], network)
         advice = _advice(collector["listen"])
         _print_lines("commands to try in another terminal while it runs:", advice)
         until = (
@@ -96,17 +99,19 @@ def _require_extras() -> None:
         raise DemoError("the demo runs a collector, which is not installed here", hint=hint)
 
 
-def _start_world(processes: Processes) -> dict[str, str]:
-    listening = [word for vantage in VANTAGES for word in ("--listen", f"{vantage.region}=127.0.0.1:0")]
+def _start_world(processes: Processes, network: Network) -> dict[str, str]:
+    listening = [word for vantage in VANTAGES for word in ("--listen", f"{vantage.region}={network.address}:0")]
     slowdown = map(str, (EPISODE.added_ms, EPISODE.after_seconds, EPISODE.lasting_seconds))
     episode = ("--episode", EPISODE.provider, EPISODE.region, *slowdown)
-    ready = processes.start_ready("simulator", "isochrone_sim", "serve", *listening, *episode)
+    options = (*listening, *episode, *simulator_options(network, VANTAGES))
+    ready = processes.start_ready("simulator", "isochrone_sim", "serve", *options, within=network.providers)
     endpoints: dict[str, str] = ready["endpoints"]
     return endpoints
 
 
 def _start_collector(processes: Processes, folder: Path, world: World) -> dict[str, str]:
-    data = ("--data-dir", str(folder))
+    socket = collector_socket(folder.parent)
+    data = ("--data-dir", str(folder), *(("--unix-socket", str(socket)) if socket else ()))
     try:
         # The default address of `isochrone`, if it is free.
         ready = processes.start_ready("collector", "isochrone_collector", "serve", "--listen", DEFAULT_COLLECTOR, *data)
@@ -122,13 +127,17 @@ def _start_collector(processes: Processes, folder: Path, world: World) -> dict[s
     return ready
 
 
-def _start_agents(processes: Processes, root: Path, endpoints: dict[str, str], collector: str) -> None:
+def _start_agents(
+    processes: Processes, root: Path, endpoints: dict[str, str], collector: str, network: Network
+) -> None:
+    # An agent in a namespace of its own does not reach the loopback of this machine.
+    reached = collector if network.absence else f"unix:{collector_socket(root)}"
     for vantage in VANTAGES:
         port = endpoints[vantage.region].rsplit(":", 1)[1].split("/")[0]
-        options = ["--vantage", vantage.name, "--region", vantage.region, "--collector", collector]
+        options = ["--vantage", vantage.name, "--region", vantage.region, "--collector", reached]
         options += ["--data-dir", str(root / vantage.name), "--concurrency", "16"]
-        options += ["--connect-to", f"{HOST}:80:127.0.0.1:{port}"]
-        processes.start(vantage.name, "isochrone_agent", "run", *options)
+        options += ["--connect-to", f"{HOST}:80:{network.address}:{port}"]
+        processes.start(vantage.name, "isochrone_agent", "run", *options, within=network.within(vantage.region))
     _print("agents in " + ", ".join(vantage.region for vantage in VANTAGES))
 
 

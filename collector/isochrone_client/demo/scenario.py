@@ -11,7 +11,8 @@ EVERY_SECONDS = 4
 # Commands to try while a demo runs; each is also an example in the help of its command.
 SUGGESTIONS = (
     "isochrone diff --baseline us-east --explain kimi-k2.5",
-    "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms",
+    # Of these models, the best is much faster than the first policy's from everywhere, and the last policy's much slower.
+    "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
     "isochrone report --file report.html",
     "isochrone routes",
     "isochrone routes watch",
@@ -23,16 +24,19 @@ MAX_OUTPUT_TOKENS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vantage:
-    """One vantage of the demo."""
+    """One vantage of the demo, and the round trip between its region and the providers in milliseconds."""
 
     name: str
     region: str
+    round_trip_ms: int
 
 
+# The round trips are assumed: shortest from Singapore, and from Frankfurt those 25 ms longer than from Ohio that the
+# world assumes for the distance. They are part of a model's time to first token, which is longer from everywhere.
 VANTAGES = (
-    Vantage(name="ohio-1", region="us-east-2"),
-    Vantage(name="singapore-1", region="ap-southeast-1"),
-    Vantage(name="frankfurt-1", region="eu-central-1"),
+    Vantage(name="ohio-1", region="us-east-2", round_trip_ms=60),
+    Vantage(name="singapore-1", region="ap-southeast-1", round_trip_ms=30),
+    Vantage(name="frankfurt-1", region="eu-central-1", round_trip_ms=85),
 )
 
 

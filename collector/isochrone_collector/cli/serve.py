@@ -31,6 +31,12 @@ def _kept(kept_us: int | None) -> str:
     show_default=True,
     help="Address; port 0 takes a free one.",
 )
+@click.option(
+    "--unix-socket",
+    envvar="ISOCHRONE_UNIX_SOCKET",
+    metavar="PATH",
+    help="Also listen on this Unix socket, for agents of this user in other network namespaces.",
+)
 @click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", help="PostgreSQL to use instead of the embedded one.")
 @click.option(
     "--data-dir",

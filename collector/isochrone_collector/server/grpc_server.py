@@ -67,6 +67,6 @@ def bind(server: grpc.aio.Server, listen: Address, certificates: Certificates | 
             port = server.add_secure_port(str(listen), certificates.credentials())
     except RuntimeError as error:
         raise StartError(
-            f"cannot listen on {listen}", hint="another collector may be running; choose another --listen"
+            f"cannot listen on {listen}", hint="another collector may be running; choose another address"
         ) from error
     return Address(listen.host, port)

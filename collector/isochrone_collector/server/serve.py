@@ -49,6 +49,8 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
 
         server, health_of = grpc_server(parts)
         address = bind(server, settings.listen, certificates)
+        if settings.unix_socket is not None:
+            bind(server, settings.unix_socket, None)
         operator = OperatorFile(data_dir=settings.data_dir, listen=address, enrolment=parts.enrolment)
         # Only with TLS do operators need a credential; without it, one that is left over would mislead them.
         await (operator.write(certificates) if certificates else operator.remove())

@@ -25,6 +25,7 @@ from isochrone_sim.settings import (
     parse_certificate,
     parse_listens,
     with_episodes,
+    with_round_trips,
 )
 from isochrone_sim.worldfile import EXAMPLE
 from isochrone_wire import __version__
@@ -115,6 +116,15 @@ _faults_option = click.option("--faults", is_flag=True, help="Add a model fault-
     help="Delay the first tokens of PROVIDER in REGION by MS milliseconds, starting AFTER seconds from now, for FOR "
     "seconds. Repeatable.",
 )
+@click.option(
+    "--round-trip",
+    "round_trips",
+    type=(str, click.FloatRange(0, 60_000)),
+    multiple=True,
+    metavar="REGION MS",
+    help="The network between the clients of REGION and this simulator takes MS milliseconds for a round trip; first "
+    "tokens are sent that much earlier, so that they arrive on time. Repeatable.",
+)
 @click.option("--allow-remote", is_flag=True, help="Allow addresses that other machines can reach.")
 @click.option("--log-requests", is_flag=True, help="Log one line per request; reduces precision under load.")
 def serve(
@@ -128,6 +138,7 @@ def serve(
     self_signed: bool,
     truth_file: Path | None,
     episodes: tuple[tuple[str, str, float, float, float], ...],
+    round_trips: tuple[tuple[str, float], ...],
     allow_remote: bool,
     log_requests: bool,
 ) -> None:
@@ -150,6 +161,7 @@ def serve(
 
     logs.set_up()
     world = with_episodes(gather_world(world_file, faults=faults), episodes, now_at=time.time_ns() // 1000)
+    world = with_round_trips(world, round_trips)
     settings = Settings(
         world=world,
         listens=parse_listens(listens, world, allow_remote=allow_remote),

@@ -96,6 +96,11 @@ def with_episodes(world: World, values: Iterable[tuple[str, str, float, float, f
     return replace(world, episodes=episodes)
 
 
+def with_round_trips(world: World, values: Iterable[tuple[str, float]]) -> World:
+    """Return the world with real round trips: (region, milliseconds). Raises `SettingsError` for an unknown region."""
+    return replace(world, round_trips_us={known_region(region, world): round(ms * 1_000) for region, ms in values})
+
+
 def _known_provider(name: str, world: World) -> str:
     providers = sorted({model.provider for model in world.models.values()})
     if name not in providers:

@@ -46,6 +46,12 @@ def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     assert "isochrone-agent join 10.0.0.1:4600" in caught.value.hint
 
 
+def test_a_unix_socket_is_on_this_machine(tmp_path: Path) -> None:
+    """An agent takes `unix:PATH` without joining."""
+    options = {"vantage": "a", "region": "b", "collector": "unix:/run/collector.sock", "data_dir": str(tmp_path)}
+    assert str(load_settings(None, OPTIONS | options).collector) == "unix:/run/collector.sock"
+
+
 IDENTITY = Identity(
     address=parse_address("collector.example:4600"),
     name="sg-1",

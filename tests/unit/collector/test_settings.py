@@ -55,6 +55,16 @@ def test_a_certificate_has_a_key(alone: str) -> None:
         check(listen="127.0.0.1:0", database_url=None, data_dir=None, environment={}, **told)
 
 
+def test_a_unix_socket_has_no_tls() -> None:
+    """The Unix socket is in addition to the port, and is refused where the port requires TLS."""
+    assert usual().unix_socket is None
+    assert str(usual(unix_socket="/run/collector.sock").unix_socket) == "unix:/run/collector.sock"
+    for told, says in (({"tls": True}, "requires TLS"), ({"unix_socket": "x" * 200}, "of 1 to 103 bytes")):
+        with pytest.raises(SettingsError, match=says) as refused:
+            usual(**{"unix_socket": "/run/collector.sock", **told})
+        assert "--unix-socket" in refused.value.hint
+
+
 def test_the_data_folder_follows_xdg() -> None:
     """A flag wins over XDG_DATA_HOME, which wins over the home folder; the result is absolute."""
     by_flag = check(listen="[::1]:0", database_url=None, data_dir=Path("x"), environment={"XDG_DATA_HOME": "/y"})

@@ -3,7 +3,7 @@
 import pytest
 
 from isochrone_sim.errors import SettingsError
-from isochrone_sim.settings import Settings, parse_listens, with_episodes
+from isochrone_sim.settings import Settings, parse_listens, with_episodes, with_round_trips
 from isochrone_sim.world.published import default_world
 from isochrone_sim.world.world import Episode
 from isochrone_wire.address import Address
@@ -51,6 +51,14 @@ def test_what_cannot_be_listened_on(texts: list[str], sentence: str) -> None:
 def test_strangers_may_be_let_in() -> None:
     """`--allow-remote` takes any address."""
     assert parse_listens(["0.0.0.0:80"], WORLD, allow_remote=True) == {"us-east-2": Address("0.0.0.0", 80)}
+
+
+def test_round_trips_are_by_region() -> None:
+    """Milliseconds become microseconds; an unknown region is an error with the nearest name."""
+    found = with_round_trips(WORLD, [("eu-central-1", 85.0), ("us-east-2", 60.5)])
+    assert found.round_trips_us == {"eu-central-1": 85_000, "us-east-2": 60_500}
+    with pytest.raises(SettingsError, match="did you mean 'eu-central-1'"):
+        with_round_trips(WORLD, [("eu-central", 85.0)])
 
 
 def test_episodes_count_from_now() -> None:

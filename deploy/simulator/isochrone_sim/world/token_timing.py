@@ -32,13 +32,14 @@ class TokenTiming:
 
 
 def token_timing(model: Model, world: World, *, region: str, at: int, rng: Random) -> TokenTiming:
-    """TTFT = baseline TTFT * load + offset of the region + episodes + noise; the rate is the model's, divided by its
-    own load.
+    """TTFT = baseline TTFT * load + offset of the region + episodes + noise - round trip of the region; the rate is the
+    model's, divided by its own load.
 
     `at` is the wall-clock instant of the request in microseconds; `rng` generates the noise.
     """
     noise_us = skewed(rng, model.jitter_us)
     way_us = model.offset_us(region) + world.added_us(model.provider, region, at=at)
+    way_us -= world.round_trips_us.get(region, 0)
     ttft_us = model.ttft_us * _load(model, world, "ttft", at, world.load_amplitude) + way_us + noise_us
     slowness = _load(model, world, "pace", at, world.pace_amplitude)
     return TokenTiming(

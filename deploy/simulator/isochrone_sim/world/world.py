@@ -92,6 +92,9 @@ class Episode:
 class World:
     """Regions and models by name. `load_amplitude` and `pace_amplitude` are the shares by which load varies the time to
     first token and the tokens per second. Published differences do not include `episodes`.
+
+    `round_trips_us` are the real round trips, in microseconds, between the clients of a region and this simulator. They
+    are part of a model's time to first token: a first token is sent one round trip earlier, so that it arrives in time.
     """
 
     title: str
@@ -103,6 +106,7 @@ class World:
     load_amplitude: float = 0.12
     pace_amplitude: float = 0.02
     episodes: tuple[Episode, ...] = ()
+    round_trips_us: Mapping[str, int] = field(default_factory=dict)
 
     def added_us(self, provider: str, region: str, *, at: int) -> int:
         """Return the delay that episodes add to a provider's first tokens from a region at an instant; both in

@@ -32,6 +32,15 @@ def test_published_differences_are_exact_in_the_plan(name: str, at: int) -> None
     assert difference_ns == pytest.approx(PUBLISHED_NS[name], abs=1)
 
 
+@given(st.sampled_from(sorted(WORLD.models)), st.sampled_from(sorted(WORLD.regions)), INSTANTS)
+def test_a_real_round_trip_is_part_of_the_time(name: str, region: str, at: int) -> None:
+    """With real round trips a first token is sent that much earlier, so that it arrives when it would without them."""
+    model, far = WORLD.models[name], replace(WORLD, round_trips_us={region: 40_000})
+    timings = [token_timing(model, world, region=region, at=at, rng=generator(1)) for world in (WORLD, far)]
+    assert timings[0].ttft_ns - timings[1].ttft_ns == pytest.approx(40e6, abs=1)
+    assert timings[0].tokens_per_second == timings[1].tokens_per_second
+
+
 def test_noise_does_not_move_the_median_difference() -> None:
     """With noise, the median of paired differences is the published one to within 0.2 ms."""
     model = WORLD.models["glm-5"]

@@ -1,0 +1,95 @@
+"""Install a checkout with some of its extras into the environment of this interpreter, and show the progress.
+
+python tests/tools/install_progress.py collector,embedded "about 450 MB"
+
+pip itself is either silent for minutes or writes hundreds of lines. Here it is one line on a terminal, rewritten as pip
+proceeds, and otherwise one line every ten seconds. If pip fails, the end of its output follows, and the exit code is
+pip's.
+"""
+
+import re
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_COLLECTING = re.compile(r"\s*Collecting ([\w.-]+)")
+_DOWNLOADING = re.compile(r"\s*Downloading \S+ \(([\d.]+) (bytes|[kMG]B)\)")
+_INSTALLING = re.compile(r"Installing collected packages: (.+)")
+_MEGABYTES = {"bytes": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
+_REFRESH_SECONDS = 0.25
+_LINE_SECONDS = 10.0
+_TAIL_LINES = 30
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the output of pip shows so far: packages found, megabytes to download, and the packages to install."""
+
+    found: set[str] = field(default_factory=set)
+    megabytes: float = 0.0
+    to_install: int = 0
+    tail: list[str] = field(default_factory=list)
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Read the output to its end, and keep its last lines in `tail`."""
+        for line in lines:
+            self.tail = [*self.tail[-_TAIL_LINES:], line]
+            if collecting := _COLLECTING.match(line):
+                self.found.add(collecting[1].lower().replace("_", "-"))
+            elif downloading := _DOWNLOADING.match(line):
+                self.megabytes += float(downloading[1]) * _MEGABYTES[downloading[2]]
+            elif installing := _INSTALLING.match(line):
+                self.to_install = len(installing[1].split(","))
+
+    def describe(self, installed: int) -> str:
+        """The progress in words; `installed` is the number of packages that are in place."""
+        if self.to_install:
+            plural = "" if self.to_install == 1 else "s"
+            return f"{self.to_install} package{plural} … {min(installed, self.to_install)}/{self.to_install}"
+        return f"{len(self.found)} packages found, {self.megabytes:.0f} MB to download"
+
+
+def installed_packages() -> int:
+    """The number of packages in this environment."""
+    return len(list(Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
+
+
+def install(extras: str, size: str) -> int:
+    """Install with pip, show the progress, and return the exit code of pip."""
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+    wanted = ["--constraint", "constraints.txt", "--editable", f".[{extras}]"]
+    opening = f"installing into {Path(sys.prefix).name} (once, {size})"
+    progress, before, started = Progress(), installed_packages(), time.monotonic()
+
+    def show(end: str = "") -> None:
+        _write(f"{opening}: {progress.describe(installed_packages() - before)}{end}")
+
+    with subprocess.Popen(
+        [*pip, *wanted], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(target=progress.read, args=(process.stdout,))
+        reader.start()
+        while reader.is_alive():
+            show()
+            reader.join(_REFRESH_SECONDS if sys.stderr.isatty() else _LINE_SECONDS)
+    if process.returncode:
+        sys.stderr.write("\n" + "".join(progress.tail))
+    else:
+        show(f" in {time.monotonic() - started:.0f} s\n")
+    return process.returncode
+
+
+def _write(line: str) -> None:
+    """Write over the last line of a terminal; elsewhere start a new line."""
+    sys.stderr.write(f"\r\x1b[K{line}" if sys.stderr.isatty() else f"{line.rstrip()}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(install(*sys.argv[1:]))
