@@ -11,7 +11,7 @@ EVERY_SECONDS = 4
 # Commands to try while a demo runs; each is also an example in the help of its command.
 SUGGESTIONS = (
     "isochrone diff --baseline us-east --explain kimi-k2.5",
-    # Of these models, the best is much faster than the first policy's from everywhere, and the last policy's much slower.
+    # From every region the best of these models is much faster than glm-4-32b, and the last one much slower.
     "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
     "isochrone report --file report.html",
     "isochrone routes",
