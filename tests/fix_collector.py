@@ -16,7 +16,7 @@ import pytest
 
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import answers, codec, identity_file, insights, model, operations
-from isochrone_wire.address import parse_address
+from isochrone_wire.address import parse_local_address
 from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.v1 import (
@@ -38,7 +38,7 @@ class Caller:
 
     def __init__(self, address: str, identity: Identity | None = None) -> None:
         trust, credential = (identity.trust, identity.credential) if identity else (PLAIN, None)
-        self.channel = open_channel(parse_address(address), trust, credential)
+        self.channel = open_channel(parse_local_address(address), trust, credential)
         self.fleet = fleet_pb2_grpc.FleetStub(self.channel)
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)
         self.observatory = observatory_pb2_grpc.ObservatoryStub(self.channel)
