@@ -16,7 +16,7 @@ help: ## list the targets
 # Everything is installed in the checkout, at the exact versions of constraints.txt; what is there already stays.
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) collector,embedded 'about 450 MB'
+	@$(INSTALL) collector,embedded 'about 360 MB'
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)

@@ -1,6 +1,6 @@
 """Install a checkout with some of its extras into the environment of this interpreter, and show the progress.
 
-python tests/tools/install_progress.py collector,embedded "about 450 MB"
+python tests/tools/install_progress.py collector,embedded "about 360 MB"
 
 pip itself is either silent for minutes or writes hundreds of lines. Here it is one line on a terminal, rewritten as pip
 proceeds, and otherwise one line every ten seconds. If pip fails, the end of its output follows, and the exit code is
@@ -51,7 +51,9 @@ class Progress:
         if self.to_install:
             plural = "" if self.to_install == 1 else "s"
             return f"{self.to_install} package{plural} … {min(installed, self.to_install)}/{self.to_install}"
-        return f"{len(self.found)} packages found, {self.megabytes:.0f} MB to download"
+        if self.found:
+            return f"{len(self.found)} packages found, {self.megabytes:.0f} MB to download"
+        return "starting"
 
 
 def installed_packages() -> int:
@@ -62,12 +64,14 @@ def installed_packages() -> int:
 def install(extras: str, size: str) -> int:
     """Install with pip, show the progress, and return the exit code of pip."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    wanted = ["--constraint", "constraints.txt", "--editable", f".[{extras}]"]
+    # Python compiles a module when it is first imported; most of these never are.
+    wanted = ["--no-compile", "--constraint", "constraints.txt", "--editable", f".[{extras}]"]
     opening = f"installing into {Path(sys.prefix).name} (once, {size})"
     progress, before, started = Progress(), installed_packages(), time.monotonic()
 
     def show(end: str = "") -> None:
-        _write(f"{opening}: {progress.describe(installed_packages() - before)}{end}")
+        seconds = time.monotonic() - started
+        _write(f"{opening}: {progress.describe(installed_packages() - before)}, {seconds:.0f} s{end}")
 
     with subprocess.Popen(
         [*pip, *wanted], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -81,7 +85,7 @@ def install(extras: str, size: str) -> int:
     if process.returncode:
         sys.stderr.write("\n" + "".join(progress.tail))
     else:
-        show(f" in {time.monotonic() - started:.0f} s\n")
+        show("\n")
     return process.returncode
 
 

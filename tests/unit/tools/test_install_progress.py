@@ -22,7 +22,9 @@ Successfully installed click-8.1.8 isochrone-0.1.0 numpy-2.2.6 typing-extensions
 def test_packages_are_counted_while_pip_looks_for_them() -> None:
     """Until pip installs, the progress is the packages found, each once, and the megabytes of their files."""
     progress = Progress()
-    progress.read(OUTPUT[:11])
+    progress.read(OUTPUT[:3])
+    assert progress.describe(0) == "starting"
+    progress.read(OUTPUT[3:11])
     assert progress.describe(0) == "3 packages found, 18 MB to download"
 
 

@@ -27,7 +27,7 @@ NOBODY = "65534"
 LATE_MS = 15.0
 ECHO = """
 import socket
-with socket.create_server(("10.77.0.1", 999)) as server:
+with socket.create_server(("10.77.0.1", 9999)) as server:
     print("ready", flush=True)
     while True:
         with server.accept()[0] as connection:
@@ -37,7 +37,7 @@ MEASURE = """
 import json, socket, time
 def once():
     started = time.perf_counter()
-    with socket.create_connection(("10.77.0.1", 999)) as connection:
+    with socket.create_connection(("10.77.0.1", 9999)) as connection:
         connected = time.perf_counter()
         connection.sendall(b"x")
         assert connection.recv(1) == b"x"
