@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
-	@$(INSTALL) collector,embedded,dev 'about 330 MB more'
+	@$(INSTALL) collector,embedded,dev 'about 310 MB more'
 	@touch $@
 
 demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated providers (ARGS="--for 60s")
