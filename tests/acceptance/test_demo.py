@@ -26,6 +26,8 @@ from isochrone_client.demo.scenario import BASELINE, EPISODE, SUGGESTIONS, VANTA
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 36
 PUBLISHED_MS = {"deepseek-v4-flash": -30, "qwen3-32b": -40, "glm-5": -80, "kimi-k2.5": -120}
+# A busy machine is late with a packet, and without privileges the delay line has to wait for a core.
+LATE_MS = 15
 ROUND_TRIP_MS = {vantage.region: vantage.round_trip_ms for vantage in VANTAGES}
 # In a user namespace of its own, so that the limit is that of these processes.
 NO_NETWORK_NAMESPACES = (
@@ -215,8 +217,8 @@ def test_regions_are_a_round_trip_away(running: Demo) -> None:
         assert result.exit_code == 0, result.output
         for row in json.loads(result.stdout)["rows"]:
             for region, median_us in ((BASELINE, row["baseline_median"]), (row["region"], row["region_median"])):
-                late_us = median_us - 1000 * ROUND_TRIP_MS[region]
-                assert 0 <= late_us <= 5000, (metric, row["target"], region, median_us)
+                late_ms = median_us / 1000 - ROUND_TRIP_MS[region]
+                assert 0 <= late_ms <= LATE_MS, (metric, row["target"], region, median_us)
 
 
 def test_simulate_compares_policies(running: Demo) -> None:
@@ -335,7 +337,7 @@ def test_a_demo_without_namespaces(demo: Demo, tmp_path: Path) -> None:
     if not demo.has_network:
         pytest.skip("this machine does not allow network namespaces, so the other tests show this")
     with start_demo(tmp_path / "place", within=NO_NETWORK_NAMESPACES) as demo_run:
-        demo_run.wait_for(r"\n· (3[0-9]) s:", 90)
+        demo_run.wait_for(rf"\n· ({'|'.join(str(SECONDS + more) for more in range(20))}) s ·", 90)
         demo_run.process.send_signal(signal.SIGINT)
         assert demo_run.process.stdout is not None
         stdout = demo_run.process.stdout.read()

@@ -16,8 +16,6 @@ from contextlib import suppress
 from isochrone_sim.network.delay_line import DelayLine
 from isochrone_sim.network.wide_area import HUB_ADDRESS, create_wide_area
 
-_NICENESS = -15
-
 
 def main() -> None:
     """Create the network and carry its packets."""
@@ -28,9 +26,9 @@ def main() -> None:
         area = create_wide_area({region: round(float(text) * 1000) for region, _, text in regions})
     except OSError as error:
         sys.exit(f"this machine does not allow network namespaces: {error.filename}: {error.strerror}")
-    # Where it is allowed: a delay line that waits for a core is a longer line.
+    # A delay line that waits for a core is a longer line. Only privileged users may go before all other processes.
     with suppress(PermissionError):
-        os.nice(_NICENESS)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     ready = {
         "ready": True,
         "address": HUB_ADDRESS,
