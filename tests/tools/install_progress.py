@@ -28,7 +28,7 @@ _TAIL_LINES = 30
 
 @dataclass(slots=True)
 class Progress:
-    """What the output of pip shows so far: packages found, megabytes to download, and the packages to install."""
+    """The progress by the output of pip so far: packages found, megabytes to download, and the packages to install."""
 
     found: set[str] = field(default_factory=set)
     megabytes: float = 0.0
