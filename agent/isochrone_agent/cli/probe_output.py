@@ -6,7 +6,6 @@ from statistics import median
 from isochrone_agent.cli.burst import Burst
 from isochrone_agent.cli.sweep import LinearFit
 from isochrone_agent.probe.measurement import ONLY_HIDDEN_REASONING
-from isochrone_agent.url import SPEAKS_HTTP, SPEAKS_TLS
 from isochrone_wire.model import Outcome, Quality, Sample
 
 UNKNOWN = "–"  # noqa: RUF001  # a dash, because a minus would look like a number
@@ -37,7 +36,9 @@ _FLAGS = {
     Quality.USER_STAMPS: "without receive timestamps of the kernel, the times include the wait for this process",
 }
 _ZERO_TOKENS = "tokens 0: the provider's usage counts no output tokens although it sent text, so there is no tok/s"
-_WRONG_SCHEME = "The scheme of --base-url does not fit the port; see the outcome above."
+# The ends of the errors that suggest another scheme.
+_OTHER_SCHEME = ("try http://", "try https://")
+_WRONG_SCHEME = "The scheme of --base-url may not fit the port; see the outcome above."
 _NO_MESSAGE = "The provider returned an error without a message; the server's log may have the reason."
 _CLOSED_AT_ONCE = "The connection was closed before an answer; if the port speaks TLS, use https:// in --base-url."
 _HIDDEN_REASONING = "The hidden reasoning used all output tokens: increase --max-tokens, or set a lower --effort."
@@ -86,7 +87,7 @@ def _explanation(sample: Sample) -> str:
     error = sample.error or ""
     if error == ONLY_HIDDEN_REASONING:
         return _HIDDEN_REASONING
-    if error.endswith((SPEAKS_HTTP, SPEAKS_TLS)):
+    if error.endswith(_OTHER_SCHEME):
         return _WRONG_SCHEME
     if sample.http_status == 404:  # noqa: PLR2004  # Not Found
         return _NOT_FOUND

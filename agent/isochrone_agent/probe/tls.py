@@ -10,6 +10,9 @@ from pathlib import Path
 from isochrone_agent.errors import SettingsError
 from isochrone_agent.url import SPEAKS_HTTP
 
+# A status line, and the page that a server sends to a client that it takes for one of HTTP/0.9.
+_PLAIN_ANSWERS = (b"HTTP/", b"<")
+_IF_HTTP = "if it speaks plain HTTP, try http://"
 # The types of an alert and of a handshake record, each followed by the major version of TLS.
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 # The bodies of nginx, Apache and Go for a plain request to a port with TLS.
@@ -34,12 +37,12 @@ def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
 
 def handshake_problem(error: Exception, received: bytes) -> str:
     """Return why a handshake failed; `received` are the first bytes that the server sent, if any."""
-    if received.startswith(b"HTTP/"):
+    if received.startswith(_PLAIN_ANSWERS):
         return SPEAKS_HTTP
     if received and getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
-        return "this port does not speak TLS"
+        return f"this port does not speak TLS; {_IF_HTTP}"
     if isinstance(error, ssl.SSLEOFError):
-        return "the server closed the connection during the handshake; if this port speaks plain HTTP, try http://"
+        return f"the server closed the connection during the handshake; {_IF_HTTP}"
     return tls_reason(error) if isinstance(error, ssl.SSLError) else str(error)
 
 

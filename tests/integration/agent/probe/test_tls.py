@@ -74,13 +74,14 @@ async def test_bad_certificates_are_refused(
     ("answer", "error"),
     [
         (b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", f"TLS: {SPEAKS_HTTP}"),
-        (b"220 mail.example ready\r\n", "TLS: this port does not speak TLS"),
+        (b"<!DOCTYPE HTML>", f"TLS: {SPEAKS_HTTP}"),
+        (b"220 mail.example ready\r\n", "TLS: this port does not speak TLS; if it speaks plain HTTP, try http://"),
         (
             b"",
-            "TLS: the server closed the connection during the handshake; if this port speaks plain HTTP, try http://",
+            "TLS: the server closed the connection during the handshake; if it speaks plain HTTP, try http://",
         ),
     ],
-    ids=["http", "another-protocol", "closed"],
+    ids=["http", "page", "another-protocol", "closed"],
 )
 async def test_a_port_without_tls_is_named(answer: bytes, error: str) -> None:
     """A handshake with a port that does not speak TLS fails with what the port speaks, not with OpenSSL's constant."""

@@ -32,8 +32,8 @@ CLOSED = replace(UNTOLD, outcome=Outcome.TRUNCATED, http_status=None, error="the
         (SPEECHLESS, "an error without a message", "above"),
         (CLOSED, "if the port speaks TLS, use https://", "terminal marker"),
         (replace(CLOSED, tls_us=5), "before its terminal marker", "https://"),
-        (replace(CLOSED, error=f"TLS: {SPEAKS_HTTP}"), "scheme of --base-url does not fit", "certificate"),
-        (replace(GARBLED, error=SPEAKS_TLS), "scheme of --base-url does not fit", "/v1"),
+        (replace(CLOSED, error=f"TLS: {SPEAKS_HTTP}"), "scheme of --base-url may not fit", "certificate"),
+        (replace(GARBLED, error=SPEAKS_TLS), "scheme of --base-url may not fit", "/v1"),
     ],
     ids=[
         *("all-untold", "garbled", "not-found", "refused", "speechless"),
