@@ -48,6 +48,12 @@ async def test_a_document_ends_its_line(web: Web, path: str) -> None:
     assert int(answer.headers["content-length"]) == len(answer.content)
 
 
+@pytest.mark.parametrize("metric", ["tokens_per_second", "tokens-per-second", "TTFT"])
+async def test_a_metric_has_several_spellings(web: Web, metric: str) -> None:
+    """A metric is found with `-` in place of `_`, as the leaderboard writes it, and in any case."""
+    assert (await web.get(f"/v1/diff?metric={metric}")).status_code == 200
+
+
 async def test_one_route_may_be_asked_for(web: Web) -> None:
     """With `route` the document has only that table, under its own tag."""
     answer = await web.get(f"{US}?route=voice&format=json")

@@ -107,6 +107,12 @@ def test_a_leaderboard_of_every_order(asked: Asked, order: Order, ranking: list[
     assert [line.target for line in board.standings] == ranking
 
 
+def test_an_order_has_several_spellings(asked: Asked) -> None:
+    """An order is found with `_` in place of `-`, as metrics are written."""
+    board = asked.call.leaderboard(asked.select(regions=(US,)), order="tokens_per_second")
+    assert board.order is Order.TOKENS_PER_SECOND
+
+
 def test_a_standing_has_every_quantity(asked: Asked) -> None:
     """A standing has medians of all metrics, price, speed per dollar and outcomes; throttled and skipped apart."""
     board = asked.call.leaderboard(asked.select(regions=(US,), targets=("near/*",)))
