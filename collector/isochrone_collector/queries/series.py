@@ -40,12 +40,9 @@ async def series(context: QueryContext, selection: Selection, *, metric: str = "
         resolved = await resolve(connection, selection)
         is_long = await long_windows.prefers_summaries(connection, resolved.scope)
         bucket_us = bucket_width(selection.window, points=points or MAX_POINTS, least_us=HOUR_US if is_long else 1)
-        scope = resolved.scope
-        found: TargetSeries = {}
-        if is_long:
-            scope, found = await _summarised(connection, scope, measure, bucket_us=bucket_us)
-        if scope.window.from_at < scope.window.until_at:
-            probes = await probe_queries.probes(connection, scope, measure)
+        found, rest = await _summarised(connection, resolved.scope, measure, bucket_us=bucket_us, is_long=is_long)
+        for window in rest:
+            probes = await probe_queries.probes(connection, replace(resolved.scope, window=window), measure)
             _add(found, await asyncio.to_thread(series_of, probes, bucket_us=bucket_us))
     _require_fitting(found)
     return SeriesList(
@@ -58,20 +55,24 @@ async def series(context: QueryContext, selection: Selection, *, metric: str = "
 
 
 async def _summarised(
-    connection: Connection, scope: Scope, metric: Metric, *, bucket_us: int
-) -> tuple[Scope, TargetSeries]:
-    """Return the buckets that are summarised completely, and the rest of the scope."""
+    connection: Connection, scope: Scope, metric: Metric, *, bucket_us: int, is_long: bool
+) -> tuple[TargetSeries, list[Window]]:
+    """Return the buckets of a long window that are summarised completely, and the rest of the window."""
     found: TargetSeries = {}
-    span = summaries.span(await summaries.pieces(connection, scope.window))
+    span = summaries.span(await summaries.pieces(connection, scope.window)) if is_long else None
     if span is None:
-        return scope, found
-    at, end_at = span.from_at // bucket_us * bucket_us, span.until_at // bucket_us * bucket_us
-    while at < end_at:
-        window = Window(from_at=max(at, span.from_at), until_at=at + bucket_us)
+        return found, [scope.window]
+    from_at, until_at = -(-span.from_at // bucket_us) * bucket_us, span.until_at // bucket_us * bucket_us
+    if from_at >= until_at:
+        return found, [scope.window]
+    for at in range(from_at, until_at, bucket_us):
+        window = Window(from_at=at, until_at=at + bucket_us)
         _add(found, await _bucket(connection, replace(scope, window=window), metric, at=at))
-        at += bucket_us
-    rest = Window(from_at=max(scope.window.from_at, end_at), until_at=scope.window.until_at)
-    return replace(scope, window=rest), found
+    edges = (
+        Window(from_at=scope.window.from_at, until_at=from_at),
+        Window(from_at=until_at, until_at=scope.window.until_at),
+    )
+    return found, [edge for edge in edges if edge.from_at < edge.until_at]
 
 
 async def _bucket(connection: Connection, scope: Scope, metric: Metric, *, at: int) -> TargetSeries:
@@ -115,7 +116,9 @@ def _require_fitting(found: TargetSeries) -> None:
 
 def _named(found: TargetSeries, resolved: ResolvedSelection) -> list[Series]:
     named = [
-        Series(target=resolved.names[target_id], region=region, points=points)
+        Series(
+            target=resolved.names[target_id], region=region, points=tuple(sorted(points, key=lambda point: point.at))
+        )
         for (target_id, region), points in found.items()
     ]
     return sorted(named, key=lambda one: (one.target, one.region))
