@@ -181,6 +181,6 @@ def absent_vantages(answer: VantageList, incidents: Iterable[Incident]) -> tuple
 
 def of_place(incidents: Iterable[Incident], *, target: str, regions: Sequence[str]) -> Iterator[tuple[int, Incident]]:
     """The numbered incidents of a target, and those of the whole regions."""
-    for number_, incident in enumerate(incidents, start=1):
+    for place, incident in enumerate(incidents, start=1):
         if incident.target in (target, "") and incident.region in regions:
-            yield number_, incident
+            yield place, incident

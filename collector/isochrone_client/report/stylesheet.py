@@ -110,7 +110,7 @@ _NARROW = """
   tbody tr { display: flex; flex-wrap: wrap; gap: 0 0.75rem; border-bottom: 1px solid var(--rule);
     padding: 0.3rem 0; }
   th, td { border: 0; padding: 0; text-align: left; white-space: normal; }
-  tbody th { position: static; max-width: none; flex-basis: 100%; font-weight: 600; }
+  tbody th { position: static; max-width: none; flex-basis: 100%; order: -1; font-weight: 600; }
   td[data-label]::before { content: attr(data-label) " "; color: var(--faint); }
   td.name { min-width: 0; }
   .drawn { flex-basis: 100%; padding: 0; }

@@ -173,11 +173,15 @@ def _omitted(charts: TimeCharts) -> Markup:
 def _figure(charts: TimeCharts, target: str) -> Markup:
     marks = list(of_place(charts.incidents, target=target, regions=charts.regions[:MAX_REGIONS]))
     captions = (
-        element("small", f"{number_} {one.region} {one.sentence}", class_="bad" if one.is_worse else "good")
-        for number_, one in marks
+        element("small", f"{place} {_where(one)} {one.sentence}", class_="bad" if one.is_worse else "good")
+        for place, one in marks
     )
     caption = element("figcaption", element("strong", breakable(target)), *captions)
     return element("figure", caption, _plot(charts, charts.shown(target), marks))
+
+
+def _where(incident: Incident) -> str:
+    return incident.region if incident.target else incident.place
 
 
 def _plot(charts: TimeCharts, lines: Sequence[Series], marks: Sequence[tuple[int, Incident]]) -> Markup:
@@ -194,7 +198,8 @@ def _plot(charts: TimeCharts, lines: Sequence[Series], marks: Sequence[tuple[int
     )
     return element(
         "svg",
-        *(part for number_, one in marks for part in _incident(number_, one, across)),
+        *(part for _, one in marks for part in _incident(one, across)),
+        *_numbers(marks, across),
         *_value_axis(up),
         box,
         *_time_axis(across),
@@ -272,17 +277,27 @@ def _time(at: int, step: int) -> str:
     return text[11:19] if step < MINUTE_US else text[11:16]
 
 
-def _incident(number_: int, incident: Incident, across: Scale) -> Iterator[Markup]:
-    """A mark at the beginning of an incident with its number, and the time that it lasted in colour."""
+def _incident(incident: Incident, across: Scale) -> Iterator[Markup]:
+    """A mark at the beginning of an incident, and the time that it lasted in colour."""
     left = across.position(incident.from_at)
     right = 100.0 if incident.until_at is None else across.position(incident.until_at)
-    kind = "lasted" if incident.is_worse else "lasted better"
     if right > left:
         width = round(right - left, 3)
-        yield element("rect", x=f"{left}%", width=f"{width}%", y=_TOP, height=_PLOT, class_=kind)
+        class_ = "lasted" if incident.is_worse else "lasted better"
+        yield element("rect", x=f"{left}%", width=f"{width}%", y=_TOP, height=_PLOT, class_=class_)
     yield _mark(left, height=_TOP + _PLOT, better=not incident.is_worse)
-    anchor = "end" if left > 100 - _EDGE else "start" if left < _EDGE else "middle"
-    yield element("text", str(number_), x=f"{left}%", y=11, text_anchor=anchor, class_="mark number")
+
+
+def _numbers(marks: Sequence[tuple[int, Incident]], across: Scale) -> Iterator[Markup]:
+    """The numbers above the marks; those of marks side by side are one text."""
+    places = sorted((across.position(incident.from_at), place) for place, incident in marks)
+    while places:
+        left = places[0][0]
+        near = [place for x, place in places if x - left < _EDGE]
+        places = places[len(near) :]
+        anchor = "end" if left > 100 - _EDGE else "start" if left < _EDGE else "middle"
+        text = ", ".join(map(str, sorted(near)))
+        yield element("text", text, x=f"{left}%", y=11, text_anchor=anchor, class_="mark number")
 
 
 def _mark(x: float, *, height: int, better: bool = False) -> Markup:

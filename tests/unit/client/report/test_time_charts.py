@@ -79,7 +79,12 @@ def test_incidents_are_marked() -> None:
     assert 'x1="25.0%"' in slow
     assert "1 us-east-2 is slower" in slow
     assert drawn.count("1 us-east-2 is slower") == 1
-    assert drawn.count("2 us-east-2 x") == 2
+    assert drawn.count("2 ohio-1 in us-east-2 x") == 2
+    assert 'class="mark number">1, 2</text>' in slow
+    later = replace(all_of_them, from_at=at + 6 * 60 * MINUTE_US)
+    apart = drawing(charts(incidents=(ours, later)))
+    assert 'class="mark number">1</text>' in apart
+    assert 'class="mark number">2</text>' in apart
     assert charts(incidents=(ours,)).targets[0] == "openai/gpt-5-mini"
 
 
