@@ -25,8 +25,9 @@ class RouteState(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """The reason for a new table: the first one, a switch of the first choice by one of three rules (soft, fast, hard),
-    weights ramping, new evidence with the same ranking, a new plan, a freeze or its end.
+    """The reason for a new table: the first choice, or its correction once another member has enough rounds; a switch
+    of the first choice by one of three rules (soft, fast, hard), weights ramping, new evidence with the same ranking, a
+    new plan, a freeze or its end.
     """
 
     FIRST = "first"
@@ -79,7 +80,9 @@ class Hedge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceSet:
-    """The members which, requested in parallel, give the best predicted p95 for their cost."""
+    """The members which, requested in parallel, give the soonest predicted p95; `usd_factor` is their cost as a multiple
+    of the first choice's.
+    """
 
     targets: tuple[str, ...]
     expected_p95_us: float | None = None

@@ -145,7 +145,8 @@ def _excluded(reasons: Mapping[str, str]) -> tuple[Excluded, ...]:
 
 def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decision:
     ranked = ranked_members(inputs, [target for target, reason in reasons.items() if not reason])
-    chosen, change, sentence = _chosen(inputs, replace(before, frozen_at=None), ranked, reasons)
+    known = replace(before, frozen_at=None, ranked_since=_ranked_since(inputs, before, ranked))
+    chosen, change, sentence = _chosen(inputs, known, ranked, reasons)
     sharing, shown = _ranking(inputs, chosen, ranked)
     state, moved = _weighted(inputs, replace(chosen, order=tuple(shown)), sharing)
     if change is ChangeKind.EVIDENCE and state.weights != before.weights:
@@ -160,6 +161,11 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
         excluded=_excluded(reasons),
         state=state,
     )
+
+
+def _ranked_since(inputs: Inputs, before: State, ranked: Sequence[str]) -> dict[str, int]:
+    """Return the instant from which on each member has been ranked; that of a state of an earlier version is 0."""
+    return {one: before.ranked_since.get(one, 0) if one in before.order else inputs.at for one in ranked}
 
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:

@@ -17,6 +17,7 @@ from isochrone_collector.routing.switch import (
     dwell_left_us,
     fast_limit_us,
     is_better,
+    is_new,
     slowdown_us,
 )
 from isochrone_wire.insights import Eligible
@@ -33,7 +34,8 @@ def explain_steps(inputs: Inputs, before: State, decision: Decision) -> tuple[st
     if decision.route_state in _READY:
         steps += [_eligibility(inputs, target) for target in ranked]
         steps += [_cost(inputs, target) for target in ranked]
-        steps += _rules(inputs, replace(before, newest_at=decision.newest_at), ranked)
+        state = replace(before, newest_at=decision.newest_at, ranked_since=decision.state.ranked_since)
+        steps += _rules(inputs, state, ranked)
     steps.append(f"decided ({decision.change}): {decision.sentence}")
     steps += _outcome(inputs, decision, ranked)
     return tuple(steps)
@@ -113,9 +115,10 @@ def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
         return f"fast: no, the last {durations.write(inputs.rules.short_us)} are too few rounds for an interval"
     verdict = "yes" if low_us > needed_us else "no"
     span = durations.write(inputs.rules.short_us)
-    return (
-        f"fast: {verdict}, over {span} {target} is ahead by at least {_ms(low_us)}; it takes {_ms(needed_us)}{damped}"
-    )
+    is_correction = is_new(state, inputs, target, within_us=inputs.rules.short_us)
+    new = ", which would correct the first choice: it was not ranked before" if is_correction else ""
+    ahead = f"over {span} {target} is ahead by at least {_ms(low_us)}"
+    return f"fast: {verdict}, {ahead}; it takes {_ms(needed_us)}{damped}{new}"
 
 
 def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:

@@ -10,11 +10,16 @@ The rules, in this order:
 
 The penalty is that of route flap damping (RFC 2439): each switch adds to it, and it halves in half an hour. Unlike in
 the RFC, it excludes no member, but only extends the dwell (RFC 7196 explains why exclusion was a mistake).
+
+A first choice is made as soon as one member can be ranked. If another member gets enough rounds later, a fast or soft
+switch to it only corrects that choice: neither member changed its speed. So a switch to a member that was not in the
+ranking before the rounds that decide is of the kind `first` and adds no penalty.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.routing.comparison import (
     group_of,
     is_ahead,
@@ -39,7 +44,9 @@ _RUNNING = 2
 class State:
     """The state between two decisions. `streaks` counts the epochs in which a member was better by the soft rule,
     `ties` those in which it was level with the first choice; both as of `epoch`, which began with `epoch_weights`.
-    `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on.
+    `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on. `ranked_since`
+    is the instant from which on each member of `order` has been ranked without interruption; 0, or no value, if that is
+    long ago.
     """
 
     incumbent: str | None = None
@@ -48,6 +55,7 @@ class State:
     streaks: Mapping[str, int] = field(default_factory=dict)
     ties: Mapping[str, int] = field(default_factory=dict)
     order: tuple[str, ...] = ()
+    ranked_since: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     epoch_weights: Mapping[str, float] = field(default_factory=dict)
     switches: tuple[int, ...] = ()
@@ -126,11 +134,24 @@ def _fast(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch |
     if mine is Eligible.NO and theirs is Eligible.YES:
         sentence = f"{incumbent} breaks the objective and {target} keeps it"
         return Switch(to=target, kind=ChangeKind.FAST, sentence=sentence)
-    low_us = slowdown_us(inputs, incumbent, target)
-    if low_us is None or not no_worse_group(inputs, incumbent, target) or low_us <= fast_limit_us(inputs, target):
+    low_us, limit_us = slowdown_us(inputs, incumbent, target), fast_limit_us(inputs, target)
+    if low_us is None or not no_worse_group(inputs, incumbent, target) or low_us <= limit_us:
         return None
-    sentence = f"{incumbent} has just become slower than {target} by at least {low_us / US_PER_MS:.0f} ms"
+    by = f"by at least {low_us / US_PER_MS:.0f} ms"
+    if is_new(state, inputs, target, within_us=inputs.rules.short_us):
+        sentence = f"{target} now has enough rounds, and is faster than {incumbent} {by}"
+        return Switch(to=target, kind=ChangeKind.FIRST, sentence=sentence)
+    throughout_us = _slowdown_us(inputs, incumbent, target, inputs.against(incumbent, target).window)
+    is_sudden = throughout_us is None or throughout_us <= limit_us
+    sentence = f"{incumbent} {'has just become' if is_sudden else 'is'} slower than {target} {by}"
     return Switch(to=target, kind=ChangeKind.FAST, sentence=sentence)
+
+
+def is_new(state: State, inputs: Inputs, target: str, *, within_us: int) -> bool:
+    """Return whether a member entered the ranking within the last `within_us` microseconds: it had too few samples
+    before.
+    """
+    return inputs.at - state.ranked_since.get(target, 0) < within_us
 
 
 def slowdown_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
@@ -138,7 +159,10 @@ def slowdown_us(inputs: Inputs, incumbent: str, target: str) -> float | None:
 
     `None` if the short window has too few rounds for an interval.
     """
-    shift = inputs.against(incumbent, target).short
+    return _slowdown_us(inputs, incumbent, target, inputs.against(incumbent, target).short)
+
+
+def _slowdown_us(inputs: Inputs, incumbent: str, target: str, shift: Shift | None) -> float | None:
     found = objective_advantage(inputs, incumbent, target, shift)
     if found is None or shift is None or shift.low is None:
         return None
@@ -155,8 +179,12 @@ def _soft(state: State, inputs: Inputs, incumbent: str, target: str) -> Switch |
     epochs = state.streaks.get(target, 0)
     if epochs < inputs.rules.soft_epochs or dwell_left_us(state, inputs.at, inputs.rules):
         return None
-    sentence = f"{target} was better than {incumbent} for {epochs} epochs running"
-    return Switch(to=target, kind=ChangeKind.SOFT, sentence=sentence)
+    better = f"better than {incumbent} for {epochs} epochs running"
+    # The epochs of the streak, and the one in which the member entered the ranking.
+    if is_new(state, inputs, target, within_us=(epochs + 1) * inputs.rules.epoch_us):
+        sentence = f"{target} now has enough rounds, and was {better}"
+        return Switch(to=target, kind=ChangeKind.FIRST, sentence=sentence)
+    return Switch(to=target, kind=ChangeKind.SOFT, sentence=f"{target} was {better}")
 
 
 def is_better(inputs: Inputs, incumbent: str, target: str) -> bool:
@@ -196,17 +224,13 @@ def shares(state: State, inputs: Inputs, target: str) -> bool:
 
 
 def apply_switch(state: State, switch: Switch, inputs: Inputs) -> State:
-    """Return the state after a switch; a switch caused by the plan adds no penalty."""
+    """Return the state after a switch. One caused by the plan adds no penalty; a correction of the first choice is not
+    counted at all, so that it delays no later switch.
+    """
     at, rules = inputs.at, inputs.rules
+    moved = replace(state, incumbent=switch.to, since_at=at, streaks={}, ties={})
+    if switch.kind is ChangeKind.FIRST:
+        return moved
     added = 0.0 if switch.kind is ChangeKind.PLAN else rules.penalty
     recent = tuple(earlier for earlier in state.switches if at - earlier < DAY_US)
-    return replace(
-        state,
-        incumbent=switch.to,
-        since_at=at,
-        streaks={},
-        ties={},
-        switches=(*recent, at),
-        penalty=penalty_at(state, at, rules) + added,
-        penalty_at=at,
-    )
+    return replace(moved, switches=(*recent, at), penalty=penalty_at(state, at, rules) + added, penalty_at=at)

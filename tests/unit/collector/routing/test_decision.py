@@ -45,7 +45,7 @@ dwell: 25m left before a soft switch
 decided (evidence): a stays
 weights: a 100.0% (rank 1), b 0.0% (rank 2)
 hedge with b: no, too late to win: what is left of the objective after the delay is less than its median
-race: a; p95 352 ms expected (prices are not all known: each request counts the same)
+race: a; p95 352 ms expected (a alone: no request beside it would be answered sooner)
 """
 
 
@@ -121,6 +121,56 @@ def test_a_sudden_slowdown_is_a_fast_switch() -> None:
     for low_ms, kind in ((80, ChangeKind.EVIDENCE), (90, ChangeKind.FAST)):
         compared = comparison("a", "b", 0, 90, short=(low_ms, 500))
         assert decide(inputs_for(A, B, compared=(compared,)), CALM).change is kind
+
+
+@pytest.mark.parametrize("before", [None, "a"])
+def test_a_member_that_lacked_rounds_corrects_the_first_choice(before: str | None) -> None:
+    """A faster member that could not be ranked yet takes over when it has enough rounds: it did not become faster, so
+    the change is the first choice's correction, which no alert and no penalty counts.
+    """
+    few = inputs_for(A, evidence("b", 200, ok=5, n=5))
+    state = State() if before is None else replace(CALM, order=("a",))
+    first = decide(few, state)
+    assert first.state.incumbent == "a"
+    later = AT + EPOCH // 6
+    compared = comparison("a", "b", 100, 200, short=(100, 200))
+    enough = inputs_for(A, evidence("b", 200, newest_at=later), compared=(compared,), at=later)
+    corrected = decide(enough, first.state)
+    assert (corrected.change, corrected.state.incumbent) == (ChangeKind.FIRST, "b")
+    assert corrected.sentence == "b now has enough rounds, and is faster than a by at least 100 ms"
+    assert (corrected.state.switches, corrected.state.penalty) == ((), 0.0)
+    fast = next(step for step in explain_steps(enough, first.state, corrected) if step.startswith("fast:"))
+    assert fast.endswith("which would correct the first choice: it was not ranked before")
+
+
+def test_a_member_that_was_ranked_for_the_short_window_became_faster() -> None:
+    """Once the short window has passed since a member was ranked, a switch to it is a change of speed."""
+    first = decide(inputs_for(A, B), State())
+    later = AT + RULES.short_us
+    compared = comparison("a", "b", 0, 20, short=(100, 200))
+    fresh = [evidence(name, 350, newest_at=later) for name in "ab"]
+    assert decide(inputs_for(*fresh, compared=(compared,), at=later - 1), first.state).change is ChangeKind.FIRST
+    moved = decide(inputs_for(*fresh, compared=(compared,), at=later), first.state)
+    assert (moved.change, len(moved.state.switches)) == (ChangeKind.FAST, 1)
+    assert moved.sentence == "a has just become slower than b by at least 100 ms"
+
+
+def test_nothing_has_just_become_what_it_was_all_along() -> None:
+    """A slowdown that the whole window shows as well is not called sudden."""
+    compared = comparison("a", "b", 95, 200, short=(100, 200))
+    assert decide(inputs_for(A, B, compared=(compared,)), CALM).sentence == "a is slower than b by at least 100 ms"
+
+
+def test_a_new_member_may_also_win_by_the_soft_rule() -> None:
+    """A member that was better in every epoch since it was ranked had too few rounds before; it did not change."""
+    new, old = replace(CALM, order=("a",)), CALM
+    found = [after(3, inputs_for(A, B, compared=(BETTER,)), state)[-1] for state in (new, old)]
+    assert changes(found) == [ChangeKind.FIRST, ChangeKind.SOFT]
+    assert [decision.sentence for decision in found] == [
+        "b now has enough rounds, and was better than a for 3 epochs running",
+        "b was better than a for 3 epochs running",
+    ]
+    assert [len(decision.state.switches) for decision in found] == [0, 1]
 
 
 def test_a_fast_switch_waits_for_what_the_penalty_adds() -> None:

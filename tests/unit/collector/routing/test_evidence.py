@@ -1,4 +1,4 @@
-"""Evidence from probes, and hedges and race sets from evidence."""
+"""Evidence from probes, and hedges from evidence."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +12,6 @@ from isochrone_collector.routing.evidence import ProbeTable, comparisons_of, evi
 from isochrone_collector.routing.hedge import Latencies, hedge, hedged_quantile_us, latencies_of, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs
-from isochrone_collector.routing.race import race_set
 from isochrone_wire.answers import Quantile
 from isochrone_wire.model import SECOND_US, Plan, Route, Slo
 from testdata.routing_inputs import RULES, inputs_for, target_named
@@ -272,26 +271,3 @@ def test_hedging_with_a_twin_at_no_delay_is_the_minimum_of_two() -> None:
     later = [hedged_quantile_us(own, own, delay) for delay in (0.0, 1e5, 1e6, 1e9)]
     assert all(early <= late for early, late in pairwise(later))
     assert later[-1] == pytest.approx(own.quantile_us(0.99))
-
-
-def test_a_race_pays_when_it_cuts_p95_by_more_than_it_costs() -> None:
-    """Two members that stall in one of ten requests are raced, two steady ones are not, an expensive one neither."""
-    stalling = [300.0] * 90 + [6000.0] * 10
-    both = inputs_for(known("a", *stalling), known("b", *stalling))
-    raced = race_set(both, ["a", "b"])
-    assert raced is not None
-    assert raced.targets == ("a", "b")
-    steady = race_set(inputs_for(known("a", *[300.0] * 100), known("b", *[300.0] * 100)), ["a", "b"])
-    assert steady is not None
-    assert steady.targets == ("a",)
-    dear = replace(both, targets=(target_named("a", usd=1.0), target_named("b", usd=99.0)))
-    assert (race_set(dear, ["a", "b"]) or raced).targets == ("a",)
-
-
-def test_who_fails_does_not_race() -> None:
-    """A failing member is not raced, even if its few answers are fast."""
-    stalling = [300.0] * 90 + [6000.0] * 10
-    failing = replace(known("b", *stalling), fails_here=True)
-    found = race_set(inputs_for(known("a", *stalling), failing), ["a", "b"])
-    assert found is not None
-    assert found.targets == ("a",)
