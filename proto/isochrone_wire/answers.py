@@ -233,6 +233,22 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One of the levels of a differential within its window: the n rounds from `from_at` to `until_at` between two
+    steps, the shift in them with its 95 % interval, and the medians of both sides, in the unit of the differential.
+    """
+
+    from_at: int
+    until_at: int
+    n: int
+    shift: float
+    low: float | None = None
+    high: float | None = None
+    baseline_median: float
+    region_median: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Differential:
     """Region minus baseline for one target and metric, paired by round.
 
@@ -243,7 +259,8 @@ class Differential:
     and n is 0. `faster_probability` is the probability that the region beats the baseline in a round. `margin` is the
     smallest relevant shift. `q_value` is the smallest false-discovery rate, over all differentials of the answer, at
     which this difference is significant. `network_shift` and `server_shift` split the shift of a latency by its origin.
-    `since_at` is set if a change point shortened the window.
+    If the difference changed in a step within the window, or a change point of either side is known in it, all figures
+    are those of the rounds since then: `since_at` is the first of them, and `levels` has each level, oldest first.
     """
 
     target: str
@@ -276,6 +293,7 @@ class Differential:
     baseline_side: Side = Side()
     region_side: Side = Side()
     parts: tuple[Part, ...] = ()
+    levels: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

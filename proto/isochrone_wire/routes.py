@@ -80,8 +80,8 @@ class Hedge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceSet:
-    """The members which, requested in parallel, give the soonest predicted p95; `usd_factor` is their cost as a multiple
-    of the first choice's.
+    """The members which, requested in parallel, give the soonest predicted p95; `usd_factor` is their cost as a
+    multiple of the first choice's.
     """
 
     targets: tuple[str, ...]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from isochrone_client.formats import age, fitting_decimals, interval, minute, number, percent
-from isochrone_wire.answers import Decision, Differential, Metric, Part, Proportion, Side
+from isochrone_client.formats import age, fitting_decimals, interval, minute, moment, number, percent
+from isochrone_wire.answers import Decision, Differential, Level, Metric, Part, Proportion, Side
 
 MIN_ROUNDS = 6
 HANDSHAKES = ("dns", "tcp", "tls")
@@ -41,7 +41,8 @@ def explanation(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
     """Explain one differential, with ages as of `now_at` (microseconds since the epoch)."""
     topics = (
         ("difference", _difference(row)),
-        ("decision", _decision(row)),
+        ("step", _step(row, now_at=now_at)),
+        ("decision", _decision(row, now_at=now_at)),
         ("confidence", _confidence(row)),
         ("origin", _origins(row)),
         ("handshakes", _handshakes(row)),
@@ -53,6 +54,29 @@ def explanation(row: Differential, *, now_at: int) -> tuple[Paragraph, ...]:
     )
     paragraphs = ((topic, " ".join(sentences)) for topic, sentences in topics)
     return tuple(Paragraph(topic=topic, text=text) for topic, text in paragraphs if text)
+
+
+def has_step(row: Differential) -> bool:
+    """Whether the difference changed within the window, by at least the margin. A change of a side need not change the
+    difference.
+    """
+    return len(row.levels) > 1 and abs(_step_size(row)) >= (row.margin or 0.0)
+
+
+def step_sentence(row: Differential, *, now_at: int) -> str:
+    """The last step of a row that has one: `+400 ms since 01:07:15: the difference is …, and was … before`."""
+    before, present = row.levels[-2:]
+    size, since = _signed(row, _step_size(row)), moment(present.from_at, now_at=now_at)
+    return f"{size} since {since}: the difference is {_at_level(row, present)}, and was {_at_level(row, before)} before"
+
+
+def _step_size(row: Differential) -> float:
+    return row.levels[-1].shift - row.levels[-2].shift
+
+
+def _at_level(row: Differential, level: Level) -> str:
+    """`+435 ms in 12 rounds`."""
+    return f"{_signed(row, level.shift)} in {_counted(level.n, 'round')}"
 
 
 def part_of(row: Differential, name: str) -> Part | None:
@@ -100,7 +124,26 @@ def _difference(row: Differential) -> Iterator[str]:
     yield f"The medians are {_amount(row, row.region_median)} and {_amount(row, row.baseline_median)}."
 
 
-def _decision(row: Differential) -> Iterator[str]:
+def _step(row: Differential, *, now_at: int) -> Iterator[str]:
+    if not has_step(row):
+        return
+    before, present = row.levels[-2:]
+    yield f"{step_sentence(row, now_at=now_at)}."
+    yield "All other figures are those of the rounds since then."
+    for level, when in ((present, "since then"), (before, "before")):
+        if level.low is not None and level.high is not None:
+            yield f"The 95 % interval {when} is {_bounds(row, level.low, level.high)}."
+    sides = ((row.region, before.region_median, present.region_median),)
+    sides += ((row.baseline, before.baseline_median, present.baseline_median),)
+    medians = (f"that of {name} went from {_amount(row, old)} to {_amount(row, new)}" for name, old, new in sides)
+    yield f"Of the medians, {', '.join(medians)}."
+    for level in row.levels[-3::-1]:
+        yield f"Earlier, until {moment(level.until_at, now_at=now_at)}, the difference was {_at_level(row, level)}."
+
+
+def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
+    if has_step(row):
+        yield f"The decision is about the rounds since {moment(row.levels[-1].from_at, now_at=now_at)}."
     margin = f"the margin of {_amount(row, row.margin)}, below which a difference does not matter"
     reached = f"the interval excludes zero, and the shift reaches {margin}"
     yield {
@@ -253,6 +296,12 @@ def _amount(row: Differential, value: float | None) -> str:
     if row.unit == "us":
         return f"{number(None if value is None else value / _US_PER_MS)} ms"
     return f"{number(value)} {row.unit}"
+
+
+def _signed(row: Differential, value: float) -> str:
+    """A difference in the row's metric, with its sign and unit."""
+    scale, unit = (_US_PER_MS, "ms") if row.unit == "us" else (1.0, row.unit)
+    return f"{number(value / scale, signed=True)} {unit}"
 
 
 def _bounds(row: Differential, low: float, high: float) -> str:

@@ -15,8 +15,10 @@ from isochrone_client.formats import (
     between,
     milliseconds,
     minute,
+    moment,
     number,
 )
+from isochrone_client.pages.difference_explanation import has_step, step_sentence
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
@@ -118,7 +120,9 @@ def page(
         fields=wire_fields(Differential, also=tuple(also), units=units),
         record=lambda row: row_record(row) | {name: of(row) for name, of in also.items()},
         columns=_columns(
-            rows, metric, lambda row: footnotes.marked(row.decision, remark(row, stale_at=stale_at, now_at=now_at))
+            rows,
+            metric,
+            lambda row: footnotes.marked(_decision(row, now_at=now_at), remark(row, stale_at=stale_at, now_at=now_at)),
         ),
         rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
@@ -173,6 +177,11 @@ def _columns(
     )
 
 
+def _decision(row: Differential, *, now_at: int) -> str:
+    """The decision, with the time since which it holds if the difference changed within the window."""
+    return f"{row.decision} since {moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else row.decision
+
+
 def _unscaled(value: float | None) -> float | None:
     return value
 
@@ -197,7 +206,9 @@ def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
         yield row.reason
     if not row.paired:
         yield f"no rounds in common: {row.region_n} of {row.region} and {row.baseline_n} of {row.baseline}, unpaired"
-    if row.since_at is not None:
+    if has_step(row):
+        yield step_sentence(row, now_at=now_at)
+    elif row.since_at is not None:
         yield f"only rounds since the change at {minute(row.since_at)}"
     yield from _problems(row.baseline, row.baseline_side)
     yield from _problems(row.region, row.region_side)

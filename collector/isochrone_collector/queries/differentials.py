@@ -8,6 +8,7 @@ from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential import decomposition
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
+from isochrone_collector.analysis.differential.levels import level_histories, since_steps
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
@@ -21,7 +22,7 @@ from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import VantageRow
 from isochrone_wire.absences import absences, absences_besides
-from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Part, Selection
+from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +112,15 @@ def _answers(
     regions = query.regions or _regions_with_probes(participations, query.resolved.targets)
     against = tuple(region for region in regions if region != query.baseline)
     subjects = _subjects(query, panel, against)
+    wanted = [subject.key for subject in subjects]
+    histories = level_histories(panel, wanted, baseline=query.baseline, changes=data.changes, metric=query.metric)
+    changes = since_steps(data.changes, histories)
     known = ComparisonContext(
         participations=participations,
         region_problems=participation.region_problems(query.control, participations, (query.baseline, *against)),
-        changes=data.changes,
-        parts=_parts(query, data, subjects),
+        changes=changes,
+        histories=histories,
+        parts=decomposition.parts(data.phases, wanted, baseline=query.baseline, changes=changes) if data.phases else {},
     )
     return differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, known=known)
 
@@ -167,10 +172,3 @@ def _subjects(query: _Query, panel: Panel, regions: Sequence[str]) -> list[Subje
         if row.id in shown
         for region in regions
     ]
-
-
-def _parts(query: _Query, data: _Data, subjects: Sequence[Subject]) -> Mapping[TargetRegion, tuple[Part, ...]]:
-    if data.phases is None:
-        return {}
-    wanted = [subject.key for subject in subjects]
-    return decomposition.parts(data.phases, wanted, baseline=query.baseline, changes=data.changes)

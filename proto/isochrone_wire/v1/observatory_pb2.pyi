@@ -540,6 +540,55 @@ class Part(_message.Message):
 Global___Part: _TypeAlias = Part  # noqa: Y015
 
 @_typing.final
+class Level(_message.Message):
+    """One of the levels of a differential within its window: the rounds from a step to the next one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_AT_FIELD_NUMBER: _builtins.int
+    UNTIL_AT_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    SHIFT_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    BASELINE_MEDIAN_FIELD_NUMBER: _builtins.int
+    REGION_MEDIAN_FIELD_NUMBER: _builtins.int
+    from_at: _builtins.int
+    until_at: _builtins.int
+    n: _builtins.int
+    shift: _builtins.float
+    low: _builtins.float
+    high: _builtins.float
+    baseline_median: _builtins.float
+    region_median: _builtins.float
+    def __init__(
+        self,
+        *,
+        from_at: _builtins.int = ...,
+        until_at: _builtins.int = ...,
+        n: _builtins.int = ...,
+        shift: _builtins.float = ...,
+        low: _builtins.float | None = ...,
+        high: _builtins.float | None = ...,
+        baseline_median: _builtins.float = ...,
+        region_median: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_high", b"_high", "_low", b"_low", "high", b"high", "low", b"low"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high", b"_high", "_low", b"_low", "baseline_median", b"baseline_median", "from_at", b"from_at", "high", b"high", "low", b"low", "n", b"n", "region_median", b"region_median", "shift", b"shift", "until_at", b"until_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__high: _TypeAlias = _typing.Literal["high"]  # noqa: Y015
+    _WhichOneofArgType__high: _TypeAlias = _typing.Literal["_high", b"_high"]  # noqa: Y015
+    _WhichOneofReturnType__low: _TypeAlias = _typing.Literal["low"]  # noqa: Y015
+    _WhichOneofArgType__low: _TypeAlias = _typing.Literal["_low", b"_low"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high) -> _WhichOneofReturnType__high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__low) -> _WhichOneofReturnType__low | None: ...
+
+Global___Level: _TypeAlias = Level  # noqa: Y015
+
+@_typing.final
 class Differential(_message.Message):
     """Region minus baseline for one target, paired by round. `unit` is `us` or `tokens/s`."""
 
@@ -575,6 +624,7 @@ class Differential(_message.Message):
     BASELINE_SIDE_FIELD_NUMBER: _builtins.int
     REGION_SIDE_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     provider: _builtins.str
     model: _builtins.str
@@ -610,6 +660,10 @@ class Differential(_message.Message):
     def region_side(self) -> Global___Side: ...
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]: ...
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___Level]:
+        """Oldest first; empty without a step. The figures above are those of the last one."""
+
     def __init__(
         self,
         *,
@@ -643,10 +697,11 @@ class Differential(_message.Message):
         baseline_side: Global___Side | None = ...,
         region_side: Global___Side | None = ...,
         parts: _abc.Iterable[Global___Part] | None = ...,
+        levels: _abc.Iterable[Global___Level] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline_median", b"baseline_median", "baseline_side", b"baseline_side", "faster_probability", b"faster_probability", "margin", b"margin", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "q_value", b"q_value", "region_median", b"region_median", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline", b"baseline", "baseline_median", b"baseline_median", "baseline_n", b"baseline_n", "baseline_side", b"baseline_side", "decision", b"decision", "faster_probability", b"faster_probability", "margin", b"margin", "metric", b"metric", "model", b"model", "n", b"n", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "paired", b"paired", "parts", b"parts", "provider", b"provider", "q_value", b"q_value", "reason", b"reason", "region", b"region", "region_median", b"region_median", "region_n", b"region_n", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at", "target", b"target", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline", b"baseline", "baseline_median", b"baseline_median", "baseline_n", b"baseline_n", "baseline_side", b"baseline_side", "decision", b"decision", "faster_probability", b"faster_probability", "levels", b"levels", "margin", b"margin", "metric", b"metric", "model", b"model", "n", b"n", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "paired", b"paired", "parts", b"parts", "provider", b"provider", "q_value", b"q_value", "reason", b"reason", "region", b"region", "region_median", b"region_median", "region_n", b"region_n", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at", "target", b"target", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__baseline_median: _TypeAlias = _typing.Literal["baseline_median"]  # noqa: Y015
     _WhichOneofArgType__baseline_median: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median"]  # noqa: Y015

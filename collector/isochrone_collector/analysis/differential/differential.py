@@ -1,12 +1,12 @@
 """Differentials: the difference between a region and the baseline region, target by target.
 
-The chain from probes to decisions: `panel` reduces probes to one value per region and round, `pairing` finds the rounds
-that two regions share, `estimation` estimates the shift between them, `decision` decides on it, and `participation`
-checks that enough was recorded to decide at all.
+The chain from probes to decisions: `panel` reduces probes to one value per region and round, `levels` finds the steps
+of their difference, `pairing` the rounds since then that two regions share, `estimation` estimates the shift between
+them, `decision` decides on it, and `participation` checks that enough was recorded to decide at all.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,12 +21,11 @@ from isochrone_collector.analysis.differential.decision import (
     undetermined_note,
 )
 from isochrone_collector.analysis.differential.estimation import Estimate, estimates
+from isochrone_collector.analysis.differential.levels import LevelHistory
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
-
-"""The metrics that divide into a network part and a server part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +47,13 @@ class Subject:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonContext:
     """Context of the comparisons: participation, regions with a problem of their own and its reason, the newest
-    lasting changes, and the parts by phase.
+    lasting changes or steps, the levels of the pairs that have several, and the parts by phase.
     """
 
     participations: Mapping[TargetRegion, Participation] = field(default_factory=dict)
     region_problems: Mapping[str, str] = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
+    histories: Mapping[TargetRegion, LevelHistory] = field(default_factory=dict)
     parts: Mapping[TargetRegion, tuple[Part, ...]] = field(default_factory=dict)
 
 
@@ -100,7 +100,7 @@ def differentials_of(
             baseline=baseline,
             q_value=None if np.isnan(rate) else float(rate),
             comparisons=comparisons,
-            parts=known.parts.get(line.subject.key, ()),
+            known=known,
         )
         for line, rate in zip(lines, rates, strict=True)
     )
@@ -134,7 +134,7 @@ def _lines(
         lines.append(
             _Line(
                 subject=subject,
-                estimate=estimate,
+                estimate=_with_noise_of_all(estimate, known.histories.get(subject.key)),
                 since_at=since_at,
                 baseline_n=baseline_n,
                 region_n=region_n,
@@ -147,6 +147,13 @@ def _lines(
             )
         )
     return lines
+
+
+def _with_noise_of_all(estimate: Estimate | None, history: LevelHistory | None) -> Estimate | None:
+    """Return an estimate with the p-value that the noise around all levels gives, if that is smaller."""
+    if history is None or estimate is None or estimate.p_value is None:
+        return estimate
+    return replace(estimate, p_value=min(estimate.p_value, history.p_value))
 
 
 def _unfit(
@@ -162,9 +169,10 @@ def _unfit(
 
 
 def _differential(
-    line: _Line, *, metric: Metric, baseline: str, q_value: float | None, comparisons: int, parts: tuple[Part, ...]
+    line: _Line, *, metric: Metric, baseline: str, q_value: float | None, comparisons: int, known: ComparisonContext
 ) -> Differential:
     subject, estimate = line.subject, line.estimate
+    history = known.histories.get(subject.key)
     common = {
         "target": subject.target,
         "provider": subject.provider,
@@ -178,7 +186,8 @@ def _differential(
         "since_at": line.since_at or None,
         "baseline_side": line.baseline_participation.side(line.baseline_n),
         "region_side": line.region_participation.side(line.region_n),
-        "parts": parts,
+        "parts": known.parts.get(subject.key, ()),
+        "levels": history.levels if history else (),
     }
     if estimate is None:
         return Differential(**common, reason=line.why_nothing())  # type: ignore[arg-type]  # a dict of mixed values
@@ -206,7 +215,7 @@ def _verdict(
         region=line.region_losses,
     )
     if estimate.shift.low is None and line.since_at:
-        reason += ", counted from the change point on"
+        reason += ", counted from the change on"
     return adjusted_for_comparisons((decision, reason), q_value=q_value, comparisons=comparisons)
 
 

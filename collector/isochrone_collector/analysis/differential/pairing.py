@@ -89,7 +89,7 @@ class Pairs:
 
 def pair_up(panel: Panel, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes) -> Pairs:
     """Pair the rounds of each wanted target and region with those of the baseline."""
-    since_at = np.array([_since(changes, key, baseline) for key in wanted], dtype=np.int64)
+    since_at = np.array([since(changes, key, baseline) for key in wanted], dtype=np.int64)
     baseline_span = _spans(panel, [(target_id, baseline) for target_id, _ in wanted], since_at)
     region_span = _spans(panel, wanted, since_at)
     pair, region = region_span.places()
@@ -116,7 +116,8 @@ def pair_up(panel: Panel, wanted: Sequence[TargetRegion], *, baseline: str, chan
     )
 
 
-def _since(changes: Changes, key: TargetRegion, baseline: str) -> int:
+def since(changes: Changes, key: TargetRegion, baseline: str) -> int:
+    """Return the newest change of either side; 0 without one."""
     return max(changes.get(key, 0), changes.get((key[0], baseline), 0))
 
 

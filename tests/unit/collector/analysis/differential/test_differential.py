@@ -136,7 +136,7 @@ def clearly_slower() -> list[Row]:
             {"participations": {(1, "us"): Participation(recorded=60, planned=121)}},
             "us recorded 49 % of its rounds; 50 % needed",
         ),
-        ({"changes": {(1, "sg"): 56}}, "4 of 6 rounds needed, counted from the change point on"),
+        ({"changes": {(1, "sg"): 56}}, "4 of 6 rounds needed, counted from the change on"),
         ({"changes": {(1, "us"): 60}}, "no ttft from us"),
     ],
 )

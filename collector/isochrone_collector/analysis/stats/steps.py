@@ -1,0 +1,149 @@
+"""Steps of level in series of differences: where the level changed at once, and stayed changed for some values.
+
+Theory of operation. A step is proposed where the medians of the five values before and after a place differ most, by
+more than the scatter from value to value. Two outliers in five do not move such a median, and a drift moves it little.
+The proposed steps are then tested together. A step counts if
+
+* the levels beside it differ by about three times the noise, which is the standard deviation of the values around their
+  levels, and by the smallest size that matters;
+* a value after it is beyond a value before it in nine of ten pairs: a few outliers do not make a level;
+* the level lasted: eight values between two steps, five at the beginning and at the end of the series.
+
+The least certain step is removed until all count, so that each is tested against the levels that remain.
+
+The noise includes slow movements, so autocorrelated values are not taken for steps. docs/statistics.md has the measured
+rates of false and found steps. Smaller changes need many more values, and are the subject of `analysis.drift`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+
+LEAST = 5
+"""The minimum number of values on either side of a step, of at least one more than twice as many."""
+
+_LASTING = 8
+_CELLS = 1 << 17
+_NORMAL_MAD = 1.4826
+_CLIP = 5.0
+_PROPOSED = 2.2
+_APART = 0.9
+# Required size of a step in units of the noise: for ten values, its growth with the logarithm of their number, and the
+# most. Few values may show too little noise, which the last number compensates.
+_REQUIRED, _GROWTH, _MOST = 2.9, 0.4, 3.7
+_UNSEEN = 1.0
+# Of up to so many values the pseudomedian is the level: it varies less than the median.
+_FEW = 12
+
+
+def steps(series: Ragged, *, least_size: Reals) -> list[tuple[int, ...]]:
+    """Return the places in each row at which a new level begins; steps below the row's `least_size` do not count."""
+    found: list[tuple[int, ...]] = [()] * len(series)
+    for rows_at, rows in series.portions(cells=_CELLS):
+        if rows.shape[1] <= 2 * LEAST:
+            continue
+        jumps = np.abs(_jumps(rows))
+        limits = np.maximum(_PROPOSED * _scatter(rows), least_size[rows_at] / 2)
+        for place in np.flatnonzero((jumps > limits[:, np.newaxis]).any(axis=1)).tolist():
+            row, proposed = int(rows_at[place]), _proposed(jumps[place], float(limits[place]))
+            found[row] = _tested(rows[place], proposed, least_size=float(least_size[row]))
+    return found
+
+
+def _jumps(rows: Reals) -> Reals:
+    """Return the median of the five values from each place on minus that of the five before, from place 5 on."""
+    medians = _medians_of_five(rows)
+    return np.asarray(medians[:, LEAST:] - medians[:, :-LEAST])
+
+
+def _medians_of_five(rows: Reals) -> Reals:
+    """Return the medians of all five neighbours, by comparing whole columns."""
+    a, b, c, d, e = (rows[:, place : rows.shape[1] - LEAST + 1 + place] for place in range(LEAST))
+    low, high = np.maximum(np.minimum(a, b), np.minimum(c, d)), np.minimum(np.maximum(a, b), np.maximum(c, d))
+    return np.asarray(np.maximum(np.minimum(low, high), np.minimum(np.maximum(low, high), e)))
+
+
+def _scatter(rows: Reals) -> Reals:
+    """Return the standard deviation of each row's values by the differences of neighbours."""
+    return np.asarray(_NORMAL_MAD / np.sqrt(2) * np.median(np.abs(np.diff(rows, axis=1)), axis=1))
+
+
+def _proposed(jumps: Reals, limit: float) -> list[int]:
+    """Return the places of the largest jumps, in order, at least `LEAST` values apart."""
+    chosen: list[int] = []
+    for place in (np.argsort(-jumps, kind="stable") + LEAST).tolist():
+        if jumps[place - LEAST] <= limit:
+            break
+        if all(abs(place - other) >= LEAST for other in chosen):
+            chosen.append(place)
+    return sorted(chosen)
+
+
+def noise_around(values: Reals, places: Sequence[int]) -> float:
+    """Return the standard deviation of values around the levels that begin at 0 and at `places`, with outliers pulled
+    in.
+    """
+    parts = np.split(values, places)
+    return _noise(parts, [_level(part) for part in parts])
+
+
+def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tuple[int, ...]:
+    """Return the proposed steps that count, each at the place that explains the values best."""
+    places = _located(values, proposed)
+    while places:
+        parts = np.split(values, places)
+        levels = [_level(part) for part in parts]
+        sizes = [
+            abs(levels[place + 1] - levels[place]) if _separates(parts, place) else 0.0 for place in range(len(places))
+        ]
+        smallest = min(sizes)
+        if smallest >= max(_required(len(values), len(parts)) * _noise(parts, levels), least_size) and smallest > 0:
+            break
+        del places[sizes.index(smallest)]
+        places = _located(values, places)
+    return tuple(places)
+
+
+def _located(values: Reals, places: Sequence[int]) -> list[int]:
+    """Move each place, in order, to where the medians on both sides leave the smallest deviations."""
+    found = list(places)
+    for index, place in enumerate(found):
+        begin = found[index - 1] if index else 0
+        end = found[index + 1] if index + 1 < len(found) else len(values)
+        near = range(max(begin + LEAST, place - LEAST + 1), min(end - LEAST, place + LEAST - 1) + 1)
+        costs = {at: _deviations(values[begin:at]) + _deviations(values[at:end]) for at in near}
+        found[index] = min(costs, key=costs.__getitem__, default=place)
+    return found
+
+
+def _deviations(values: Reals) -> float:
+    return float(np.abs(values - np.median(values)).sum())
+
+
+def _separates(parts: Sequence[Reals], place: int) -> bool:
+    """Return whether the levels on both sides of a step lasted, and their values are apart."""
+    inner = parts[max(place, 1) : min(place + 2, len(parts) - 1)]
+    before, after = parts[place], parts[place + 1]
+    below = float(np.searchsorted(np.sort(before), after).mean()) / len(before)
+    return all(len(part) >= _LASTING for part in inner) and max(below, 1 - below) >= _APART
+
+
+def _level(values: Reals) -> float:
+    if len(values) > _FEW:
+        return float(np.median(values))
+    one, other = np.triu_indices(len(values))
+    return float(np.median(values[one] + values[other])) / 2
+
+
+def _noise(parts: Sequence[Reals], levels: Sequence[float]) -> float:
+    residuals = np.concatenate([part - level for part, level in zip(parts, levels, strict=True)])
+    limit = _CLIP * _NORMAL_MAD * float(np.median(np.abs(residuals)))
+    kept = np.clip(residuals, -limit, limit) if limit else residuals
+    return float(np.sqrt((kept @ kept) / max(len(kept) - len(levels), 1)))
+
+
+def _required(n: int, levels: int) -> float:
+    """Return how many times the noise a step among n values must be."""
+    return min(_REQUIRED + _GROWTH * float(np.log(n / 10)), _MOST) * (1 + _UNSEEN / (n - levels))
