@@ -25,6 +25,7 @@ from isochrone_wire.answers import (
     Differential,
     DifferentialList,
     Leaderboard,
+    Level,
     Liveness,
     Metric,
     Order,
@@ -163,6 +164,34 @@ DIFFERENTIALS = (
         margin=30_000.0,
         baseline_side=Side(n=5, coverage=0.98),
         region_side=Side(n=3, coverage=0.61),
+    ),
+)
+
+# Before, and since a step one minute ago.
+STEPPED = replace(
+    DIFFERENTIALS[0],
+    since_at=NOW_AT - 72 * SECOND_US,
+    levels=(
+        Level(
+            from_at=NOW_AT - 148 * SECOND_US,
+            until_at=NOW_AT - 76 * SECOND_US,
+            n=19,
+            shift=35_000.0,
+            low=34_000.0,
+            high=36_000.0,
+            baseline_median=200_000.0,
+            region_median=235_000.0,
+        ),
+        Level(
+            from_at=NOW_AT - 72 * SECOND_US,
+            until_at=NOW_AT - 28 * SECOND_US,
+            n=12,
+            shift=435_000.0,
+            low=434_000.0,
+            high=437_000.0,
+            baseline_median=200_000.0,
+            region_median=635_000.0,
+        ),
     ),
 )
 

@@ -133,10 +133,14 @@ def _step(row: Differential, *, now_at: int) -> Iterator[str]:
     for level, when in ((present, "since then"), (before, "before")):
         if level.low is not None and level.high is not None:
             yield f"The 95 % interval {when} is {_bounds(row, level.low, level.high)}."
-    sides = ((row.region, before.region_median, present.region_median),)
-    sides += ((row.baseline, before.baseline_median, present.baseline_median),)
-    medians = (f"that of {name} went from {_amount(row, old)} to {_amount(row, new)}" for name, old, new in sides)
-    yield f"Of the medians, {', '.join(medians)}."
+    region, baseline = (
+        f"from {_amount(row, old)} to {_amount(row, new)}"
+        for old, new in (
+            (before.region_median, present.region_median),
+            (before.baseline_median, present.baseline_median),
+        )
+    )
+    yield f"The median of {row.region} went {region}, that of {row.baseline} {baseline}."
     for level in row.levels[-3::-1]:
         yield f"Earlier, until {moment(level.until_at, now_at=now_at)}, the difference was {_at_level(row, level)}."
 

@@ -33,7 +33,7 @@ _APART = 0.9
 # Required size of a step in units of the noise: for ten values, its growth with the logarithm of their number, and the
 # most. Few values may show too little noise, which the last number compensates.
 _REQUIRED, _GROWTH, _MOST = 2.9, 0.4, 3.7
-_UNSEEN = 1.0
+_UNSEEN = 1.3
 # Of up to so many values the pseudomedian is the level: it varies less than the median.
 _FEW = 12
 
@@ -91,7 +91,8 @@ def noise_around(values: Reals, places: Sequence[int]) -> float:
 
 def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tuple[int, ...]:
     """Return the proposed steps that count, each at the place that explains the values best."""
-    places = _located(values, proposed)
+    places = list(proposed)
+    _locate(values, places, range(len(places)))
     while places:
         parts = np.split(values, places)
         levels = [_level(part) for part in parts]
@@ -101,25 +102,26 @@ def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tup
         smallest = min(sizes)
         if smallest >= max(_required(len(values), len(parts)) * _noise(parts, levels), least_size) and smallest > 0:
             break
-        del places[sizes.index(smallest)]
-        places = _located(values, places)
+        removed = sizes.index(smallest)
+        del places[removed]
+        _locate(values, places, range(max(removed - 1, 0), min(removed + 1, len(places))))
     return tuple(places)
 
 
-def _located(values: Reals, places: Sequence[int]) -> list[int]:
-    """Move each place, in order, to where the medians on both sides leave the smallest deviations."""
-    found = list(places)
-    for index, place in enumerate(found):
-        begin = found[index - 1] if index else 0
-        end = found[index + 1] if index + 1 < len(found) else len(values)
-        near = range(max(begin + LEAST, place - LEAST + 1), min(end - LEAST, place + LEAST - 1) + 1)
+def _locate(values: Reals, places: list[int], which: range) -> None:
+    """Move places, in order, to where the medians on both sides leave the smallest deviations."""
+    for index in which:
+        begin = places[index - 1] if index else 0
+        end = places[index + 1] if index + 1 < len(places) else len(values)
+        near = range(max(begin + LEAST, places[index] - LEAST + 1), min(end - LEAST, places[index] + LEAST - 1) + 1)
         costs = {at: _deviations(values[begin:at]) + _deviations(values[at:end]) for at in near}
-        found[index] = min(costs, key=costs.__getitem__, default=place)
-    return found
+        places[index] = min(costs, key=costs.__getitem__, default=places[index])
 
 
 def _deviations(values: Reals) -> float:
-    return float(np.abs(values - np.median(values)).sum())
+    """Return the sum of the absolute deviations from the median."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[len(values) - half :].sum() - ordered[:half].sum())
 
 
 def _separates(parts: Sequence[Reals], place: int) -> bool:

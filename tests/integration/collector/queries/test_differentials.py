@@ -147,6 +147,21 @@ async def test_the_newest_change_begins_the_window(world: World) -> None:
     assert found["sim/c"].since_at is None
 
 
+async def test_a_step_within_the_window_begins_the_present_level(world: World) -> None:
+    """A step that no job has recorded is found in the samples: the answer and its parts are about the rounds since
+    then, and the level before is named.
+    """
+    await world.push(US, world.samples("a", ALL, 400 * MS, **CONNECTED), world.samples("c", ALL))
+    slow = {**CONNECTED, "rtt_us": 110 * MS}
+    await world.push(SG, world.samples("a", range(50), 435 * MS, **CONNECTED), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", range(50, 60), 835 * MS, **slow))
+    [stepped] = [sample.round_at for sample in world.samples("a", range(50, 51))]
+    line = (await world.asked(explain=True))["sim/a"]
+    assert (line.since_at, line.n, line.decision) == (stepped, 10, Decision.SLOWER)
+    assert [(level.n, level.shift) for level in line.levels] == [(50, 35 * MS), (10, 435 * MS)]
+    assert {part.name: (part.shift, part.n) for part in line.parts}["rtt"] == (100 * MS, 10)
+
+
 async def test_the_parts_say_where_it_comes_from(world: World) -> None:
     """With `explain` every phase has a part, without it none; network and server parts are always there."""
     await world.push(US, world.samples("a", ALL, 400 * MS, **CONNECTED), world.samples("c", ALL))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fix_observatory import DIFFERENTIALS, NOW_AT, WINDOW
+from fix_observatory import DIFFERENTIALS, NOW_AT, STEPPED, WINDOW
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import explain
 from isochrone_client.pages.difference_explanation import ADDENDS, explanation, handshake_share, rounds_needed
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Part, Side
-from isochrone_wire.model import DAY_US
+from isochrone_wire.model import DAY_US, SECOND_US
 
 SLOWER, FASTER, UNDECIDED = DIFFERENTIALS
 PARTS = {part.name: part for part in SLOWER.parts}
@@ -95,6 +95,37 @@ def sentences(row: Differential) -> dict[str, str]:
 def test_sentences(row: Differential, topic: str, sentence: str) -> None:
     """Each number of the differential appears under its topic, in words that match its sign and unit."""
     assert sentence in sentences(row)[topic]
+
+
+def test_a_step_is_named_first() -> None:
+    """A difference that changed within the window has its levels, their intervals, the side that changed, and a
+    decision about the present level.
+    """
+    text = sentences(STEPPED)
+    assert text["step"] == (
+        "+400 ms since 07:58:48: the difference is +435 ms in 12 rounds, and was +35 ms in 19 rounds before. "
+        "All other figures are those of the rounds since then. "
+        "The 95 % interval since then is +434 … +437 ms. The 95 % interval before is +34 … +36 ms. "
+        "The median of ap-southeast-1 went from 235 ms to 635 ms, that of us-east-2 from 200 ms to 200 ms."
+    )
+    assert text["decision"].startswith("The decision is about the rounds since 07:58:48. ap-southeast-1 is slower:")
+
+
+def test_every_earlier_level_is_named() -> None:
+    """After an incident the present level, the incident and the level before it are named, the newest first."""
+    calm = replace(STEPPED.levels[0], from_at=NOW_AT - 20 * SECOND_US, until_at=NOW_AT)
+    text = sentences(replace(STEPPED, levels=(*STEPPED.levels, calm)))["step"]
+    assert text.startswith(
+        "-400 ms since 07:59:40: the difference is +35 ms in 19 rounds, and was +435 ms in 12 rounds"
+    )
+    assert text.endswith("Earlier, until 07:58:44, the difference was +35 ms in 19 rounds.")
+
+
+def test_a_change_of_both_sides_is_no_step() -> None:
+    """Levels that differ by less than the margin come from a change that both sides share, and are not named."""
+    first, last = STEPPED.levels
+    shared = replace(STEPPED, levels=(replace(first, shift=last.shift - 19_000.0), last))
+    assert "step" not in sentences(shared)
 
 
 @pytest.mark.parametrize(

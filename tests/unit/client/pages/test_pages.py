@@ -13,6 +13,7 @@ from fix_observatory import (
     SAMPLES,
     SPEND,
     STANDINGS,
+    STEPPED,
     TARGETS,
     VANTAGES,
     WINDOW,
@@ -139,6 +140,14 @@ def test_only_problems_are_noted(row: Differential, remark: str) -> None:
     """Coverage, failures, age, pairing and change points are noted only if they matter."""
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
     assert page.notes[:-1] == ((f"[1] {remark}",) if remark else ())
+
+
+def test_a_decision_after_a_step_has_its_beginning() -> None:
+    """The decision names the beginning of the present level, and a footnote the step with both levels."""
+    page = differentials.page(ANSWER, (STEPPED,), metric=Metric.TTFT, now_at=NOW_AT)
+    assert shown(page)[0]["decision"] == "slower since 07:58:48 [1]"
+    note = "+400 ms since 07:58:48: the difference is +435 ms in 12 rounds, and was +35 ms in 19 rounds before"
+    assert note in page.notes[0]
 
 
 def test_only_latencies_have_a_network_and_a_server() -> None:

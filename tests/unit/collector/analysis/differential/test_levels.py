@@ -1,0 +1,125 @@
+"""Levels of a differential: a step within the window divides its rounds, and the present level is decided."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
+from isochrone_collector.analysis.differential.levels import level_histories, since_steps
+from isochrone_collector.analysis.differential.pairing import Changes
+from isochrone_collector.analysis.differential.panel import build_panel
+from isochrone_wire.answers import Decision, Differential, Metric
+from testdata.probes import Row, probes, series
+
+MS = 1_000
+SEED = 14
+OTHERS = 29
+
+
+def compared(rows: Sequence[Row], *, targets: Sequence[int] = (1,), changes: Changes | None = None) -> Differential:
+    """Return the differential of target 1, as one of those of all targets."""
+    panel = build_panel(probes(rows))
+    wanted = [(target, "sg") for target in targets]
+    known = changes or {}
+    histories = level_histories(panel, wanted, baseline="us", changes=known, metric=Metric.TTFT)
+    subjects = [
+        Subject(target_id=target, target=f"sim/{target}", provider="sim", model="a", region="sg") for target in targets
+    ]
+    context = ComparisonContext(changes=since_steps(known, histories), histories=histories)
+    return differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=context)[0]
+
+
+def sides(*levels_ms: tuple[float, int], target: int = 1, noise_ms: float = 1.0, both_ms: float = 0.0) -> list[Row]:
+    """Return rounds of us at 200 ms and of sg at these differences, each for so many rounds; from the second level on
+    both sides take `both_ms` longer.
+    """
+    generator = np.random.default_rng(SEED + target)
+    added = [ms for ms, rounds in levels_ms for _ in range(rounds)]
+    shared = [both_ms * (place >= levels_ms[0][1]) for place in range(len(added))]
+    us, sg = generator.normal(200, noise_ms, len(added)), generator.normal(200, noise_ms, len(added))
+    return series("us", list((us + shared) * MS), target=target) + series(
+        "sg", list((sg + shared + added) * MS), target=target
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 6), (6, 6), (19, 6), (19, 12), (19, 19), (19, 40), (6, 19)])
+def test_a_step_divides_the_rounds(before: int, after: int) -> None:
+    """+35 ms, then +435 ms: the answer is about the present level alone, and names both with their own intervals."""
+    found = compared(sides((35, before), (435, after)))
+    assert (found.since_at, found.n, found.decision) == (before, after, Decision.SLOWER)
+    assert found.shift_low is not None
+    assert found.shift_high is not None
+    assert found.shift_low < 435 * MS + 1_000
+    assert found.shift_high > 435 * MS - 1_000
+    assert found.shift_high - found.shift_low < 10 * MS
+    earlier, present = found.levels
+    assert (earlier.from_at, earlier.until_at, earlier.n) == (0, before - 1, before)
+    assert (present.from_at, present.until_at, present.n) == (before, before + after - 1, after)
+    assert [earlier.shift, present.shift] == pytest.approx([35 * MS, 435 * MS], abs=2 * MS)
+    assert (present.shift, present.low, present.high) == (found.shift, found.shift_low, found.shift_high)
+    assert earlier.region_median == pytest.approx(235 * MS, abs=3 * MS)
+    assert present.baseline_median == pytest.approx(200 * MS, abs=3 * MS)
+
+
+def test_a_step_is_no_chance_among_many_comparisons() -> None:
+    """Six rounds after a step of 400 times the noise it is decided, although six signs alone could be chance among
+    thirty comparisons.
+    """
+    rows = sides((35, 19), (435, 6))
+    for target in range(2, 2 + OTHERS):
+        rows += sides((0, 25), target=target)
+    found = compared(rows, targets=range(1, 2 + OTHERS))
+    assert (found.decision, found.reason, found.n) == (Decision.SLOWER, "", 6)
+    assert found.q_value is not None
+    assert found.q_value < 1e-6
+
+
+def test_noise_of_the_present_level_still_counts() -> None:
+    """After a step down to no difference nothing is faster or slower."""
+    found = compared(sides((400, 19), (0, 8), noise_ms=10.0))
+    assert found.since_at == 19
+    assert found.decision is not Decision.SLOWER
+    assert found.decision is not Decision.FASTER
+    assert found.q_value is not None
+    assert found.q_value > 0.05
+
+
+def test_five_rounds_after_a_step_have_no_interval() -> None:
+    """The step is named from five rounds on; an interval and a decision need six."""
+    found = compared(sides((35, 19), (435, 5)))
+    assert [level.n for level in found.levels] == [19, 5]
+    assert (found.levels[-1].low, found.shift_low, found.decision) == (None, None, Decision.UNDECIDED)
+    assert found.reason == "5 of 6 rounds needed, counted from the change on"
+
+
+def test_an_incident_that_is_over_has_three_levels() -> None:
+    """Before, during and after: the present level is that since the end."""
+    found = compared(sides((35, 19), (435, 45), (35, 20)))
+    assert [level.n for level in found.levels] == [19, 45, 20]
+    assert found.shift == pytest.approx(35 * MS, abs=1 * MS)
+    assert found.decision is Decision.SLOWER
+
+
+def test_what_both_sides_share_is_no_step() -> None:
+    """A provider that slows down in both regions at once does not change their difference."""
+    found = compared(sides((35, 19), (35, 19), both_ms=400))
+    assert (found.levels, found.since_at, found.n) == ((), None, 38)
+
+
+def test_a_step_below_the_margin_divides_nothing() -> None:
+    """A step that changes no decision leaves all rounds together."""
+    found = compared(sides((100, 19), (110, 19)))
+    assert (found.levels, found.since_at, found.n) == ((), None, 38)
+
+
+def test_a_known_change_keeps_what_was_before() -> None:
+    """A change point of a side cuts the rounds as well, and the level before it is still named; of a change point and
+    a step close to it only the later one counts.
+    """
+    for changed_at, key, since_at in ((19, "sg", 19), (21, "sg", 21), (17, "us", 19)):
+        found = compared(sides((35, 19), (435, 20)), changes={(1, key): changed_at})
+        assert found.since_at == since_at
+        assert [level.n for level in found.levels] == [since_at, 39 - since_at]
+    later = compared(sides((35, 19), (435, 20)), changes={(1, "sg"): 30})
+    assert [level.from_at for level in later.levels] == [0, 19, 30]
