@@ -62,6 +62,19 @@ def test_a_step_divides_the_rounds(before: int, after: int) -> None:
     assert present.baseline_median == pytest.approx(200 * MS, abs=3 * MS)
 
 
+@pytest.mark.parametrize("before", [1, 2, 4, 5, 6, 9, 14, 24, 40])
+def test_an_interval_always_contains_a_level(before: int) -> None:
+    """Whatever part of the window a step leaves on either side, no interval lies between the two levels: it contains
+    the present one, or the one before while the present one has fewer than five rounds.
+    """
+    for after in (1, 2, 4, 5, 6, 9, 14, 24, 40):
+        found = compared(sides((35, before), (435, after)))
+        if found.shift_low is not None and found.shift_high is not None:
+            true = {435.0} if after > 4 else {35.0, 435.0}
+            near = (found.shift_low / MS - 3, found.shift_high / MS + 3)
+            assert any(near[0] <= level <= near[1] for level in true), (before, after, near)
+
+
 def test_a_step_is_no_chance_among_many_comparisons() -> None:
     """Six rounds after a step of 400 times the noise it is decided, although six signs alone could be chance among
     thirty comparisons.
