@@ -17,8 +17,7 @@ WINDOW_SECONDS = 40
 _START_SECONDS = 60
 # The rounds of the start have been delivered by then.
 _START_KNOWN_SECONDS = 66
-# Until then a route's first choice depends on which member had six samples first; its switches mean nothing.
-_SETTLED_US = 45 * SECOND_US
+# Not `first`: at the start the first choice depends on which member had six samples first, and is corrected.
 _REPORTED_CHANGES = frozenset({ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD, ChangeKind.FREEZE, ChangeKind.THAW})
 
 
@@ -76,10 +75,8 @@ class Observer:
         return recorded, recorded - sum(row.outcomes.get("ok", 0) for row in coverage)
 
     def _switches(self) -> tuple[str, ...]:
-        """A sentence for each new switch of a route, oldest first, from 45 s after the start on."""
-        window = Window(from_at=self._started_at + _SETTLED_US, until_at=now_at() + SECOND_US)
-        if window.from_at >= window.until_at:
-            return ()
+        """A sentence for each new switch of a route, oldest first."""
+        window = Window(from_at=self._started_at, until_at=now_at() + SECOND_US)
         events = sorted(self._client.list_route_events(Selection(window=window)).events, key=_generation)
         new = [event for event in events if event.generation > self._generation]
         self._generation = max((self._generation, *map(_generation, new)))

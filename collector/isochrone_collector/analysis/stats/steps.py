@@ -16,6 +16,7 @@ rates of false and found steps. Smaller changes need many more values, and are t
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,8 +35,9 @@ _APART = 0.9
 # most. Few values may show too little noise, which the last number compensates.
 _REQUIRED, _GROWTH, _MOST = 2.9, 0.4, 3.7
 _UNSEEN = 1.3
-# Of up to so many values the pseudomedian is the level: it varies less than the median.
+# The level of up to so many values is their pseudomedian, which varies less than the median.
 _FEW = 12
+_TRIANGLES = [np.triu_indices(n) for n in range(_FEW + 1)]
 
 
 def steps(series: Ragged, *, least_size: Reals) -> list[tuple[int, ...]]:
@@ -91,21 +93,41 @@ def noise_around(values: Reals, places: Sequence[int]) -> float:
 
 def _tested(values: Reals, proposed: Sequence[int], *, least_size: float) -> tuple[int, ...]:
     """Return the proposed steps that count, each at the place that explains the values best."""
-    places = list(proposed)
+    places = _without_small(values, list(proposed), least_size=least_size)
     _locate(values, places, range(len(places)))
     while places:
         parts = np.split(values, places)
         levels = [_level(part) for part in parts]
-        sizes = [
-            abs(levels[place + 1] - levels[place]) if _separates(parts, place) else 0.0 for place in range(len(places))
-        ]
+        sizes = [size if _separates(parts, place) else 0.0 for place, size in enumerate(_sizes(levels))]
         smallest = min(sizes)
-        if smallest >= max(_required(len(values), len(parts)) * _noise(parts, levels), least_size) and smallest > 0:
+        if smallest >= _needed(parts, levels, least_size) and smallest > 0:
             break
         removed = sizes.index(smallest)
         del places[removed]
         _locate(values, places, range(max(removed - 1, 0), min(removed + 1, len(places))))
     return tuple(places)
+
+
+def _without_small(values: Reals, places: list[int], *, least_size: float) -> list[int]:
+    """Remove the proposed steps that are far too small, all at once: most proposals of a series without steps are."""
+    while places:
+        parts = np.split(values, places)
+        levels = [_level(part) for part in parts]
+        limit = _needed(parts, levels, least_size) / 2
+        kept = [place for place, size in zip(places, _sizes(levels), strict=True) if size >= limit]
+        if len(kept) == len(places):
+            break
+        places = kept
+    return places
+
+
+def _sizes(levels: Sequence[float]) -> list[float]:
+    return [abs(after - before) for before, after in pairwise(levels)]
+
+
+def _needed(parts: Sequence[Reals], levels: Sequence[float], least_size: float) -> float:
+    n = sum(map(len, parts))
+    return max(_required(n, len(parts)) * _noise(parts, levels), least_size)
 
 
 def _locate(values: Reals, places: list[int], which: range) -> None:
@@ -134,14 +156,20 @@ def _separates(parts: Sequence[Reals], place: int) -> bool:
 
 def _level(values: Reals) -> float:
     if len(values) > _FEW:
-        return float(np.median(values))
-    one, other = np.triu_indices(len(values))
-    return float(np.median(values[one] + values[other])) / 2
+        return _median(values)
+    one, other = _TRIANGLES[len(values)]
+    return _median(values[one] + values[other]) / 2
+
+
+def _median(values: Reals) -> float:
+    """Return the median of a few values, faster than numpy's, which is for large arrays."""
+    ordered, middle = np.sort(values), len(values) // 2
+    return float(ordered[middle] + ordered[len(values) - 1 - middle]) / 2
 
 
 def _noise(parts: Sequence[Reals], levels: Sequence[float]) -> float:
     residuals = np.concatenate([part - level for part, level in zip(parts, levels, strict=True)])
-    limit = _CLIP * _NORMAL_MAD * float(np.median(np.abs(residuals)))
+    limit = _CLIP * _NORMAL_MAD * _median(np.abs(residuals))
     kept = np.clip(residuals, -limit, limit) if limit else residuals
     return float(np.sqrt((kept @ kept) / max(len(kept) - len(levels), 1)))
 
