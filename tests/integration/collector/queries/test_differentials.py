@@ -7,7 +7,9 @@ import pytest
 from fix_inprocess_collector import DAY_AT, InProcessCollector
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials
+from isochrone_collector.queries.region_costs import region_costs
 from isochrone_wire.answers import Decision, Differential, Selection, Window
+from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome, Sample, Vantage
 
 MS = 1_000
@@ -64,15 +66,19 @@ class World:
 
     async def asked(self, *, explain: bool = False, **selected: Any) -> dict[str, Differential]:
         """The differentials at the end of the hour, by target."""
-        self.local.clock.at = DAY_AT + HOUR_US
-        query_context = QueryContext(
-            database=self.local.database,
-            plans=self.local.plans,
-            clock=self.local.clock,
-        )
         selection = Selection(window=WINDOW, **selected)
-        found = await differentials(query_context, selection, baseline="", against=(), metric="ttft", explain=explain)
+        found = await differentials(
+            self._at_the_end(), selection, baseline="", against=(), metric="ttft", explain=explain
+        )
         return {line.target: line for line in found.differentials}
+
+    async def costs(self, **selected: Any) -> tuple[RegionCost, ...]:
+        """The region costs at the end of the hour."""
+        return (await region_costs(self._at_the_end(), Selection(window=WINDOW, **selected), metric="ttft")).costs
+
+    def _at_the_end(self) -> QueryContext:
+        self.local.clock.at = DAY_AT + HOUR_US
+        return QueryContext(database=self.local.database, plans=self.local.plans, clock=self.local.clock)
 
 
 @pytest.fixture
@@ -160,6 +166,16 @@ async def test_a_step_within_the_window_begins_the_present_level(world: World) -
     assert (line.since_at, line.n, line.decision) == (stepped, 10, Decision.SLOWER)
     assert [(level.n, level.shift) for level in line.levels] == [(50, 35 * MS), (10, 435 * MS)]
     assert {part.name: (part.shift, part.n) for part in line.parts}["rtt"] == (100 * MS, 10)
+
+
+async def test_region_costs_are_those_since_the_step(world: World) -> None:
+    """The best region and the cost of the other come from the rounds since a step, not from a mixture."""
+    await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", range(40), 300 * MS), world.samples("a", range(40, 60), 700 * MS))
+    await world.push(SG, world.samples("c", ALL))
+    best, other = await world.costs(targets=("sim/a",))
+    assert (best.region, other.region) == ("us", "sg")
+    assert (other.added, other.n, other.decision) == (300 * MS, 20, Decision.SLOWER)
 
 
 async def test_the_parts_say_where_it_comes_from(world: World) -> None:
