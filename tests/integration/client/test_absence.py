@@ -5,6 +5,10 @@ command or a new choice is included.
 """
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +23,7 @@ from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.model import Vantage
 from testdata.pushed_rounds import PLAN, SG, US, Fleet, rounds_until
+from testdata.waiting import eventually
 
 START = f"no samples from {US}: start an agent there"
 COMMAND = f"isochrone-agent run --vantage {US}-1 --region {US} --collector "
@@ -40,7 +45,7 @@ QUESTIONS = {
     "simulate": [["--policy", "race:2"]],
     "slo": [["--use", "voice"]],
 }
-# They run until they are interrupted.
+# It runs until it is interrupted.
 ENDLESS = {"routes watch"}
 # They list events, of which there may be none, and ask for no samples.
 EVENTS = {"alerts", "routes history"}
@@ -187,6 +192,27 @@ def allowed(words: str, state: State) -> set[int]:
     if words in ("diff", "report") and not state.plan:
         codes |= {2}
     return codes
+
+
+@pytest.mark.parametrize("words", [["routes", "watch"], ["samples", "--follow"]], ids=" ".join)
+def test_streams_wait_for_the_first_sample(words: list[str], start_collector: StartCollector) -> None:
+    """On an empty database a stream waits without an error, and Ctrl-C ends it with 0."""
+    collector = start_collector()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "isochrone_client", *words],
+        env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    if "watch" in words:
+        eventually(60, lambda: collector.scrape()["isochrone_route_watchers"] == 1, "the watch is open")
+    else:
+        assert "outcome" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert (process.communicate(timeout=60)[1], process.returncode) == ("", 0)
+    assert "Traceback" not in collector.log()
 
 
 def check_paths(state: State, collector: Collector) -> None:
