@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fix_network import unavailable_reason
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal, marked_processes
 from testdata.waiting import eventually
 
@@ -40,7 +41,8 @@ def leftovers(folder: Path) -> list[str]:
 def wait_until_it_runs(demo: PseudoTerminal, mark: str) -> None:
     demo.wait_for(lambda text: "Isochrone demo" in text, 180, "the screen")
     running = [words for _, words in marked_processes(mark)]
-    for program in ("isochrone_collector serve", "isochrone_sim serve", "isochrone_agent run", "/postgres -D"):
+    programs = ["isochrone_collector serve", "isochrone_sim serve", "isochrone_agent run", "/postgres -D"]
+    for program in (*programs, *([] if unavailable_reason() else ["isochrone_sim.network"])):
         assert any(program in words for words in running), running
 
 
