@@ -67,6 +67,7 @@ def compose(answers: Answers, request: ReportRequest, *, collector: str) -> Repo
         series=answers.series.answer,
         alerts=answers.alerts.answer,
         vantages=answers.vantages.answer,
+        differences=answers.differences.answer,
     )
     material = _Material(request=request, answers=answers, incidents=found)
     return Report(

@@ -6,14 +6,17 @@ from itertools import groupby
 
 from isochrone_client.formats import UNKNOWN, milliseconds, moment, number
 from isochrone_client.render.page import Column, Page
-from isochrone_wire.answers import Liveness, Metric, VantageList
+from isochrone_wire.answers import Differential, DifferentialList, Level, Liveness, Metric, VantageList
 from isochrone_wire.insights import AlertKind, AlertList, DriftEvent, DriftList, SeriesList, SeriesPoint
+from isochrone_wire.model import MINUTE_US
 
 SCHEMA = "isochrone.incidents/1"
 # An outage has at least so many failed probes, at least half of those sent in each of its buckets.
 _MIN_FAILED = 3
 # A series that ends so many buckets before the newest one has no current state.
 _CURRENT_BUCKETS = 3
+# Two answers may date the same step differently by this much.
+_SAME_US = 10 * MINUTE_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ def find_incidents(
     series: SeriesList | None,
     alerts: AlertList | None,
     vantages: VantageList | None,
+    differences: DifferentialList | None,
 ) -> tuple[Incident, ...]:
     """The incidents of all answers that exist: those that last first, then the newest first."""
     found = [
@@ -49,6 +53,8 @@ def find_incidents(
         *(_outages(series) if series else ()),
         *(_absences(alerts, vantages) if alerts else ()),
     ]
+    for row in differences.differentials if differences else ():
+        found += [step for step in _steps(row) if not any(_is_same(step, one) for one in found)]
     return tuple(sorted(found, key=lambda one: (one.until_at is not None, -one.from_at, one.place)))
 
 
@@ -106,6 +112,42 @@ def _level(event: DriftEvent, *, until_at: int | None) -> Incident:
         is_worse=is_worse,
         sentence=_change(event.metric, event.before, event.after, has_ended=until_at is not None),
     )
+
+
+def _steps(row: Differential) -> Iterator[Incident]:
+    """The steps of a difference by at least the smallest that matters, as changes of the side that moved. A step back
+    to about the level before ends one.
+    """
+    levels = list(row.levels)
+    while len(levels) > 1:
+        before, level = levels[:2]
+        size = abs(level.shift - before.shift)
+        is_over = len(levels) > 2 and 2 * abs(levels[2].shift - before.shift) < size  # noqa: PLR2004  # the level after
+        if size >= (row.margin or 0.0):
+            yield _step(row, before, level, until_at=levels[2].from_at if is_over else None)
+        levels = levels[2:] if is_over else levels[1:]
+
+
+def _step(row: Differential, before: Level, level: Level, *, until_at: int | None) -> Incident:
+    sides = {
+        row.region: (before.region_median, level.region_median),
+        row.baseline: (before.baseline_median, level.baseline_median),
+    }
+    region, (old, new) = max(sides.items(), key=lambda side: abs(side[1][1] - side[1][0]))
+    return Incident(
+        target=row.target,
+        region=region,
+        from_at=level.from_at,
+        until_at=until_at,
+        is_worse=(new > old) != row.metric.more_is_better,
+        sentence=_change(row.metric, old, new, has_ended=until_at is not None),
+    )
+
+
+def _is_same(step: Incident, known: Incident) -> bool:
+    """True if a step is that of a known change, which may be dated some rounds earlier or later."""
+    changes = [(one.target, one.region, one.is_worse) for one in (step, known)]
+    return changes[0] == changes[1] and abs(step.from_at - known.from_at) <= _SAME_US
 
 
 def _change(metric: Metric, before: float, after: float, *, has_ended: bool) -> str:

@@ -111,18 +111,15 @@ def missing(
         yield "No plan is applied: isochrone-collector apply plan.yaml."
     if vantages is not None and not vantages.vantages:
         yield "No agent has reported yet: start one in each region with isochrone-agent run."
-    rows = coverage.coverage if coverage else ()
-    regions = {row.region for row in rows if row.recorded}
+    regions = {row.region for row in coverage.coverage if row.recorded} if coverage else set()
+    absent = differences.missing if differences is not None else ()
     if not regions:
         yield f"No samples between {between(window)}{_newest(vantages, now_at=now_at)}."
     elif not baseline:
         yield "There is no baseline region to compare with: choose one with --baseline."
-    elif baseline not in regions:
-        yield f"No samples from {baseline}, the baseline: start an agent there, or choose another --baseline."
-    elif len(regions) == 1:
-        yield f"Only {baseline} has samples: start an agent in another region to compare with it."
-    else:
+    elif not absent:
         yield f"Too few rounds for a comparison of {', '.join(sorted(regions))}: 6 rounds of each target are needed."
+    yield from (f"{one.sentence[:1].upper()}{one.sentence[1:]}." for one in absent[:_MOST])
 
 
 def _newest(vantages: VantageList | None, *, now_at: int) -> str:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from fix_observatory import NOW_AT, VANTAGES, WINDOW
+from fix_observatory import NOW_AT, STEPPED, VANTAGES, WINDOW
 from isochrone_client.report.incidents import Incident, absent_vantages, find_incidents, page
-from isochrone_wire.answers import Metric
+from isochrone_wire.answers import Differential, DifferentialList, Metric
 from isochrone_wire.insights import AlertKind, DriftEvent, DriftList, Series, SeriesList
-from isochrone_wire.model import MINUTE_US
+from isochrone_wire.model import MINUTE_US, SECOND_US
 from testdata.insights import ALERTS, DRIFT, SERIES
 
 (RISE,) = DRIFT.events
@@ -15,7 +15,9 @@ from testdata.insights import ALERTS, DRIFT, SERIES
 
 def found(**answers: Any) -> tuple[Incident, ...]:
     """The incidents of these answers."""
-    return find_incidents(**({"drift": None, "series": None, "alerts": None, "vantages": None} | answers))
+    return find_incidents(
+        **({"drift": None, "series": None, "alerts": None, "vantages": None, "differences": None} | answers)
+    )
 
 
 def drift(*events: DriftEvent) -> DriftList:
@@ -44,6 +46,42 @@ def test_less_speed_is_worse() -> None:
     """For a rate, a lower level is the slower one."""
     (one,) = found(drift=drift(replace(RISE, metric=Metric.TOKENS_PER_SECOND, before=60.0, after=40.0)))
     assert (one.sentence, one.is_worse) == ("is slower by 20 tokens/s: tokens_per_second 60 → 40 tokens/s", True)
+
+
+def stepped(*rows: Differential) -> DifferentialList:
+    """An answer with these differentials."""
+    return DifferentialList(window=WINDOW, differentials=rows)
+
+
+def test_a_step_of_a_difference_lasts() -> None:
+    """A step within the window is an incident of the region that moved, and lasts unless the level returns."""
+    (one,) = found(differences=stepped(STEPPED))
+    assert (one.place, one.from_at) == ("openai/gpt-5-mini from ap-southeast-1", STEPPED.levels[1].from_at)
+    assert (one.sentence, one.until_at) == ("is slower by 400 ms: ttft 235 → 635 ms", None)
+    before, level = STEPPED.levels
+    back = replace(before, from_at=level.until_at + SECOND_US, until_at=level.until_at + MINUTE_US)
+    (ended,) = found(differences=stepped(replace(STEPPED, levels=(before, level, back))))
+    assert (ended.sentence, ended.until_at) == ("was slower by 400 ms: ttft 235 → 635 ms", back.from_at)
+
+
+def test_a_step_of_the_baseline_is_one_incident() -> None:
+    """If the baseline moved, all regions have a step, and it is one incident of the baseline."""
+    before, level = STEPPED.levels
+    moved = (before, replace(level, shift=-365_000.0, baseline_median=600_000.0, region_median=235_000.0))
+    rows = [replace(STEPPED, region=region, levels=moved) for region in ("a", "b")]
+    (one,) = found(differences=stepped(*rows))
+    assert (one.place, one.sentence) == (
+        "openai/gpt-5-mini from us-east-2",
+        "is slower by 400 ms: ttft 200 → 600 ms",
+    )
+
+
+def test_a_known_change_is_not_repeated() -> None:
+    """A step for which a lasting change is known is one incident; a step that does not matter is none."""
+    event = replace(RISE, region="ap-southeast-1", changed_at=STEPPED.levels[1].from_at - MINUTE_US)
+    (one,) = found(drift=drift(event), differences=stepped(STEPPED))
+    assert one.from_at == event.changed_at
+    assert found(differences=stepped(replace(STEPPED, margin=500_000.0))) == ()
 
 
 def test_failures_of_most_probes_are_an_outage() -> None:

@@ -7,7 +7,7 @@ import pytest
 from fix_observatory import COVERAGE, DIFFERENTIALS, NOW_AT, TARGETS, VANTAGES, WINDOW
 from isochrone_client.report.incidents import Incident
 from isochrone_client.report.verdict import comparison, missing, present
-from isochrone_wire.answers import CoverageList, Decision, DifferentialList, TargetList, VantageList
+from isochrone_wire.answers import Absence, CoverageList, Decision, DifferentialList, TargetList, VantageList
 from isochrone_wire.model import MINUTE_US, SECOND_US
 
 SLOW = Incident(
@@ -70,32 +70,38 @@ def test_old_samples_are_not_about_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "vantages", "recorded", "sentences"),
+    ("plan", "vantages", "recorded", "absent", "sentences"),
     [
-        (TargetList(plan_version=0, baseline=""), VantageList(plan_version=0, answered_at=NOW_AT), (), (0, 1, 2)),
-        (TARGETS, VantageList(plan_version=3, answered_at=NOW_AT), (), (1, 2)),
-        (TARGETS, ONLINE, (), (3,)),
-        (TARGETS, ONLINE, ("ap-southeast-1",), (4,)),
-        (TARGETS, ONLINE, ("us-east-2",), (5,)),
-        (TARGETS, ONLINE, ("us-east-2", "ap-southeast-1"), (6,)),
+        (TargetList(plan_version=0, baseline=""), VantageList(plan_version=0, answered_at=NOW_AT), (), (), (0, 1, 2)),
+        (TARGETS, VantageList(plan_version=3, answered_at=NOW_AT), (), ("us-east-2",), (1, 2, 4)),
+        (TARGETS, ONLINE, (), (), (3,)),
+        (TARGETS, ONLINE, ("ap-southeast-1",), ("us-east-2",), (4,)),
+        (TARGETS, ONLINE, ("us-east-2", "ap-southeast-1"), (), (5,)),
     ],
 )
 def test_what_is_missing(
-    plan: TargetList, vantages: VantageList, recorded: tuple[str, ...], sentences: tuple[int, ...]
+    plan: TargetList,
+    vantages: VantageList,
+    recorded: tuple[str, ...],
+    absent: tuple[str, ...],
+    sentences: tuple[int, ...],
 ) -> None:
-    """Each reason for an empty comparison has a sentence that says what to do."""
+    """Each reason for an empty comparison has a sentence with a remedy; those of regions are the collector's."""
     coverage = CoverageList(window=WINDOW, coverage=tuple(replace(COVERAGE[0], region=one) for one in recorded))
-    undecided = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS[2:])
+    answer = DifferentialList(
+        window=WINDOW,
+        differentials=DIFFERENTIALS[2:],
+        missing=tuple(Absence(region=one, sentence=f"no samples from {one}: start an agent there") for one in absent),
+    )
     known = (
         "No plan is applied: isochrone-collector apply plan.yaml.",
         "No agent has reported yet: start one in each region with isochrone-agent run.",
         f"{NONE}.",
         f"{NONE}; the newest sample is 3 s old: use a longer --window.",
-        "No samples from us-east-2, the baseline: start an agent there, or choose another --baseline.",
-        "Only us-east-2 has samples: start an agent in another region to compare with it.",
+        "No samples from us-east-2: start an agent there.",
         "Too few rounds for a comparison of ap-southeast-1, us-east-2: 6 rounds of each target are needed.",
     )
-    found = tuple(missing(plan, coverage, vantages, undecided, baseline="us-east-2", window=WINDOW, now_at=NOW_AT))
+    found = tuple(missing(plan, coverage, vantages, answer, baseline="us-east-2", window=WINDOW, now_at=NOW_AT))
     assert found == tuple(known[place] for place in sentences)
 
 
