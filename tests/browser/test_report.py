@@ -177,6 +177,15 @@ def test_every_text_can_be_read(browser: Browser, page: Path, dark: bool) -> Non
     assert browser.evaluate(CONTRAST) == []
 
 
+def test_no_heading_is_broken_inside_a_word(browser: Browser, page: Path) -> None:
+    """A heading of a column is at least as wide as its longest word."""
+    browser.open(page, width=1280)
+    narrow = "[...document.querySelectorAll('thead th')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+    assert browser.evaluate(f"{narrow}.map((e) => e.textContent)") == []
+    breaking = "[...document.querySelectorAll('thead th:not(.name)')].map((e) => getComputedStyle(e).overflowWrap)"
+    assert set(browser.evaluate(breaking)) == {"normal"}
+
+
 def test_it_has_a_structure(browser: Browser, page: Path) -> None:
     """One h1, an h2 for each section, and tables with captions, column headers and row headers."""
     browser.open(page, width=1280)

@@ -97,8 +97,10 @@ def _row(target: str, standings: Sequence[Standing], differences: Sequence[Diffe
         if row.target == target:
             for region, median in ((row.baseline, row.baseline_median), (row.region, row.region_median)):
                 known = cells.get(region, Cell())
+                is_present = region == row.region and row.since_at is not None
                 cells[region] = Cell(
-                    median=median if known.median is None else known.median,
+                    # After a step, the median of the whole window is of neither level.
+                    median=median if is_present or known.median is None else known.median,
                     difference=row if region == row.region else known.difference,
                 )
     return HeatRow(

@@ -140,7 +140,7 @@ def _step(row: Differential, before: Level, level: Level, *, until_at: int | Non
         from_at=level.from_at,
         until_at=until_at,
         is_worse=(new > old) != row.metric.more_is_better,
-        sentence=_change(row.metric, old, new, has_ended=until_at is not None),
+        sentence=_change(row.metric, old, new, has_ended=until_at is not None, size=abs(level.shift - before.shift)),
     )
 
 
@@ -150,12 +150,12 @@ def _is_same(step: Incident, known: Incident) -> bool:
     return changes[0] == changes[1] and abs(step.from_at - known.from_at) <= _SAME_US
 
 
-def _change(metric: Metric, before: float, after: float, *, has_ended: bool) -> str:
-    """`is slower by 400 ms: ttft 205 → 605 ms`."""
+def _change(metric: Metric, before: float, after: float, *, has_ended: bool, size: float | None = None) -> str:
+    """`is slower by 400 ms: ttft 205 → 605 ms`; by `size` if it is not the difference of the two levels."""
     is_worse = (after > before) != metric.more_is_better
     verb, word = "was" if has_ended else "is", "slower" if is_worse else "faster"
-    size = quantity(metric, abs(after - before))
-    return f"{verb} {word} by {size}: {metric} {quantity(metric, before, unit=False)} → {quantity(metric, after)}"
+    by = quantity(metric, abs(after - before) if size is None else size)
+    return f"{verb} {word} by {by}: {metric} {quantity(metric, before, unit=False)} → {quantity(metric, after)}"
 
 
 def quantity(metric: Metric, value: float | None, *, unit: bool = True) -> str:

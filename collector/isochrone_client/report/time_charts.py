@@ -126,16 +126,17 @@ def _trend(charts: TimeCharts, line: Series) -> str:
     """The medians from zero to the highest of the target, in at most `_TREND_POINTS` characters; a space is a gap."""
     of_target = (point for one in charts.shown(line.target) for point in one.points)
     highest = max((point.p50 for point in of_target if point.p50 is not None), default=0.0)
-    width = max((charts.span.until_at - charts.span.from_at) / _TREND_POINTS, 1.0)
+    length = charts.span.until_at - charts.span.from_at
+    size = max(min(length // charts.bucket_us, _TREND_POINTS), 1)
     places: dict[int, list[float]] = {}
     for point in line.points:
         if point.p50 is not None:
-            place = min(max(int((point.at - charts.span.from_at) / width), 0), _TREND_POINTS - 1)
+            place = min(max((point.at - charts.span.from_at) * size // length, 0), size - 1)
             places.setdefault(place, []).append(point.p50)
     top = len(_BARS) - 1
     bars = (
         _BARS[round(top * median(places[place]) / highest)] if place in places and highest else " "
-        for place in range(_TREND_POINTS)
+        for place in range(size)
     )
     return "".join(bars).strip() or UNKNOWN
 

@@ -67,7 +67,7 @@ def test_the_colour_is_that_of_the_decision(decision: Decision, percent: float, 
 
 
 def test_a_row_with_a_step_is_shown() -> None:
-    """A difference that holds since a change within the window is named with that instant."""
+    """A difference that holds since a change within the window has that instant, and the median since then."""
     row = replace(DIFFERENTIALS[0], since_at=NOW_AT - 7 * MINUTE_US)
     assert text(table(row))[1][2] == "513 (+191 since 07:53:00)"
 
