@@ -46,6 +46,19 @@ def test_down_to_nothing_leaves_nothing(database_url: str) -> None:
         assert [name for (name,) in connection.execute(listing)] == ["alembic_version"]
 
 
+def test_the_newest_revision_is_known_without_alembic(database_url: str, empty_database_url: str) -> None:
+    """The newest revision is that of alembic, and a start on a migrated database imports neither it nor SQLAlchemy."""
+    newest = revisions()[-1]
+    assert schema.revisions(database_url) == (newest, newest)
+    assert schema.revisions(empty_database_url) == (None, newest)
+    code = (
+        "import sys, isochrone_collector.server.serve; from isochrone_collector.store.postgres import schema;"
+        f"print(schema.migrate({database_url!r}), {{'alembic', 'sqlalchemy'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{(newest, newest)} set()\n", done.stderr
+
+
 def test_three_at_once_migrate_once(empty_database_url: str) -> None:
     """Collectors that start together wait for one of them; none fails, and the schema is complete."""
     command = [sys.executable, "-m", "isochrone_collector", "migrate", "--database-url", empty_database_url]

@@ -9,3 +9,12 @@ WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')
 -- The database's wall clock, in microseconds since the Unix epoch.
 -- name: clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
+-- Whether a revision of the schema was ever applied.
+-- name: has_revision
+SELECT to_regclass('alembic_version') IS NOT NULL
+
+-- The applied revision.
+-- name: revision
+SELECT version_num
+FROM alembic_version

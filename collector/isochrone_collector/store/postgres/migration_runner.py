@@ -1,0 +1,64 @@
+"""Schema migrations with alembic: upgrade and downgrade a database, and detect revisions of newer collectors.
+
+Alembic finds the package `isochrone_migrations` by name.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.util import CommandError
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from isochrone_collector.errors import SchemaError
+from isochrone_collector.store.postgres.pool import connect
+
+_SCRIPTS = "isochrone_migrations"
+
+
+def upgrade(conninfo: str, *, revision: str) -> tuple[str | None, str | None]:
+    """Upgrade to `revision`; return the revisions before and after. Raises `DatabaseUnreachable` and `SchemaError`.
+
+    Several processes may run this at once: all but one wait, and then have nothing to do.
+    """
+    with _alembic(conninfo) as (config, connection):
+        before = _revision_of(connection)
+        command.upgrade(config, revision)
+        return before, _revision_of(connection)
+
+
+def downgrade(conninfo: str, *, revision: str) -> None:
+    """Downgrade to `revision`; `base` is the empty database. Raises `DatabaseUnreachable` and `SchemaError`."""
+    with _alembic(conninfo) as (config, _):
+        command.downgrade(config, revision)
+
+
+def _revision_of(connection: Connection) -> str | None:
+    try:
+        return MigrationContext.configure(connection).get_current_revision()
+    finally:
+        # The migration opens its own transaction and commits it.
+        connection.rollback()
+
+
+@contextmanager
+def _alembic(conninfo: str) -> Iterator[tuple[Config, Connection]]:
+    # psycopg reads the connection string, as everywhere else; SQLAlchemy only carries the connection.
+    engine = create_engine("postgresql+psycopg://", creator=lambda: connect(conninfo), poolclass=NullPool)
+    config = Config()
+    config.set_main_option("script_location", f"{_SCRIPTS}:")
+    try:
+        with engine.connect() as connection:
+            config.attributes["connection"] = connection
+            yield config, connection
+    except CommandError as error:
+        raise SchemaError(
+            f"this collector does not know the revision of the database: {error}",
+            hint="run a newer collector: one has migrated this database",
+        ) from error
+    except DBAPIError as error:
+        raise SchemaError(f"the migration failed and nothing was changed: {error.orig}") from error
