@@ -26,8 +26,8 @@ $(DEV_STAMP): $(STAMP)
 demo: $(STAMP) ## run the demo: collector, agents in three regions, simulated providers (ARGS="--for 60s")
 	@$(BIN)/isochrone demo --folder .demo $(ARGS)
 
-test: $(DEV_STAMP) ## run all tests; tests that cannot run here are skipped with the reason (ARGS="-k name")
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(DEV_STAMP) ## run all tests on all cores; tests that cannot run here are skipped with the reason (ARGS="-k name")
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(DEV_STAMP) ## check lint, format, types, layering, generated code and README
 	$(BIN)/ruff check --no-cache .

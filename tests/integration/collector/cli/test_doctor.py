@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from fix_collector import Collector, StartCollector, run_command
+from isochrone_collector.store.postgres import embedded
 from isochrone_wire.model import SECOND_US, Batch, Vantage, Vitals
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -40,11 +41,13 @@ def test_a_collector_that_is_well(start_collector: StartCollector, tmp_path: Pat
     assert table.returncode == 0
 
 
-def test_what_is_broken_is_found(start_collector: StartCollector) -> None:
+def test_what_is_broken_is_found(start_collector: StartCollector, tmp_path: Path) -> None:
     """A missing partition and a DEFAULT one are failures, each with a hint, and the exit code says so."""
-    collector = start_collector()
+    collector = start_collector(data_dir=tmp_path / "data")
+    conninfo = embedded.running(collector.data_dir)
+    assert conninfo
     for _ in range(3):
-        with psycopg.connect(collector.database_url, autocommit=True) as connection:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
             [name] = connection.execute(
                 "SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'sample'::regclass"
             ).fetchone() or [""]
@@ -56,7 +59,7 @@ def test_what_is_broken_is_found(start_collector: StartCollector) -> None:
     assert (code, found["partitions"]["verdict"]) == (1, "fail")
     assert found["partitions"]["sentence"].startswith("none for 2")
     assert found["plan"]["verdict"] == "warn"
-    with psycopg.connect(collector.database_url, autocommit=True) as connection:
+    with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("CREATE TABLE rest PARTITION OF sample DEFAULT")
     assert "DEFAULT partition" in consult(collector)[1]["partitions"]["sentence"]
 
