@@ -21,11 +21,19 @@ targets:
   - {provider: sim, model: none-2, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
   - {provider: sim, model: none-3, base_url: "http://127.0.0.1:9/v1", credential: nobody-has-it}
 """
-# The number of samples recorded while the backlog was delivered, and the 95th percentile of their time to storage.
+# The number of samples recorded while the backlog was delivered, and by how much of it most of them (95 percent) were
+# overtaken: the samples of the backlog that were stored between the recording and the storage of the new one.
 LIVE = """
-with over as (select max(received_at) as at from sample where epoch = %(epoch)s and dispatched_at < %(began)s)
-select count(*), extract(epoch from percentile_disc(0.95) within group (order by received_at - dispatched_at))
-from sample, over where dispatched_at >= %(began)s and dispatched_at < over.at
+with backlog as (select received_at from sample where epoch = %(epoch)s and dispatched_at < %(began)s),
+live as (
+  select dispatched_at, received_at from sample
+  where dispatched_at >= %(began)s and dispatched_at < (select max(received_at) from backlog)
+)
+select count(*), percentile_disc(0.95) within group (order by overtook)
+from live, lateral (
+  select count(*) as overtook from backlog
+  where backlog.received_at > live.dispatched_at and backlog.received_at < live.received_at
+) as each
 """
 
 
@@ -39,7 +47,7 @@ def rows(database_url: str) -> int:
 def test_a_backlog_does_not_delay_new_samples(
     start_collector: StartCollector, start_agent: StartAgent, tmp_path: Path
 ) -> None:
-    """While fifty thousand spooled samples drain, new samples are stored within two seconds."""
+    """While fifty thousand spooled samples drain, a new sample is not overtaken by half of them."""
     collector = start_collector()
     collector.apply(PLAN, tmp_path)
     [target, *_] = collector.call.targets().targets
@@ -62,6 +70,6 @@ def test_a_backlog_does_not_delay_new_samples(
     with psycopg.connect(collector.database_url) as connection:
         found = connection.execute(LIVE, {"epoch": epoch, "began": began[0]}).fetchone()
     assert found
-    live, took_s = found
+    live, overtook = found
     assert live > 0, "nothing was recorded while the backlog drained"
-    assert took_s < 2.0
+    assert overtook < BACKLOG / 2

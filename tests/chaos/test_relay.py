@@ -74,7 +74,7 @@ async def test_no_push_no_cut(echo_relay: tuple[Relay, list[bytes]]) -> None:
 async def test_a_partition_ends(echo_relay: tuple[Relay, list[bytes]]) -> None:
     """Nothing passes during a partition, and everything after it."""
     relay, received = echo_relay
-    partition_task = asyncio.create_task(relay.partition(0.3))
+    partition_task = asyncio.create_task(relay.partition(1.0))
     await asyncio.sleep(0.05)
     assert await ask(relay, PUSH) == b""
     assert received == []

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -17,10 +16,7 @@ from testdata.waiting import eventually
 
 def scrape(agent: Agent) -> dict[str, float]:
     """The values of all metrics, by name with labels, once the endpoint is up."""
-    deadline = time.monotonic() + 20
-    while "metrics.started" not in agent.log():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(20, lambda: "metrics.started" in agent.log(), "the metrics are served")
     [line] = [line for line in agent.log().splitlines() if "metrics.started" in line]
     with urllib.request.urlopen(f"http://{json.loads(line)['listen']}/metrics", timeout=10) as page:
         samples = (line.rpartition(" ") for line in page.read().decode().splitlines() if not line.startswith("#"))
@@ -38,10 +34,8 @@ def test_probes_and_pushes_are_counted(
     )
     more = ("--metrics-listen", "127.0.0.1:0")
     agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2", more=more)
-    deadline = time.monotonic() + 30
-    while (metrics := scrape(agent)).get('isochrone_pushes_total{status="OK"}', 0) < 2:
-        assert time.monotonic() < deadline, metrics
-        time.sleep(0.2)
+    eventually(30, lambda: scrape(agent).get('isochrone_pushes_total{status="OK"}', 0) >= 2, "two pushes")
+    metrics = scrape(agent)
     assert metrics['isochrone_probes_total{outcome="http_error"}'] >= 1
     assert metrics["isochrone_plan_version"] == 1
     assert metrics["isochrone_spool_bytes"] > 0

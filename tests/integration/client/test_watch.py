@@ -6,12 +6,12 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 
 import grpc
 import pytest
 
 from fix_observatory import FakeObservatory
+from testdata.waiting import eventually
 
 SECONDS = 30
 
@@ -66,7 +66,8 @@ def test_it_survives_a_collector_that_is_away(observatory: FakeObservatory) -> N
     line = process.stderr.readline()
     assert line.startswith("error: ")
     assert "trying again every 1 s" in line
-    time.sleep(2.5)
+    refused = len(observatory.requests)
+    eventually(20, lambda: len(observatory.requests) >= refused + 2, "two more refusals")
     observatory.failure = None
     for _ in range(3):
         assert json.loads(process.stdout.readline())["rows"]

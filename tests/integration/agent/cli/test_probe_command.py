@@ -2,10 +2,13 @@
 
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from datetime import datetime
 
 import pytest
 
@@ -115,21 +118,30 @@ def test_a_temperature_is_sent_only_if_given(fault_simulator: Simulator) -> None
     assert (done.returncode, "`temperature` does not support 0" in done.stdout) == (1, True)
 
 
-def test_first_output_comes_at_once(fault_simulator: Simulator) -> None:
-    """The fastest of three starts prints its first line within a second of starting the interpreter."""
-    waits = []
-    for _ in range(3):
-        started = time.monotonic()
-        command = [sys.executable, "-m", "isochrone_agent", "probe", "--model", "fault-crlf"]
-        with subprocess.Popen(
-            [*command, "--base-url", fault_simulator.base_url],
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        ) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            waits.append(time.monotonic() - started)
-    assert min(waits) < 1.0
+def cpu_to_first_line(*words: str) -> float:
+    """Run Python with these arguments until it prints a line; return the seconds of processor time that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen([sys.executable, "-u", *words], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.kill()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_first_output_comes_at_once() -> None:
+    """The first line is printed before the provider answers, and for no more than five times the work of an interpreter
+    that imports an HTTP client.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = ["--model", "m", "--base-url", f"http://127.0.0.1:{silent.getsockname()[1]}/v1", "--timeout", "300"]
+        reference = "import asyncio, click, httpcore, ssl; print()"
+        waits = [
+            (cpu_to_first_line("-m", "isochrone_agent", "probe", *where), cpu_to_first_line("-c", reference))
+            for _ in range(3)
+        ]
+    ours, bare = (min(column) for column in zip(*waits, strict=True))
+    assert ours < 5 * bare, (ours, bare)
 
 
 def test_a_burst_reports_its_throughput(fault_simulator: Simulator) -> None:
@@ -141,7 +153,12 @@ def test_a_burst_reports_its_throughput(fault_simulator: Simulator) -> None:
     document = json.loads(probe(*options, "--output", "json").stdout)
     [burst] = document["bursts"]
     assert (burst["streams"], len(document["samples"])) == (5, 5)
-    assert burst["tokens_per_second"] > 2 * burst["median_tokens_per_second"]
+    # Of all streams, from the first request sent to the last token.
+    samples = document["samples"]
+    sent_s = [datetime.fromisoformat(one["dispatched_at"]).timestamp() + one["connect_us"] / 1e6 for one in samples]
+    ended_s = [sent + one["e2e_us"] / 1e6 for sent, one in zip(sent_s, samples, strict=True)]
+    tokens = sum(one["output_tokens"] for one in samples)
+    assert burst["tokens_per_second"] == pytest.approx(tokens / (max(ended_s) - min(sent_s)), rel=0.01)
 
 
 def test_a_sweep_fits_a_line(fault_simulator: Simulator) -> None:
@@ -166,4 +183,5 @@ def test_the_second_warm_run_has_no_phases(fault_simulator: Simulator) -> None:
     options = ["--base-url", fault_simulator.base_url, "--model", "fault-none", "--warm", "--runs", "2"]
     first, second = json.loads(probe(*options, "--output", "json").stdout)["samples"]
     assert first["connect_us"] is not None
-    assert (second["connect_us"], second["quality"]) == (None, ["reused"])
+    # A busy machine adds a flag of its own.
+    assert (second["connect_us"], set(second["quality"]) - {"lagged"}) == (None, {"reused"})

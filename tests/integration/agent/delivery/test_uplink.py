@@ -73,13 +73,13 @@ async def delivering(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 15) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
 
 
-async def until_empty(spool: AsyncSpool, seconds: float = 15) -> None:
+async def until_empty(spool: AsyncSpool, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while (await spool.stats()).waiting:
             await asyncio.sleep(0.02)
@@ -147,14 +147,20 @@ async def test_a_message_that_is_too_large_is_halved(tmp_path: Path) -> None:
 
 
 async def test_a_slow_link_has_four_calls_in_flight(tmp_path: Path) -> None:
-    """With 0.2 s per reply four calls are in flight, so that 40 batches take much less than 8 s."""
-    collector = FaultyCollector(delay_seconds=0.2)
+    """While no reply has come, a fourth call is started, and never a fifth."""
+    four = asyncio.Event()
+
+    async def wait_for_four(request: fleet_pb2.PushRequest, _response: object, _context: Context) -> None:
+        if collector.in_flight == 4:
+            four.set()
+        if request.samples:
+            await four.wait()
+
+    collector = FaultyCollector(delay_seconds=0.02, before=wait_for_four)
     async with delivering(tmp_path, collector, backlog=200) as (spool, _):
-        begun = time.monotonic()
-        await until_empty(spool, 30)
-        took = time.monotonic() - begun
+        await until_empty(spool)
     assert collector.stored == list(range(200))
-    assert (collector.max_in_flight, took < 40 * 0.2 * 0.75) == (4, True)
+    assert collector.max_in_flight == 4
 
 
 async def test_after_a_failure_one_call_is_in_flight(tmp_path: Path) -> None:
@@ -171,23 +177,34 @@ async def test_after_a_failure_one_call_is_in_flight(tmp_path: Path) -> None:
 
 
 async def test_the_collector_can_delay_pushes(tmp_path: Path) -> None:
-    """The uplink waits for the delay in a receipt, or in the metadata of a refusal."""
+    """After the answer to a push, the next one arrives no sooner than the delay in its receipt, or in the metadata of
+    its refusal.
+    """
+    arrived, answered = list[float](), list[float]()
+
+    async def arrive(_request: object, _response: object, _context: Context) -> None:
+        arrived.append(time.monotonic())
 
     async def slowly(_request: object, response: fleet_pb2.PushResponse, _context: Context) -> None:
         response.delay_us = 300_000
+        answered.append(time.monotonic())
 
-    collector = FaultyCollector(after=slowly)
-    async with delivering(tmp_path, collector, backlog=10):
-        await until(lambda: len(collector.pushes) >= 1)
-        await asyncio.sleep(0.1)
-        assert len(collector.pushes) == 1
-        await until(lambda: len(collector.pushes) >= 2)
-    pushed_back = FaultyCollector(
-        before=times(1, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400")
-    )
-    async with delivering(tmp_path / "other", pushed_back, backlog=1) as (_, uplink):
-        await until(lambda: any(push.samples for push in pushed_back.pushes))
-        await until(lambda: uplink._not_before > time.monotonic() + 0.1)
+    async with delivering(tmp_path, FaultyCollector(before=arrive, after=slowly), backlog=10):
+        await until(lambda: len(arrived) >= 2)
+    assert arrived[1] - answered[0] > 0.299
+
+    refused = list[float]()
+    refuse = times(1, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", grpc_retry_pushback_ms="400")
+
+    async def push_back(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, context: Context) -> None:
+        if request.samples:
+            refused.append(time.monotonic())
+        await refuse(request, response, context)
+
+    async with delivering(tmp_path / "other", FaultyCollector(before=push_back), backlog=1) as (spool, _):
+        await until_empty(spool)
+    first, second = refused
+    assert second - first > 0.399
 
 
 @pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "FAILED_PRECONDITION"])
@@ -250,7 +267,7 @@ async def test_new_samples_do_not_wait_for_the_backlog(tmp_path: Path) -> None:
     async with delivering(tmp_path, collector, backlog=300) as (spool, _):
         await until(lambda: bool(collector.order))
         await spool.record(sample(999))
-        await until_empty(spool, 30)
+        await until_empty(spool)
     assert collector.order.index(999) < 150
 
 

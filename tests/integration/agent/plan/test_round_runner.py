@@ -4,9 +4,10 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,11 @@ from isochrone_wire.rounds import round_at, rounds_between
 
 EVERY_US = 200_000
 HOUR_NS = 3600 * 10**9
+# A machine may be busy; only a probe that is to run into its limit has a short one.
+PATIENCE_SECONDS = 60
+WORKLOAD = Workload(max_output_tokens=5)
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=900_000, gap_us=900_000, total_us=8_000_000)
-WORKLOAD = Workload(max_output_tokens=5, timeouts=QUICK)
+HASTY = replace(WORKLOAD, timeouts=QUICK)
 
 
 def target(simulator: Simulator, model: str, number: int = 7, **more: Any) -> Target:
@@ -61,6 +65,9 @@ class Notebook(AsyncSpool):
         self.samples.append(sample)
 
 
+Enough = Callable[[Sequence[Sample]], bool]
+
+
 class Machine:
     """A round runner with a spool in a folder; its samples can be read while it runs."""
 
@@ -73,6 +80,12 @@ class Machine:
         """Return the samples recorded since the last call."""
         found, self.spool.samples = self.spool.samples, []
         return found
+
+    async def until(self, enough: "Enough") -> None:
+        """Wait until there are enough samples since the last call of `samples`."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not enough(self.spool.samples):
+                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
@@ -87,13 +100,18 @@ async def machine(folder: Path, *, keyring: Keyring | None = None, concurrency: 
             await made.rounds.finish(0)
 
 
-async def run(folder: Path, plan: Plan, seconds: float, **how: Any) -> list[Sample]:
-    """Run a plan for some seconds, and return its samples and those aborted at the end."""
+async def run(folder: Path, plan: Plan, enough: Enough, **how: Any) -> list[Sample]:
+    """Run a plan until there are enough samples, and return them and those aborted at the end, in the order of their
+    rounds. Every round of each target has one.
+    """
     async with machine(folder, **how) as made:
         made.rounds.apply_plan(plan)
-        await asyncio.sleep(seconds)
+        await made.until(enough)
         await made.rounds.finish(0)
-        return made.samples()
+        found = sorted(made.samples(), key=lambda sample: sample.round_at)
+        for of in plan.targets:
+            check_one_per_round([sample for sample in found if sample.target_id == of.id], missed=made.rounds.missed)
+        return found
 
 
 def plan_of(*targets: Target, budgets: Sequence[Budget] = ()) -> Plan:
@@ -104,39 +122,52 @@ def outcomes(samples: Sequence[Sample]) -> Counter[Outcome]:
     return Counter(sample.outcome for sample in samples)
 
 
-def check_one_per_round(samples: Sequence[Sample], *, missed: int = 0) -> None:
-    """Check that every round from the first to the last has exactly one sample, or was counted as missed."""
+def some(outcome: Outcome, count: int = 1) -> Enough:
+    """Wait for so many samples with this outcome."""
+    return lambda samples: outcomes(samples)[outcome] >= count
+
+
+def check_one_per_round(samples: Sequence[Sample], *, missed: int) -> None:
+    """Check that every round from the first to the last has exactly one sample, or was counted as missed: a busy
+    machine starts some too late.
+    """
     rounds = sorted(sample.round_at for sample in samples)
     assert len(rounds) == len(set(rounds)), "a round has two samples"
     between = rounds_between(rounds[0], rounds[-1] + 1, target_id=samples[0].target_id, every_us=EVERY_US)
     assert len(rounds) <= between <= len(rounds) + missed, "a round has none"
 
 
+def overlapping(samples: Sequence[Sample]) -> int:
+    return outcomes(samples)[Outcome.SKIPPED_OVERLAP]
+
+
+def sent(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if not sample.outcome.skipped]
+
+
 async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simulator, tmp_path: Path) -> None:
     """With `overlap: skip` a target that takes longer than its interval has one probe in flight, and a sample for each
     round.
     """
-    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-slow-headers")), 1.7)
-    check_one_per_round(samples)
-    found = outcomes(samples)
-    assert found[Outcome.SKIPPED_OVERLAP] >= 3
-    assert found.total() - found[Outcome.SKIPPED_OVERLAP] <= 2
+    of = target(fault_simulator, "fault-slow-headers", workload=HASTY)
+    samples = await run(tmp_path, plan_of(of), lambda found: len(sent(found)) >= 2 and overlapping(found) >= 3)
+    first, second, *_ = sent(samples)
+    assert second.dispatched_at - first.dispatched_at >= QUICK.first_token_us
 
 
 async def test_overlap_may_be_allowed(fault_simulator: Simulator, tmp_path: Path) -> None:
     """With `overlap: allow` every round sends its probe, even if the previous one is in flight."""
-    of = target(fault_simulator, "fault-slow-headers", overlap=Overlap.ALLOW)
-    samples = await run(tmp_path, plan_of(of), 1.7)
-    check_one_per_round(samples)
-    assert outcomes(samples)[Outcome.SKIPPED_OVERLAP] == 0
-    assert len(samples) >= 4
+    of = target(fault_simulator, "fault-slow-headers", overlap=Overlap.ALLOW, workload=HASTY)
+    samples = await run(tmp_path, plan_of(of), lambda found: len(sent(found)) >= 3)
+    assert overlapping(samples) == 0
+    samples = sent(samples)
+    assert any(later.dispatched_at - one.dispatched_at < QUICK.first_token_us for one, later in pairwise(samples))
 
 
 async def test_a_round_without_a_slot_is_skipped(fault_simulator: Simulator, tmp_path: Path) -> None:
     """Without a free slot a round is skipped after half its interval, so that no queue builds up."""
     of = target(fault_simulator, "fault-silence", overlap=Overlap.ALLOW)
-    samples = await run(tmp_path, plan_of(of), 0.9, concurrency=1)
-    check_one_per_round(samples)
+    samples = await run(tmp_path, plan_of(of), some(Outcome.SKIPPED_NOT_READY, 2), concurrency=1)
     crowded = [s for s in samples if s.outcome is Outcome.SKIPPED_NOT_READY]
     assert crowded
     assert all("no free slot among 1 probes" in (s.error or "") or s.error == "the agent stopped" for s in crowded)
@@ -144,11 +175,10 @@ async def test_a_round_without_a_slot_is_skipped(fault_simulator: Simulator, tmp
 
 async def test_a_requested_wait_is_respected(fault_simulator: Simulator, tmp_path: Path) -> None:
     """After a 429 with `retry-after` nothing is sent until the wait is over, also when the wall clock is set back."""
-    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-429")), 0.9)
-    check_one_per_round(samples)
-    ordered = [s.outcome for s in sorted(samples, key=lambda s: s.round_at)]
-    assert ordered[0] is Outcome.THROTTLED
-    assert set(ordered[1:]) == {Outcome.SKIPPED_THROTTLED}
+    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-429")), some(Outcome.SKIPPED_THROTTLED, 3))
+    assert samples[0].outcome is Outcome.THROTTLED
+    first, *later = sent(samples)
+    assert all(sample.dispatched_at - first.dispatched_at >= 2 * SECOND_US for sample in later)
 
 
 async def test_a_paused_target_is_not_probed(fault_simulator: Simulator, tmp_path: Path) -> None:
@@ -156,22 +186,22 @@ async def test_a_paused_target_is_not_probed(fault_simulator: Simulator, tmp_pat
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(replace(of, paused=True)))
-        await asyncio.sleep(0.7)
-        paused = made.samples()
+        await made.until(some(Outcome.SKIPPED_PAUSED, 3))
         made.rounds.apply_plan(plan_of(of))
-        await asyncio.sleep(0.9)
-        await made.rounds.finish(5)
-        resumed, missed = made.samples(), made.rounds.missed
-    assert set(outcomes(paused)) == {Outcome.SKIPPED_PAUSED}
-    assert set(outcomes(resumed)) == {Outcome.OK}
-    # On a busy machine a round may start too late, which is counted.
-    check_one_per_round([*paused, *resumed], missed=missed)
+        await made.until(some(Outcome.OK, 3))
+        await made.rounds.finish(PATIENCE_SECONDS)
+        samples, missed = sorted(made.samples(), key=lambda sample: sample.round_at), made.rounds.missed
+    found = outcomes(samples)
+    in_order = [Outcome.SKIPPED_PAUSED] * found[Outcome.SKIPPED_PAUSED] + [Outcome.OK] * found[Outcome.OK]
+    assert [sample.outcome for sample in samples] == in_order
+    check_one_per_round(samples, missed=missed)
 
 
 async def test_a_missing_key_is_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:
     """A target without its key is not probed, and every sample names what is missing."""
     keyring = Keyring({"k": Credential(name="k", hosts=("127.0.0.1",), env="NO_SUCH_VARIABLE_HERE")})
-    samples = await run(tmp_path, plan_of(target(fault_simulator, "fault-crlf", credential="k")), 0.5, keyring=keyring)
+    plan = plan_of(target(fault_simulator, "fault-crlf", credential="k"))
+    samples = await run(tmp_path, plan, some(Outcome.SKIPPED_NOT_READY, 2), keyring=keyring)
     assert set(outcomes(samples)) == {Outcome.SKIPPED_NOT_READY}
     assert "NO_SUCH_VARIABLE_HERE" in (samples[0].error or "")
 
@@ -181,7 +211,10 @@ async def test_a_bug_still_ends_in_a_sample(fault_simulator: Simulator, tmp_path
     odd = target(fault_simulator, "fault-crlf", number=8, dialect="klingon")
     # Rendering the tracebacks takes longer than the rounds.
     with capture_logs():
-        samples = await run(tmp_path, plan_of(odd, target(fault_simulator, "fault-crlf")), 0.9)
+        plan = plan_of(odd, target(fault_simulator, "fault-crlf"))
+        samples = await run(
+            tmp_path, plan, lambda found: {s.target_id for s in found if s.error or s.ttft_us} == {7, 8}
+        )
     assert {s.error for s in samples if s.target_id == 8} == {"the agent failed: KeyError"}
     assert outcomes(samples)[Outcome.OK]
 
@@ -191,10 +224,9 @@ async def test_a_budget_ends_the_day(fault_simulator: Simulator, tmp_path: Path)
     restart on the same spool remembers.
     """
     plan = plan_of(target(fault_simulator, "fault-500"), budgets=[Budget(provider="sim", requests_per_day=2)])
-    first = outcomes(await run(tmp_path, plan, 1.1))
+    first = outcomes(await run(tmp_path, plan, some(Outcome.SKIPPED_BUDGET, 2)))
     assert first[Outcome.HTTP_ERROR] == 2
-    assert first[Outcome.SKIPPED_BUDGET] >= 2
-    again = await run(tmp_path, plan, 0.7)
+    again = await run(tmp_path, plan, some(Outcome.SKIPPED_BUDGET, 2))
     assert set(outcomes(again)) == {Outcome.SKIPPED_BUDGET}
     assert "requests_per_day of sim is 2: 2 used" in (again[0].error or "")
     async with AsyncSpool(tmp_path / "spool.sqlite3") as spool:
@@ -211,8 +243,7 @@ async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: S
     """A request in flight is charged its most in the spool already, so that an agent that is killed forgets none; with
     its sample that is corrected, and without a budget nothing is written before.
     """
-    patient = replace(WORKLOAD, timeouts=Timeouts())
-    of = target(fault_simulator, "fault-slow-headers", every_us=400_000, workload=patient)
+    of = target(fault_simulator, "fault-slow-headers", every_us=400_000)
     budgets = [Budget(provider="sim", requests_per_day=1)]
     for bound in (budgets, []):
         folder = tmp_path / str(len(bound))
@@ -222,28 +253,28 @@ async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: S
                 await asyncio.sleep(0.01)
             reserved = [(s.requests, s.tokens) for s in await made.spool.spend(day_of(now_at()))]
             assert reserved == ([(1, max_round_cost(of).tokens)] if bound else [])
-            await made.rounds.finish(5)
-            sent = [s for s in made.samples() if not s.outcome.skipped]
-        known = sum((s.prompt_tokens or 0) + (s.output_tokens or 0) for s in sent)
-        assert {s.outcome for s in sent} == {Outcome.OK}
-        assert [(s.requests, s.tokens) for s in await spent_today(folder)] == [(len(sent), known)]
+            await made.rounds.finish(PATIENCE_SECONDS)
+            probed = sent(made.samples())
+        known = sum((s.prompt_tokens or 0) + (s.output_tokens or 0) for s in probed)
+        assert {s.outcome for s in probed} == {Outcome.OK}
+        assert [(s.requests, s.tokens) for s in await spent_today(folder)] == [(len(probed), known)]
 
 
 async def test_no_kill_passes_a_budget(fault_simulator: Simulator, tmp_path: Path) -> None:
     """A round that ends without a sample keeps its reservation, so repeated kills cannot exceed the budget."""
     of = target(fault_simulator, "fault-silence")
     plan = plan_of(of, budgets=[Budget(provider="sim", requests_per_day=2)])
-    sent = 0
+    requests = 0
     for _ in range(4):
         async with machine(tmp_path) as made:
             made.rounds.apply_plan(plan)
             while not (made.rounds._prober.in_flight or made.spool.samples):
                 await asyncio.sleep(0.01)
-            sent += len(made.rounds._prober.in_flight)
+            requests += len(made.rounds._prober.in_flight)
             for task in made.rounds._tasks:
                 task.cancel()
             made.spool.record = lost  # type: ignore[method-assign]  # as if the machine were gone
-    assert sent == 2
+    assert requests == 2
     assert [s.requests for s in await spent_today(tmp_path)] == [2]
 
 
@@ -274,11 +305,11 @@ async def test_an_account_that_cannot_be_kept_closes_the_budget(
     )
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan)
-        await asyncio.sleep(0.9)
+        await made.until(lambda found: {(7, True), (8, False)} <= {(s.target_id, s.outcome.skipped) for s in found})
         before = made.samples()
         well.set()
-        await asyncio.sleep(0.9)
-        await made.rounds.finish(5)
+        await made.until(lambda found: any(s.target_id == 7 and s.outcome is Outcome.OK for s in found))
+        await made.rounds.finish(PATIENCE_SECONDS)
         after = made.samples()
     assert set(outcomes([s for s in before if s.target_id == 7])) == {Outcome.SKIPPED_BUDGET}
     assert all("the disk is gone" in (s.error or "") for s in before if s.target_id == 7)
@@ -302,8 +333,7 @@ async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path:
     """An agent that stops leaves no round without a sample: what was under way tells how long it was waited for, and
     what was waiting for room tells that nothing was sent.
     """
-    slow = replace(WORKLOAD, timeouts=Timeouts())
-    of = target(fault_simulator, "fault-stall", overlap=Overlap.ALLOW, workload=slow, every_us=400_000)
+    of = target(fault_simulator, "fault-stall", overlap=Overlap.ALLOW, every_us=SECOND_US)
     async with machine(tmp_path, concurrency=1) as made:
         made.rounds.apply_plan(plan_of(of))
         while made.rounds.in_flight < 2:
@@ -337,21 +367,25 @@ async def test_a_sample_that_cannot_be_kept_is_counted(
         made.rounds.apply_plan(plan_of(of))
         while not made.rounds.lost:
             await asyncio.sleep(0.02)
-        await made.rounds.finish(5)
+        await made.rounds.finish(PATIENCE_SECONDS)
         assert made.rounds.lost == 1
         assert outcomes(made.samples()) == {Outcome.OK: 2}
 
 
 async def test_a_spread_is_kept_and_not_called_late(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A vantage starts at its offset in the spread, and lateness is measured from there."""
+    """A vantage starts at its offset in the spread, and lateness is measured from there: only what a busy machine adds
+    is late.
+    """
     targets = (target(fault_simulator, "fault-500", n, every_us=SECOND_US, spread_us=900_000) for n in range(1, 99))
     of, place_us = next((of, us) for of in targets if (us := stagger_us(of, "sg-1")) > 300_000)
-    samples = await run(tmp_path, plan_of(of), 2.1)
-    assert samples
+    async with machine(tmp_path) as made:
+        made.rounds.apply_plan(plan_of(of))
+        await made.until(some(Outcome.HTTP_ERROR, 2))
+        samples = made.samples()
     for sample in samples:
         assert sample.round_at == round_at(sample.round_at, target_id=of.id, every_us=of.every_us)
         assert sample.dispatched_at - sample.round_at == place_us + sample.late_us
-        assert 0 <= sample.late_us < 250_000
+        assert sample.late_us >= 0
 
 
 @pytest.fixture
@@ -372,16 +406,18 @@ async def test_a_step_of_the_wall_clock_during_a_run(
     of = target(fault_simulator, "fault-crlf", overlap=Overlap.ALLOW)
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(of))
-        await asyncio.sleep(0.9)
-        stepped_at = now_at()
+        await made.until(some(Outcome.OK, 2))
+        stepped_at, missed_before = now_at(), made.rounds.missed
         step[0] = step_ns
-        await asyncio.sleep(1.3)
-        await made.rounds.finish(5)
-        samples = made.samples()
+        await made.until(lambda found: len([s for s in found if abs(s.round_at - stepped_at) > 1800 * SECOND_US]) >= 3)
+        await made.rounds.finish(PATIENCE_SECONDS)
+        samples, missed = made.samples(), made.rounds.missed - missed_before
     after = [s for s in samples if abs(s.round_at - stepped_at) > 1800 * SECOND_US]
-    assert len(after) >= 3
-    check_one_per_round(after)
+    ends = max(s.round_at for s in samples if s not in after) + 1, min(s.round_at for s in after)
+    leapt_over = rounds_between(*ends, target_id=of.id, every_us=EVERY_US) if step_ns > 0 else 0
+    check_one_per_round(after, missed=missed - leapt_over)
     assert {s.round_at % EVERY_US for s in samples} == {of.id % EVERY_US}
-    assert all(s.late_us < SECOND_US for s in samples)
-    assert (made.rounds.missed >= 3600 * SECOND_US // EVERY_US - 10) == (step_ns > 0)
-    assert all(s.e2e_us is None or s.e2e_us < 2 * SECOND_US for s in samples)
+    # Figures that a step has spoilt are wrong by an hour.
+    assert all(s.late_us < PATIENCE_SECONDS * SECOND_US for s in samples)
+    assert (missed >= 3600 * SECOND_US // EVERY_US - 10) == (step_ns > 0)
+    assert all(s.e2e_us is None or s.e2e_us < PATIENCE_SECONDS * SECOND_US for s in samples)

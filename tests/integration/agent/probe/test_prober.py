@@ -2,12 +2,12 @@
 
 import asyncio
 import ssl
-import statistics
 import time
 from typing import Any
 
 import pytest
 
+from fix_peer import ANSWER, STREAM_HEAD, peer
 from fix_simulator import Simulator
 from isochrone_agent.clock import now_at
 from isochrone_agent.probe import transport
@@ -16,11 +16,16 @@ from isochrone_agent.probe.transport import DialOptions
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
 
 QUICK = Timeouts(connect_us=2_000_000, first_token_us=700_000, gap_us=400_000, total_us=8_000_000)
+FIRST = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 
 
-def target(simulator: Simulator, model: str, *, timeouts: Timeouts = QUICK, **more: Any) -> Target:
+def target(simulator: Simulator, model: str, **more: Any) -> Target:
+    return target_at(more.pop("base_url", simulator.base_url), model, **more)
+
+
+def target_at(base_url: str, model: str, *, timeouts: Timeouts = QUICK, **more: Any) -> Target:
     workload = Workload(max_output_tokens=40, timeouts=timeouts)
-    fields: dict[str, Any] = {"provider": "sim", "base_url": simulator.base_url, "workload": workload} | more
+    fields: dict[str, Any] = {"provider": "sim", "base_url": base_url, "workload": workload} | more
     return Target(id=7, name=model, model=model, **fields)
 
 
@@ -67,7 +72,7 @@ async def test_plain_http_behind_https_is_a_failed_connection(fault_simulator: S
 
 async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
     """TTFT and the span of the stream are what the simulator recorded, not what it was configured to do."""
-    samples = [await probe(target(fault_simulator, "fault-crlf")) for _ in range(5)]
+    samples = [await probe(target(fault_simulator, "fault-crlf")) for _ in range(9)]
     truth = {record["request_id"]: record for record in fault_simulator.truth()}
     errors_us = []
     for sample in samples:
@@ -76,7 +81,8 @@ async def test_times_agree_with_the_truth(fault_simulator: Simulator) -> None:
         assert sample.ttft_us is not None
         errors_us.append(abs(sample.ttft_us - true_ttft_us))
         assert sample.output_tokens == 40
-    assert statistics.median(errors_us) < 5_000
+    # A busy machine delays some of them; what is measured wrong is wrong in each.
+    assert sorted(errors_us)[1] < 1_000
 
 
 async def test_connect_to_reaches_another_address(fault_simulator: Simulator) -> None:
@@ -104,22 +110,23 @@ async def test_the_kernel_stamps_on_linux(fault_simulator: Simulator) -> None:
     assert sample.rtt_us
 
 
-async def test_a_busy_loop_shows_without_kernel_stamps(
-    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_busy_loop_shows_without_kernel_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without kernel timestamps the lag of the event loop is measured, and flags the sample as well."""
     monkeypatch.setattr(transport, "enable_receive_stamps", lambda _sock: False)
-    # Made first: loading the authorities takes a tenth of a second on a busy machine, longer than the pause below.
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
-    probing = asyncio.create_task(prober.probe(target(fault_simulator, "fault-crlf"), round_at=now_at()))
-    await asyncio.sleep(0.1)
-    time.sleep(0.08)  # noqa: ASYNC251  # the point: the loop is blocked
-    sample = await probing
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM_HEAD)
+        await writer.drain()
+        time.sleep(0.08)  # noqa: ASYNC251  # the point: the loop is blocked
+        await asyncio.sleep(0.1)
+        writer.write(ANSWER)
+
+    async with peer(handle) as port:
+        sample = await probe(target_at(f"http://127.0.0.1:{port}/v1", "m"))
     assert sample.outcome is Outcome.OK
     # A beat may have been due up to 10 ms after the loop stopped.
     assert sample.loop_lag_us is not None
     assert sample.loop_lag_us > 65_000
-    await prober.aclose()
     assert {"lagged", "user_stamps"} <= set(sample.quality.labels)
 
 
@@ -172,17 +179,26 @@ async def test_a_failed_probe_still_knows_its_round_trip(fault_simulator: Simula
 
 
 @pytest.mark.parametrize("step_s", [3600, -3600])
-async def test_a_wall_clock_that_steps_moves_no_duration(
-    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch, step_s: int
-) -> None:
-    """A step of one hour in the middle of a stream changes no duration, and flags the sample."""
-    prober = Prober(vantage="here", tls=ssl.create_default_context())
-    honest, step_at_ns = time.time_ns, time.monotonic_ns() + 120_000_000
-    monkeypatch.setattr(
-        time, "time_ns", lambda: honest() + (step_s * 1_000_000_000 if time.monotonic_ns() > step_at_ns else 0)
-    )
-    sample = await prober.probe(target(fault_simulator, "fault-crlf"), round_at=now_at())
-    [record] = fault_simulator.truth(sample.request_id)
-    true_e2e_us = (record["last_token_at_ns"] - record["request_at_ns"]) / 1000
-    assert sample.e2e_us == pytest.approx(true_e2e_us, abs=20_000)
+async def test_a_wall_clock_that_steps_moves_no_duration(monkeypatch: pytest.MonkeyPatch, step_s: int) -> None:
+    """A step of one hour in the middle of a stream changes no duration, and flags the sample: the durations lie between
+    what the provider takes and what the probe takes.
+    """
+    honest, step_ns = time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: honest() + step_ns[0])
+
+    async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM_HEAD + FIRST)
+        await asyncio.sleep(0.15)
+        step_ns[0] = step_s * 1_000_000_000
+        await asyncio.sleep(0.15)
+        writer.write(ANSWER)
+
+    began_ns = time.monotonic_ns()
+    async with peer(handle) as port:
+        sample = await probe(target_at(f"http://127.0.0.1:{port}/v1", "m", timeouts=Timeouts()))
+    took_us = (time.monotonic_ns() - began_ns) / 1000
+    assert sample.ttft_us is not None
+    assert sample.e2e_us is not None
+    assert 0 <= sample.ttft_us < sample.e2e_us - 250_000
+    assert sample.e2e_us <= took_us
     assert Quality.CLOCK_STEPPED in sample.quality

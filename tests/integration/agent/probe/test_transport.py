@@ -3,12 +3,14 @@
 import asyncio
 import socket
 import ssl
-import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
+import pytest
+
+from isochrone_agent.probe import transport
 from isochrone_agent.probe.transport import DialOptions, ProbeConnection, StampingBackend, StampingStream
 
 
@@ -39,12 +41,10 @@ async def test_a_read_has_the_stamp_of_its_bytes() -> None:
     """Bytes that waited while the loop was busy have the time of their arrival, and the wait is recorded."""
     async with connected() as (connection, stream, theirs):
         await stream.write(b"x")
-        late = threading.Timer(0.01, theirs.sendall, [b"early"])
-        late.start()
+        theirs.sendall(b"early")
         time.sleep(0.1)  # noqa: ASYNC251  # the point: the loop is blocked
         busy_until_ns = time.monotonic_ns()
         assert await stream.read(100) == b"early"
-        late.join()
         if connection.observer.received.kernel:
             assert busy_until_ns - connection.observer.received.at_ns > 50_000_000
             assert connection.observer.max_waited_ns > 50_000_000
@@ -63,8 +63,9 @@ async def test_the_loop_is_watched_only_without_kernel_stamps() -> None:
         assert observer.lag_monitor._timer is None
 
 
-async def test_reads_are_delivered_in_batches() -> None:
+async def test_reads_are_delivered_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads of a stream are delivered in batches, in order, each with its own timestamp."""
+    monkeypatch.setattr(transport, "READ_BATCH_SECONDS", 1.0)
     async with connected() as (connection, stream, theirs):
         connection.batch_reads = True
         stamps = []
@@ -82,14 +83,15 @@ async def test_reads_are_delivered_in_batches() -> None:
         assert all(later - earlier > 3_000_000 for earlier, later in pairwise(stamps))
 
 
-async def test_the_end_of_a_stream_is_delivered_at_once() -> None:
+async def test_the_end_of_a_stream_is_delivered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the stream is delivered at once, without waiting for the batch."""
+    monkeypatch.setattr(transport, "READ_BATCH_SECONDS", 600.0)
     async with connected() as (connection, stream, theirs):
         connection.batch_reads = True
         waiting = asyncio.create_task(stream.read(100))
         await asyncio.sleep(0)
         theirs.shutdown(socket.SHUT_WR)
-        assert await asyncio.wait_for(waiting, 0.04) == b""
+        assert await asyncio.wait_for(waiting, 60) == b""
 
 
 async def test_unread_bytes_are_bounded() -> None:

@@ -1,8 +1,6 @@
 """Plans: applied once, fetched cheaply, and kept forever."""
 
 import json
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import psycopg
 
 from fix_collector import Collector, StartCollector, run_command
 from isochrone_wire.model import Batch, Vantage
+from testdata.waiting import eventually
 
 PLAN = """\
 baseline: us-east-2
@@ -17,13 +16,6 @@ targets:
   - {model: a, provider: sim, base_url: http://h, price: {usd_per_m_output: 10}}
   - {model: b, provider: sim, base_url: http://h}
 """
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def versions(collector: Collector) -> list[tuple[int, str]]:
@@ -115,7 +107,7 @@ def test_another_collector_notices(start_collector: StartCollector) -> None:
     """A plan applied at one collector is in force at the others within seconds."""
     one, other = start_collector(), start_collector()
     one.call.apply(PLAN)
-    eventually(lambda: other.call.targets().plan_version == 1)
+    eventually(20, lambda: other.call.targets().plan_version == 1, "the other collector has the plan")
 
 
 def test_the_command_applies(start_collector: StartCollector, tmp_path: Path) -> None:

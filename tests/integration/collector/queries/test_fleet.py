@@ -9,6 +9,7 @@ import pytest
 from fix_collector import Caller, StartCollector
 from isochrone_wire.answers import Liveness, Selection, VantageStatus, Window
 from isochrone_wire.model import DAY_US, SECOND_US, Batch, Budget, Outcome, Sample, Spend, Vantage, Vitals
+from testdata.waiting import eventually
 
 PLAN = """\
 baseline: us-east-2
@@ -76,10 +77,7 @@ def test_an_overdue_heartbeat_is_late(call: Caller) -> None:
     """A vantage whose next heartbeat is overdue is late, however fresh its samples."""
     vitals = replace(VITALS, next_heartbeat_us=1)
     call.push(Batch(vantage=US, epoch=5, seq=1, samples=samples(call, 1), vitals=vitals))
-    deadline = time.monotonic() + 20
-    while status(call, "us-1").liveness is not Liveness.LATE:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    eventually(20, lambda: status(call, "us-1").liveness is Liveness.LATE, "the vantage is late")
     assert "the next was due" in status(call, "us-1").reason
 
 

@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -20,16 +18,10 @@ from isochrone_collector import clock
 from isochrone_collector.store.postgres import schema
 from isochrone_wire.answers import Selection, Window
 from isochrone_wire.model import Batch, Outcome, Sample, Vantage
+from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
 VANTAGE = Vantage(name="us-1", region="us-east-2")
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def alive(pid: int) -> bool:
@@ -199,7 +191,7 @@ def test_a_killed_postgres_is_started_again(start_collector: StartCollector, tmp
             codes.add(error.code())
             return False
 
-    eventually(arrives)
+    eventually(20, arrives, "pushes are stored again")
     assert codes <= {grpc.StatusCode.UNAVAILABLE}
     assert collector.stop() == 0
 
