@@ -16,7 +16,8 @@ import time
 from itertools import pairwise
 from urllib.parse import urlsplit
 
-FIRST_TOKEN = b'"content":"'
+# The first chunk has only a role.
+FIRST_TOKEN = b'{"content":"'
 # The place of `tcpi_rtt` in the kernel's `struct tcp_info`.
 RTT_OFFSET, TCP_INFO_BYTES = 68, 104
 

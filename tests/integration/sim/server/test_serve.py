@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import ssl
+import statistics
 import subprocess
 import sys
 import time
@@ -146,12 +147,12 @@ def test_a_region_is_a_socket(simulator: StartSimulator, world_file: Path) -> No
         for _ in range(5):
             for base_url in running.endpoints.values():
                 client.post(base_url + CHAT, json=question("steady")).raise_for_status()
-    times: dict[str, list[int]] = {region: [] for region in running.endpoints}
+    planned: dict[str, list[int]] = {region: [] for region in running.endpoints}
     for record in running.truth():
-        assert record["true_ttft_us"] >= record["planned_ttft_us"]
-        times[record["region"]].append(record["true_ttft_us"])
-    # A busy machine makes some of them later, and none earlier.
-    here, there = (min(times[region]) for region in ("us-east-2", "ap-southeast-1"))
+        # A busy machine makes some of them later, and none earlier.
+        assert 0 <= record["true_ttft_us"] - record["planned_ttft_us"] <= record["worst_late_us"] + 1
+        planned[record["region"]].append(record["planned_ttft_us"])
+    here, there = (statistics.median(planned[region]) for region in ("us-east-2", "ap-southeast-1"))
     assert there - here == pytest.approx(-30_000, abs=5_000)
     assert here == pytest.approx(80_000, abs=20_000)
 
@@ -279,8 +280,6 @@ async def test_many_streams_keep_their_pace(fault_simulator: Simulator) -> None:
     for record in records:
         streamed_us = (record["last_token_at_ns"] - record["first_token_at_ns"]) / 1000
         assert abs(streamed_us - 39 * 5_000) <= record["worst_late_us"] + 1_000
-    rates = [39e9 / (record["last_token_at_ns"] - record["first_token_at_ns"]) for record in records]
-    assert min(abs(rate - 200) for rate in rates) < 10
 
 
 def test_it_ends_when_told(simulator: StartSimulator, tmp_path: Path) -> None:
