@@ -11,6 +11,9 @@ from isochrone_wire.answers import Decision, Differential, Standing
 # The collector states no interval for fewer rounds.
 ROUNDS_NEEDED = 6
 
+# The widest interval with which the size of a change is stated, as a share of that size.
+_KNOWN_SHARE = 0.5
+
 Place = tuple[str, str]
 """A target and a region."""
 
@@ -36,6 +39,13 @@ class Cell:
     def is_firm(self) -> bool:
         """Return whether the difference has an interval."""
         return self.low is not None and self.high is not None
+
+    @property
+    def has_known_change(self) -> bool:
+        """Return whether the size of the change is known: the rounds of the window agree on it."""
+        if self.changed_us is None or self.low is None or self.high is None:
+            return False
+        return self.high - self.low <= _KNOWN_SHARE * abs(self.changed_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

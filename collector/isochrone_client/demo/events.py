@@ -18,7 +18,7 @@ class Timeline:
         self._episode = episode
         self._seconds = seconds
         self._scripted = dict(_script(episode))
-        self._changed: dict[Place, Cell] = {}
+        self._changed: list[Place] = []
         self.events: list[str] = []
 
     def coming(self, elapsed: float) -> str:
@@ -40,12 +40,14 @@ class Timeline:
         return new
 
     def _measured(self, board: Board) -> Iterator[str]:
-        changed = {place: board.cell(*place) for place in board.changed}
-        for place in changed.keys() - self._changed.keys():
-            yield f"measured: {_change(place, changed[place])}"
-        for target, region in self._changed.keys() - changed.keys():
+        for place in board.changed:
+            cell = board.cell(*place)
+            if cell.has_known_change and place not in self._changed:
+                self._changed.append(place)
+                yield f"measured: {_change(place, cell)}"
+        for target, region in [place for place in self._changed if place not in board.changed]:
+            self._changed.remove((target, region))
             yield f"measured: {target} is as fast as at the start from {region}"
-        self._changed = changed
 
 
 def _script(episode: Episode) -> Iterator[tuple[int, str]]:

@@ -9,10 +9,12 @@ from isochrone_client.demo.scenario import EPISODE, Episode
 SLOW = Episode(provider="acme", region="eu-central-1", added_ms=400, after_seconds=75, lasting_seconds=180)
 
 
-def board(changed_us: float | None = None) -> Board:
+def board(changed_us: float | None = None, *, error_us: float = 5_000.0) -> Board:
     """A board of one place."""
     place = ("acme/large", "eu-central-1")
-    return Board(baseline="us-east-2", regions=place[1:], targets=place[:1], cells={place: Cell(changed_us=changed_us)})
+    shift = 35_000 + (changed_us or 0)
+    cell = Cell(shift=shift, low=shift - error_us, high=shift + error_us, changed_us=changed_us)
+    return Board(baseline="us-east-2", regions=place[1:], targets=place[:1], cells={place: cell})
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,7 @@ def test_each_event_is_noted_once() -> None:
     timeline = Timeline(SLOW, seconds=None)
     assert timeline.note(74.0, board(), ()) == []
     assert timeline.note(75.4, board(), ()) == ["75 s: acme gets 400 ms slower from eu-central-1, for 180 s"]
+    assert timeline.note(90.0, board(250_000.0, error_us=200_000), ()) == []  # its size is not known yet
     assert timeline.note(98.2, board(399_600.0), ["the route chat switches"]) == [
         "98 s: measured: acme/large takes 400 ms longer from eu-central-1 than at the start",
         "98 s: the route chat switches",
