@@ -351,6 +351,11 @@ class Liveness(StrEnum):
     SILENT = "silent"
     EMPTY = "empty"
 
+    @property
+    def phrase(self) -> str:
+        """The state in words for people."""
+        return {Liveness.SILENT: "no samples", Liveness.EMPTY: "nothing to probe"}.get(self, self.value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageStatus:

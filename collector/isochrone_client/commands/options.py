@@ -115,7 +115,7 @@ targets = click.option(
     multiple=True,
     metavar="GLOB",
     shell_complete=completion.targets,
-    help="Only targets with such a name, kimi-k2.5 or 'openai/*'. Can be given several times.",
+    help="Only targets with such a name, kimi-k2.5 or 'qwen/*'. Can be given several times.",
 )
 regions = click.option(
     "--region",

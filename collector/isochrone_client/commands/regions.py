@@ -18,7 +18,9 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 
 
 @click.command("regions", epilog=options.example(*_EXAMPLES))
-@click.option("--best", is_flag=True, help="Show instead the nearest region of each provider, and what the others add.")
+@click.option(
+    "--best", is_flag=True, help="Show instead the nearest region of each provider, and how much slower the others are."
+)
 @click.option(
     "--metric",
     type=Choice([metric.value for metric in Metric]),
@@ -44,13 +46,13 @@ def regions(
 ) -> None:
     """Show which vantages are online, their clocks, spools and plans.
 
-    An online vantage delivers samples. A late one has missed its announced heartbeat; a silent one sends heartbeats but
-    no samples; an empty one has nothing to probe. A sample that is neither stored nor waiting nor counted as dropped is
-    lost, which is a bug.
+    An online vantage delivers samples. A late one has missed its announced heartbeat; one with "no samples" sends only
+    heartbeats; one with "nothing to probe" has no targets. A sample that is neither stored nor waiting nor counted as
+    dropped is lost, which is a bug.
 
-    With --best: for each provider the region from which its targets answer first, and how much every other region adds,
-    paired by target and round. Only targets that all of these regions measured are compared; --region, --target,
-    --metric and --window apply to --best only.
+    With --best: for each provider the region from which its targets answer first, and how much slower every other
+    region is, paired by target and round. Only targets that all of these regions measured are compared; --region,
+    --target, --metric and --window apply to --best only.
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         if best:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from isochrone_client.formats import age, fitting_decimals, interval, minute, moment, number, percent
+from isochrone_client.formats import UNKNOWN, age, fitting_decimals, minute, moment, number, percent
 from isochrone_wire.answers import Decision, Differential, Level, Metric, Part, Proportion, Side
 
 MIN_ROUNDS = 6
@@ -19,6 +19,7 @@ _SLIGHT = 0.01
 _NEVER = 1e6
 _US_PER_MS = 1000.0
 _HUNDRED = 100.0
+_LEAST_SHARE = 1e-4
 
 _PHASE_NAMES = {
     "dns": "name lookup",
@@ -97,8 +98,8 @@ def handshake_share(row: Differential, of: Callable[[Part], float | None]) -> fl
 def rounds_needed(row: Differential) -> int | None:
     """Estimate the rounds that would decide an undecided differential if the spread stays the same; `None` if unknown.
 
-    An interval narrows with the square root of the rounds. It has to exclude zero if the shift reaches the margin, and
-    to lie within the margin otherwise.
+    An interval narrows with the square root of the rounds. It has to exclude zero if the difference reaches the
+    smallest one that matters, and to be below that otherwise.
     """
     if row.shift is None or row.shift_low is None or row.shift_high is None or row.margin is None:
         return None
@@ -116,11 +117,12 @@ def _difference(row: Differential) -> Iterator[str]:
         yield f"The difference in {noun} of {row.target} between {row.region} and {row.baseline} is unknown."
         return
     if row.shift:
-        comparison = f"{_amount(row, abs(row.shift))} {less if row.shift < 0 else more} from {row.region}"
-        yield f"The {noun} of {row.target} is {comparison} than from {row.baseline} ({percent(row.shift_percent)} %)."
+        size = f"{_amount(row, abs(row.shift))} ({percent(row.shift_percent).lstrip('+-')} %)"
+        comparison = f"{size} {less if row.shift < 0 else more} from {row.region}"
+        yield f"The {noun} of {row.target} is {comparison} than from {row.baseline}."
     else:
         yield f"The {noun} of {row.target} is the same from {row.region} as from {row.baseline}."
-    yield f"The 95 % interval of this shift is {_bounds(row, row.shift_low, row.shift_high)}."
+    yield f"The 95 % interval of this difference is {_bounds(row, row.shift_low, row.shift_high)}."
     yield f"The medians are {_amount(row, row.region_median)} and {_amount(row, row.baseline_median)}."
 
 
@@ -148,12 +150,12 @@ def _step(row: Differential, *, now_at: int) -> Iterator[str]:
 def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
     if has_step(row):
         yield f"The decision is about the rounds since {moment(row.levels[-1].from_at, now_at=now_at)}."
-    margin = f"the margin of {_amount(row, row.margin)}, below which a difference does not matter"
-    reached = f"the interval excludes zero, and the shift reaches {margin}"
+    smallest = f"the smallest that matters, {_amount(row, row.margin)}"
+    reached = f"the interval excludes zero, and the difference is at least {smallest}"
     yield {
         Decision.FASTER: f"{row.region} is faster: {reached}.",
         Decision.SLOWER: f"{row.region} is slower: {reached}.",
-        Decision.EQUIVALENT: f"The two are equivalent: the whole interval lies within {margin}.",
+        Decision.EQUIVALENT: f"The two are equivalent: the whole interval is smaller than {smallest}.",
         Decision.UNDECIDED: f"It is undecided: {row.reason or 'the samples do not decide it'}.",
     }[row.decision]
 
@@ -171,7 +173,11 @@ def _confidence(row: Differential) -> Iterator[str]:
     if row.faster_probability is not None:
         yield _better(row.region, row.faster_probability)
     if row.q_value is not None:
-        yield f"Among all pairs of this answer it differs from zero at a false-discovery rate of {row.q_value:.2g}."
+        share = f"at most {_HUNDRED * row.q_value:.2g} %" if row.q_value >= _LEAST_SHARE else "less than 0.01 %"
+        yield (
+            f"Of the differences in this answer that are at least as clear as this one, {share} are expected to be "
+            "chance (the false-discovery rate)."
+        )
 
 
 def _better(region: str, probability: float) -> str:
@@ -190,9 +196,8 @@ def _origins(row: Differential) -> Iterator[str]:
         "A first token over a fresh connection (ttft_cold)" if parts.keys() & {*HANDSHAKES} else "A first token (ttft)"
     )
     phases = ", ".join(f"{_PHASE_NAMES[name]} {_part(part)}" for name, part in parts.items())
-    yield f"{what} differs by about {_ms(_added(row, ADDENDS))} in total: {phases}."
-    network, server = _added(row, NETWORK), _added(row, ("server",))
-    yield f"The network adds {_ms(network)} of it, the server {_ms(server)}: {_attribution(network, server)}."
+    yield f"{what} takes {_more(_added(row, ADDENDS))} in total: {phases}."
+    yield from _network_and_server(_added(row, NETWORK), _added(row, ("server",)))
     absent = [name for name in ADDENDS if name not in parts]
     if absent:
         yield f"These requests do not have the phases {', '.join(absent)}."
@@ -204,8 +209,11 @@ def _added(row: Differential, names: tuple[str, ...]) -> float:
 
 def _split(row: Differential) -> Iterator[str]:
     if row.network_shift is not None and row.server_shift is not None:
-        network, server = row.network_shift, row.server_shift
-        yield f"The network adds {_ms(network)}, the server {_ms(server)}: {_attribution(network, server)}."
+        yield from _network_and_server(row.network_shift, row.server_shift)
+
+
+def _network_and_server(network: float, server: float) -> Iterator[str]:
+    yield (f"The network takes {_more(network)}, the server {_more(server)}: {_attribution(network, server)}.")
 
 
 def _attribution(network: float, server: float) -> str:
@@ -217,7 +225,7 @@ def _attribution(network: float, server: float) -> str:
         return f"all of it comes from the {'network' if share > _SLIGHT else 'server'}"
     if network * server < 0:
         larger = "network" if share > 0.5 else "server"  # noqa: PLR2004  # half
-        return f"they have opposite signs, and the part of the {larger} is larger"
+        return f"one takes more, the other less, and the part of the {larger} is larger"
     return f"{_HUNDRED * share:.0f} % network, {_HUNDRED * (1 - share):.0f} % server"
 
 
@@ -231,8 +239,8 @@ def _handshakes(row: Differential) -> Iterator[str]:
         f"{_HUNDRED * baseline:.1f} % from {row.baseline}."
     )
     if row.metric is not Metric.TTFT_COLD:
-        saved = _ms(_added(row, HANDSHAKES))
-        yield f"An open connection avoids them, and with them {saved} of the difference."
+        added = _more(_added(row, HANDSHAKES))
+        yield f"They take {added} from {row.region}; an open connection avoids them."
 
 
 def _provider(row: Differential) -> Iterator[str]:
@@ -241,9 +249,9 @@ def _provider(row: Differential) -> Iterator[str]:
         if row.parts:
             yield "The provider does not report its own processing time."
         return
-    yield f"The provider's own processing time differs by {_part(own)}, in {_counted(own.n, 'round')}."
+    yield f"The provider reports that it takes {_part(own)}, in {_counted(own.n, 'round')}."
     if server is not None:
-        yield f"The server's part as measured by the agents is {_ms(server.shift)}."
+        yield f"As measured by the agents, the server takes {_more(server.shift)}."
 
 
 def _side(region: str, side: Side, rounds: int) -> Iterator[str]:
@@ -309,18 +317,40 @@ def _signed(row: Differential, value: float) -> str:
 
 
 def _bounds(row: Differential, low: float, high: float) -> str:
+    less, more = ("lower", "higher") if row.metric.more_is_better else ("shorter", "longer")
     scale, unit = (_US_PER_MS, "ms") if row.unit == "us" else (1.0, row.unit)
-    return f"{interval(low / scale, high / scale, signed=True)} {unit}"
+    return range_text(low / scale, high / scale, unit=unit, words=(less, more))
 
 
-def _ms(us: float) -> str:
-    return f"{number(us / _US_PER_MS, signed=True)} ms"
+def range_text(low: float, high: float, *, unit: str, words: tuple[str, str]) -> str:
+    """`31 to 42 ms shorter`, or `2 ms shorter to 5 ms longer`: bounds in words instead of signs.
+
+    `words` are those for a negative and a positive number.
+    """
+    decimals = fitting_decimals(max(abs(low), abs(high)))
+    nearer, farther = sorted((abs(low), abs(high)))
+    less, more = words
+    if not round(farther, decimals):
+        return f"0 {unit}"
+    if low < 0 < high:
+        return f"{number(-low, decimals=decimals)} {unit} {less} to {number(high, decimals=decimals)} {unit} {more}"
+    first, last = number(nearer, decimals=decimals), number(farther, decimals=decimals)
+    return f"{last if first == last else f'{first} to {last}'} {unit} {less if low < 0 else more}"
+
+
+def _more(us: float, *, decimals: int | None = None) -> str:
+    """`178 ms more`, `36 ms less`, or `the same time` if the difference rounds to zero."""
+    text = number(abs(us) / _US_PER_MS, decimals=decimals)
+    if not float(text.replace(UNKNOWN, "0")):
+        return "the same time"
+    return f"{text} ms {'less' if us < 0 else 'more'}"
 
 
 def _part(part: Part) -> str:
-    """`+178 ms (+177 … +179)`."""
+    """`178 ms more (177 to 179 ms more)`."""
     if part.low is None or part.high is None:
-        return f"{_ms(part.shift)} (no interval)"
-    bounds = [part.low / _US_PER_MS, part.high / _US_PER_MS]
-    decimals = fitting_decimals(max(map(abs, bounds)))
-    return f"{number(part.shift / _US_PER_MS, signed=True, decimals=decimals)} ms ({interval(*bounds, signed=True)})"
+        return f"{_more(part.shift)} (no interval)"
+    low, high = part.low / _US_PER_MS, part.high / _US_PER_MS
+    decimals = fitting_decimals(max(abs(low), abs(high)))
+    bounds = range_text(low, high, unit="ms", words=("less", "more"))
+    return f"{_more(part.shift, decimals=decimals)} ({bounds})"

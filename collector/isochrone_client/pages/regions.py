@@ -13,7 +13,6 @@ from isochrone_wire.json_format import rfc3339
 
 SCHEMA = "isochrone.regions/1"
 _STYLE_OF = {Liveness.ONLINE: "green", Liveness.LATE: "red", Liveness.SILENT: "yellow", Liveness.EMPTY: "dim"}
-_WORD_OF = {Liveness.SILENT: "no samples", Liveness.EMPTY: "nothing to probe"}
 _COMPLETE = "all accounted for"
 
 
@@ -68,7 +67,7 @@ def _columns(footnotes: Footnotes, answer: VantageList) -> tuple[Column[VantageS
         Column(heading="vantage", text=lambda row: row.name, wide=True),
         Column(
             heading="state",
-            text=lambda row: footnotes.marked(_WORD_OF.get(row.liveness, row.liveness.value), _remark(row)),
+            text=lambda row: footnotes.marked(row.liveness.phrase, _remark(row)),
             style=lambda row: _STYLE_OF[row.liveness],
             wide=True,
         ),

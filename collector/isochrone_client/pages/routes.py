@@ -30,6 +30,9 @@ from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteS
 SCHEMA = "isochrone.route-entries/1"
 _HUNDRED = 100.0
 _SCALE = "latency"
+_SETTLED = 0.005
+_MOVING = "↑ ↓: after a switch, the weight rises or falls by a quarter per epoch"
+_CERTAINTY = (Eligible.YES, Eligible.MAYBE, Eligible.UNKNOWN, Eligible.NO)
 # The fields of the table in a row of CSV; the fields of the entry follow.
 _OF_TABLE = (
     "generation",
@@ -71,7 +74,8 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
         notes=(
             *footnotes.notes,
             *_hidden_note(rows),
-            *(note for table in in_order(tables) for note in _remarks(table)),
+            *((_MOVING,) if any(_direction(row) for row in rows) else ()),
+            *(note for table in in_order(tables) for note in _remarks(table, now_at=now_at)),
         ),
         record=_record,
     )
@@ -152,11 +156,48 @@ def _hidden_note(rows: tuple[EntryRow, ...]) -> Iterator[str]:
         yield TOO_FEW
 
 
-def _remarks(table: RouteTable) -> Iterator[str]:
-    """The notes of a table: its last change, hedge, race and excluded members."""
+def _direction(row: EntryRow) -> str:
+    """The arrow of a weight that moves to that of its rank: all of it, shared by the members with the first rank."""
+    if row.entry is None:
+        return ""
+    sharing = sum(entry.rank == 1 for entry in row.table.entries)
+    change = (1 / sharing if row.entry.rank == 1 else 0.0) - row.entry.weight
+    return "" if abs(change) < _SETTLED else ("↑ " if change > 0 else "↓ ")
+
+
+def _weight(row: EntryRow) -> str:
+    return _direction(row) + number(_HUNDRED * row.entry.weight, decimals=0) if row.entry else UNKNOWN
+
+
+def _order(table: RouteTable, *, now_at: int) -> Iterator[str]:
+    """Why the first member ranks before one whose median is lower, if there is one."""
+    known = [(median, entry) for entry in table.entries if (median := value_of(entry.ttft_p50_us)) is not None]
+    if not known or known[0][1] is not table.entries[0]:
+        return
+    first, fastest = table.entries[0], min(known, key=lambda pair: pair[0])[1]
+    if fastest.rank > first.rank:
+        yield f"{first.target} ranks before {fastest.target}, whose median is lower: {_reason(first, fastest, now_at)}"
+
+
+def _reason(first: RouteEntry, fastest: RouteEntry, now_at: int) -> str:
+    if _CERTAINTY.index(first.slo_eligible) < _CERTAINTY.index(fastest.slo_eligible):
+        return "it is more certain to meet the objective"
+    if first.cost is not None and fastest.cost is not None and first.cost < fastest.cost:
+        return (
+            f"with p95, price and failures it counts as {number(first.cost)} ms, the other as {number(fastest.cost)} ms"
+        )
+    since = f" {age(first.hold.since_at, now_at=now_at)} ago" if first.hold is not None else ""
+    return (
+        f"it became the first choice{since}, by newer rounds than most of the median's, and no rule switches back yet"
+    )
+
+
+def _remarks(table: RouteTable, *, now_at: int) -> Iterator[str]:
+    """The notes of a table: its last change, order, hedge, race and excluded members."""
     where = f"{table.route} from {table.client_region}"
     if table.sentence and table.change is not ChangeKind.EVIDENCE:
         yield f"{where}: {table.sentence}"
+    yield from (f"{where}: {reason}" for reason in _order(table, now_at=now_at))
     first = table.entries[0].hedge if table.entries else None
     if first is not None:
         yield f"{where}, hedge: {_hedge(first)}"
@@ -225,7 +266,7 @@ def _verdict(footnotes: Footnotes) -> Callable[[EntryRow], str]:
 def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> tuple[Column[EntryRow], ...]:
     return (
         Column(heading="rank", text=_of_entry(lambda entry: str(entry.rank))),
-        Column(heading="weight", unit="%", text=_of_entry(lambda entry: number(_HUNDRED * entry.weight, decimals=0))),
+        Column(heading="weight", unit="%", text=_weight),
         target_column(rows, lambda row: row.entry.target if row.entry else UNKNOWN),
         Column(heading="p50", unit="ms", text=_quantile(lambda entry: entry.ttft_p50_us), scale=_SCALE),
         Column(heading="interval", unit="95 %, ms", text=_of_entry(_around), scale=_SCALE, priority=2),

@@ -3,7 +3,7 @@
 import re
 
 # Marks beyond ASCII that take one column; other characters are looked up.
-_NARROW = frozenset("–—…→±≤≥×·µ²³ÄÖÜäöüß’“”")  # noqa: RUF001  # signs that tables contain
+_NARROW = frozenset("–—…→↑↓±≤≥×·µ²³ÄÖÜäöüß’“”")  # noqa: RUF001  # signs that tables contain
 _WORD = re.compile(r"(?:[^ ]*\d (?:%|ms|s|min|h|d)(?![^ ,.;:)\]])[^ ]*|[^ ]+) *")
 _NAME_PART = re.compile(r"[^/]*/|[^/]+")
 _ELLIPSIS = "…"

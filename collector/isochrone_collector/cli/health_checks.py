@@ -76,7 +76,9 @@ def judge_fleet(fleet: VantageList) -> CheckResult:
     if not away:
         return ok("vantages", f"all {len(fleet.vantages)} are online")
     sentence = f"{len(away)} of {len(fleet.vantages)} are not online: "
-    return warn("vantages", sentence + _some([f"{v.name} is {v.liveness}" for v in away]), "see `isochrone regions`")
+    return warn(
+        "vantages", sentence + _some([f"{v.name}: {v.liveness.phrase}" for v in away]), "see `isochrone regions`"
+    )
 
 
 def _version(version: int) -> CheckResult:

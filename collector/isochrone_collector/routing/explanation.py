@@ -70,8 +70,11 @@ def _cost(inputs: Inputs, target: str) -> str:
     cost = cost_of(inputs, target)
     if cost is None:
         return f"{target} has no median yet, and goes behind who has"
-    terms = f"{cost.ttft:.1f} median, {cost.tail:.1f} tail, {cost.usd:.1f} price, {cost.failure:.1f} failures"
-    return f"{target} costs {cost.total:.1f} ms: {terms}"
+    success = inputs.of(target).success
+    at_least = f"failures: its success may be as low as {success.low:.1%}" if success else "failures"
+    amounts = ((cost.ttft, "its median"), (cost.tail, "its p95 beyond the limit"), (cost.usd, "its price"))
+    terms = [f"{ms:.0f} ms for {what}" for ms, what in (*amounts, (cost.failure, at_least)) if round(ms)]
+    return f"{target} counts as {cost.total:.0f} ms: {', '.join(terms)}"
 
 
 def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str]:
@@ -98,8 +101,8 @@ def _rules(inputs: Inputs, before: State, ranked: Sequence[str]) -> Iterator[str
 def _comparison(inputs: Inputs, incumbent: str, target: str) -> str:
     compared, rules = inputs.against(incumbent, target), inputs.rules
     spans = ((compared.window, rules.window_us), (compared.middle, rules.middle_us), (compared.short, rules.short_us))
-    text = "; ".join(f"{_shift(shift)} over {durations.write(span_us)}" for shift, span_us in spans)
-    return f"{incumbent} takes longer than {target} by {text}"
+    text = "; ".join(f"{_slower(shift)} over {durations.write(span_us)}" for shift, span_us in spans)
+    return f"{incumbent} against {target}: {text}"
 
 
 def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
@@ -117,8 +120,9 @@ def _fast(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
     span = durations.write(inputs.rules.short_us)
     is_correction = is_new(state, inputs, target, within_us=inputs.rules.short_us)
     new = ", which would correct the first choice: it was not ranked before" if is_correction else ""
-    ahead = f"over {span} {target} is ahead by at least {_ms(low_us)}"
-    return f"fast: {verdict}, {ahead}; it takes {_ms(needed_us)}{damped}{new}"
+    ahead = f"is ahead by at least {_ms(low_us)}" if low_us > 0 else "is not certain to be ahead"
+    lead = f"a fast switch takes a lead of {_ms(needed_us)}"
+    return f"fast: {verdict}, over {span} {target} {ahead}; {lead}{damped}{new}"
 
 
 def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
@@ -126,12 +130,12 @@ def _soft(inputs: Inputs, state: State, incumbent: str, target: str) -> str:
     epochs, needed = state.streaks.get(target, 0), inputs.rules.soft_epochs
     if found is None:
         return f"soft: no, there is no interval between {incumbent} and {target} yet"
-    text = f"by the objective {target} leads by {_interval(found.shift_us, found.low_us, found.high_us)}"
+    text = f"by the objective {target} {_by('leads by', 'is behind by', found.shift_us, found.low_us, found.high_us)}"
     verdict = "which counts" if is_better(inputs, incumbent, target) else "which does not count"
-    margin = f"margin {_ms(margin_us(inputs, target))}"
+    margin = f"the smallest lead that matters is {_ms(margin_us(inputs, target))}"
     missing = f"{needed - epochs} are missing" if epochs < needed else "long enough"
     ties = f"; level for {state.ties[target]} of {needed} epochs" if target in state.ties else ""
-    return f"soft: {text}, {margin}, {verdict}; {epochs} of {needed} epochs running, {missing}{ties}"
+    return f"soft: {text}, {verdict}: {margin}; {epochs} of {needed} epochs running, {missing}{ties}"
 
 
 def _dwell(inputs: Inputs, state: State) -> str:
@@ -163,8 +167,18 @@ def _race(race: RaceSet) -> str:
     return f"race: {', '.join(race.targets)}{expected} ({race.reason or factor})"
 
 
-def _shift(shift: Shift | None) -> str:
-    return "an unknown amount" if shift is None else _interval(shift.estimate, shift.low, shift.high)
+def _slower(shift: Shift | None) -> str:
+    if shift is None:
+        return "no rounds to compare"
+    return _by("slower by", "faster by", shift.estimate, shift.low, shift.high)
+
+
+def _by(positive: str, negative: str, value_us: float, low_us: float | None, high_us: float | None) -> str:
+    """The amount with the words for its sign; the interval has the direction of these words."""
+    if value_us >= 0:
+        return f"{positive} {_interval(value_us, low_us, high_us)}"
+    low, high = (None if bound is None else -bound for bound in (high_us, low_us))
+    return f"{negative} {_interval(-value_us, low, high)}"
 
 
 def _interval(value_us: float, low_us: float | None, high_us: float | None) -> str:

@@ -49,9 +49,9 @@ def decide(shift: Shift, *, n: int, margin: float, metric: Metric, undetermined:
     if -margin <= low and high <= margin:
         return Decision.EQUIVALENT, ""
     if low <= 0 <= high:
-        return Decision.UNDECIDED, "interval includes zero and exceeds the margin"
+        return Decision.UNDECIDED, "the interval includes zero, and also differences that matter"
     if abs(shift.estimate) < margin:
-        return Decision.UNDECIDED, "interval excludes zero and exceeds the margin, and the shift is within it"
+        return Decision.UNDECIDED, "the interval excludes zero, but the difference may be too small to matter"
     better = (shift.estimate > 0) == metric.more_is_better
     return (Decision.FASTER if better else Decision.SLOWER), ""
 

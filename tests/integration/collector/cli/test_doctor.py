@@ -32,7 +32,7 @@ def test_a_collector_that_is_well(start_collector: StartCollector, tmp_path: Pat
     collector.call.push(Batch(vantage=US, epoch=5, seq=0, vitals=Vitals(next_heartbeat_us=900 * SECOND_US)))
     code, found = consult(collector)
     assert (code, found["vantages"]["verdict"]) == (0, "warn"), found
-    assert "us-1 is silent" in found["vantages"]["sentence"]
+    assert "us-1: no samples" in found["vantages"]["sentence"]
     well = ("software", "data folder", "postgresql", "durability", "schema", "partitions", "clock", "plan", "health")
     assert {name: found[name]["verdict"] for name in well} == dict.fromkeys(well, "ok")
     assert found["certificate"]["sentence"].startswith("plain text")

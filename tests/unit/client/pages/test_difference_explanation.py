@@ -1,5 +1,6 @@
 """The explanation of a differential: each sentence follows from the numbers."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -25,28 +26,32 @@ def sentences(row: Differential) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("row", "topic", "sentence"),
     [
-        (SLOWER, "difference", "is 191 ms longer from ap-southeast-1 than from us-east-2 (+59.7 %)."),
-        (SLOWER, "difference", "The 95 % interval of this shift is +180 … +204 ms."),
+        (SLOWER, "difference", "is 191 ms (59.7 %) longer from ap-southeast-1 than from us-east-2."),
+        (SLOWER, "difference", "The 95 % interval of this difference is 180 to 204 ms longer."),
         (SLOWER, "difference", "The medians are 513 ms and 320 ms."),
         (
             SLOWER,
             "decision",
-            "ap-southeast-1 is slower: the interval excludes zero, and the shift reaches the margin of 20 ms",
+            "is slower: the interval excludes zero, and the difference is at least the smallest that matters, 20 ms",
         ),
         (SLOWER, "confidence", "Both sides have a value in 1436 rounds"),
         (SLOWER, "confidence", "count as 412 independent ones."),
         (SLOWER, "confidence", "with a probability of 1.2 %"),
-        (SLOWER, "confidence", "false-discovery rate of 1.2e-09"),
-        (SLOWER, "origin", "(ttft_cold) differs by about +547 ms in total"),
-        (SLOWER, "origin", "TLS handshake +178 ms (+178 … +179)"),
+        (SLOWER, "confidence", "at least as clear as this one, less than 0.01 % are expected to be chance"),
+        (SLOWER, "origin", "(ttft_cold) takes 547 ms more in total"),
+        (SLOWER, "origin", "TLS handshake 178 ms more (178 to 179 ms more)"),
         (SLOWER, "origin", "98 % network, 2 % server"),
         (SLOWER, "handshakes", "42.9 % of ttft_cold from ap-southeast-1 and 7.9 % from us-east-2"),
-        (SLOWER, "provider", "The provider's own processing time differs by +9 ms (+1 … +17), in 1402 rounds."),
+        (SLOWER, "provider", "The provider reports that it takes 9 ms more (1 to 17 ms more), in 1402 rounds."),
         (SLOWER, "us-east-2", "Of 1449 probes, 0.63 % failed (95 % interval 0.33 … 1.2 %)."),
         (SLOWER, "ap-southeast-1", "99.8 % of the planned rounds have a sample."),
         (SLOWER, "freshness", "The newest round is 42 s old."),
-        (FASTER, "difference", "is 30 ms shorter from ap-southeast-1"),
-        (FASTER, "origin", "The network adds +1.9 ms, the server -32 ms: they have opposite signs"),
+        (FASTER, "difference", "is 30 ms (16.7 %) shorter from ap-southeast-1"),
+        (FASTER, "difference", "interval of this difference is 25 to 35 ms shorter."),
+        (replace(FASTER, shift_high=4_000.0), "difference", "difference is 35 ms shorter to 4 ms longer."),
+        (FASTER, "origin", "The network takes 1.9 ms more, the server 32 ms less: one takes more, the other less"),
+        (replace(FASTER, q_value=0.012), "confidence", "at most 1.2 % are expected to be chance"),
+        (SLOWER, "handshakes", "They take 356 ms more from ap-southeast-1; an open connection avoids them."),
         (UNDECIDED, "difference", "is unknown."),
         (
             replace(FASTER, shift=0.0),
@@ -55,7 +60,11 @@ def sentences(row: Differential) -> dict[str, str]:
         ),
         (UNDECIDED, "decision", "It is undecided: 3 of 6 rounds needed."),
         (UNDECIDED, "next steps", "A decision needs 3 more rounds with a value on both sides"),
-        (replace(FASTER, decision=Decision.EQUIVALENT), "decision", "whole interval lies within the margin of 20 ms"),
+        (
+            replace(FASTER, decision=Decision.EQUIVALENT),
+            "decision",
+            "the whole interval is smaller than the smallest that matters, 20 ms",
+        ),
         (
             replace(FASTER, paired=False, n=0),
             "confidence",
@@ -72,7 +81,7 @@ def sentences(row: Differential) -> dict[str, str]:
         (
             replace(SLOWER, parts=(PARTS["rtt"], PARTS["server"])),
             "origin",
-            "A first token (ttft) differs by about +191",
+            "A first token (ttft) takes 191 ms more in total",
         ),
         (replace(SLOWER, parts=(PARTS["server"],)), "provider", "does not report its own processing time"),
         (
@@ -105,7 +114,7 @@ def test_a_step_is_named_first() -> None:
     assert text["step"] == (
         "+400 ms since 07:58:48: the difference is +435 ms in 12 rounds, and was +35 ms in 19 rounds before. "
         "All other figures are those of the rounds since then. "
-        "The 95 % interval since then is +434 … +437 ms. The 95 % interval before is +34 … +36 ms. "
+        "The 95 % interval since then is 434 to 437 ms longer. The 95 % interval before is 34 to 36 ms longer. "
         "The median of ap-southeast-1 went from 235 ms to 635 ms, that of us-east-2 from 200 ms to 200 ms."
     )
     assert text["decision"].startswith("The decision is about the rounds since 07:58:48. ap-southeast-1 is slower:")
@@ -144,11 +153,33 @@ def test_nothing_is_made_up(row: Differential, topic: str) -> None:
     assert topic not in sentences(row)
 
 
+@given(
+    st.floats(min_value=-1e6, max_value=1e6),
+    st.floats(min_value=0, max_value=1e6),
+    st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=5, max_size=5),
+)
+def test_no_sentence_has_a_signed_number(shift: float, half: float, parts: list[float]) -> None:
+    """Whatever the numbers, words state their direction; no sentence has a plus or a minus sign."""
+    row = replace(
+        FASTER,
+        shift=shift,
+        shift_low=shift - half,
+        shift_high=shift + half,
+        shift_percent=shift,
+        parts=tuple(
+            Part(name=name, shift=value, low=value - half, high=value + half)
+            for name, value in zip(ADDENDS, parts, strict=True)
+        ),
+    )
+    for text in sentences(row).values():
+        assert not re.search(r"(?<![\w.-])[-+−]\d", text), text  # noqa: RUF001  # a minus sign, too
+
+
 def test_a_rate_is_higher_or_lower() -> None:
     """Speeds are in tokens per second, and a larger one is `higher`."""
     row = replace(FASTER, metric=Metric.TOKENS_PER_SECOND, unit="tokens/s", shift=12.5, shift_low=11.0, shift_high=14.0)
-    assert "speed of deepseek/deepseek-v4-flash is 12 tokens/s higher from" in sentences(row)["difference"]
-    assert "+11 … +14 tokens/s" in sentences(row)["difference"]
+    assert "speed of deepseek/deepseek-v4-flash is 12 tokens/s (16.7 %) higher from" in sentences(row)["difference"]
+    assert "11 to 14 tokens/s higher" in sentences(row)["difference"]
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e7), min_size=5, max_size=5))
@@ -186,7 +217,9 @@ def test_every_pair_is_explained() -> None:
     page = explain.records_page(answer, metric=Metric.TTFT, now_at=NOW_AT)
     record = page.record(SLOWER)
     assert record["parts"][0]["name"] == "dns"
-    assert record["story"][0].startswith("difference: The time to first token of openai/gpt-5-mini is 191 ms longer")
+    assert record["story"][0].startswith(
+        "difference: The time to first token of openai/gpt-5-mini is 191 ms (59.7 %) longer"
+    )
 
 
 def test_the_phases_have_a_table() -> None:

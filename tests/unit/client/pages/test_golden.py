@@ -4,6 +4,7 @@ A change of a golden file is a change of the interface of `isochrone`. For JSON 
 unless it only adds fields. To update the files: `PYTHONPATH=tests python tests/unit/client/pages/test_golden.py`.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,12 +41,23 @@ from isochrone_client.pages.contexts import ContextRow
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.fields import select_fields
 from isochrone_client.render.page import Page, RenderOptions
-from isochrone_wire.answers import CoverageList, DifferentialList, Leaderboard, Metric, Order, SpendList
-from isochrone_wire.insights import LatencyBudgetList, RegionCostList, SimulationList, TierList
-from isochrone_wire.routes import RouteEventList
+from isochrone_wire.answers import (
+    CoverageList,
+    Decision,
+    DifferentialList,
+    Leaderboard,
+    Liveness,
+    Metric,
+    Order,
+    SpendList,
+)
+from isochrone_wire.insights import AlertKind, Eligible, LatencyBudgetList, RegionCostList, SimulationList, TierList
+from isochrone_wire.model import Outcome
+from isochrone_wire.routes import ChangeKind, RouteEventList
 from testdata.insights import ALERTS, DRIFT, LATENCY_BUDGETS, MEMBERS, REGION_COSTS, SIMULATIONS, TIERS
 from testdata.routes import EVENTS, EXPLANATION, TABLES
 
+GLOSSARY = Path(__file__).parents[4] / "docs" / "glossary.md"
 GOLDEN = Path(__file__).parent / "golden"
 OTHERS = tuple(output for output in OUTPUTS if output != "table")
 SUFFIX_OF = {"table": "txt", "json": "json", "csv": "csv", "markdown": "md"}
@@ -194,6 +206,22 @@ def test_wide_shows_everything(name: str) -> None:
         for cells in table.cells:
             kept = [cell for cell, column in zip(cells, page.columns, strict=True) if not column.once]
             assert any(" ".join(" ".join(kept).split()) in line for line in lines)
+
+
+def test_the_glossary_defines_every_word_of_a_table() -> None:
+    """Every heading has an entry in the glossary, and so has every word for a decision, state, outcome or change."""
+    entries = re.findall(r"^\|(.*?)\|", GLOSSARY.read_text(), re.MULTILINE)
+    headings = {word for entry in entries for word in re.findall(r"`([^`]+)`", entry)}
+    boards = [leaderboard.page(Leaderboard(window=WINDOW, standings=STANDINGS, order=order)) for order in Order]
+    pages = [*boards, *(page for name, page in SCREENS.items() if name != "fields")]
+    missing = {column.name for page in pages for column in page.columns} - headings - {""}
+    assert not missing
+    words = set(re.findall(r"`([^`]+)`", GLOSSARY.read_text()))
+    kinds = (Decision, ChangeKind, AlertKind, Eligible)
+    shown = {str(word) for kind in kinds for word in kind} | {state.phrase for state in Liveness}
+    missing = (shown | {"all accounted for", "lost", "duplicate", "best"}) - words
+    assert not missing
+    assert {str(one) for one in Outcome if not one.startswith("skipped")} <= words
 
 
 if __name__ == "__main__":

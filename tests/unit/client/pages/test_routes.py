@@ -1,4 +1,4 @@
-"""The page of route tables states why a member does not meet its objective."""
+"""The page of route tables states why a member does not meet its objective, and why the members have this order."""
 
 from dataclasses import replace
 
@@ -15,10 +15,13 @@ from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.inputs import Evidence
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Eligible
-from isochrone_wire.model import Slo
+from isochrone_wire.model import SECOND_US, Slo
+from isochrone_wire.routes import ChangeKind, Hold, RouteEntry, RouteTable
 from testdata.routes import CHAT, NOW_AT
 
 SLO = Slo(name="chat", ttft_p95_us=1_000_000, min_success=0.99)
+FASTER = Quantile(value=150_000, low=148_000, high=152_000)
+REFRESHED = replace(CHAT, change=ChangeKind.EVIDENCE)
 FAST = Quantile(value=300_000, low=280_000, high=366_000)
 
 
@@ -68,3 +71,62 @@ def test_the_table_has_the_reason_below() -> None:
     shown = renderer("table").whole(page, RenderOptions())
     assert "maybe [1]" in shown
     assert "[1] success at least 94.8 % after 70 requests" in shown
+
+
+def table_with(**changes: object) -> RouteTable:
+    """A table that was only refreshed, with changes to its second member."""
+    first, second, third = REFRESHED.entries
+    return replace(REFRESHED, entries=(first, replace(second, **changes), third))  # type: ignore[arg-type]  # any field
+
+
+def weights(table: RouteTable) -> list[str]:
+    """The texts of the weights."""
+    page = routes.page((table,), now_at=NOW_AT)
+    [shown] = page.tables()
+    return [cells[1] for cells in shown.cells]
+
+
+def test_arrows_show_weights_that_move() -> None:
+    """During a switch the weight of the first choice rises and the other one falls, and a note explains the arrows."""
+    assert weights(REFRESHED) == ["↑ 75", "↓ 25", "0"]
+    assert any("by a quarter per epoch" in note for note in routes.page((REFRESHED,), now_at=NOW_AT).notes)
+
+
+def test_settled_weights_have_no_arrow() -> None:
+    """Members that share the first rank share the weight; such a table has no arrows and no note."""
+
+    def entry(number: int, rank: int, weight: float) -> RouteEntry:
+        return replace(REFRESHED.entries[number], rank=rank, weight=weight)
+
+    table = replace(REFRESHED, entries=(entry(0, 1, 0.5), entry(1, 1, 0.5), entry(2, 3, 0.0)))
+    assert weights(table) == ["50", "50", "0"]
+    assert not any("↑" in note for note in routes.page((table,), now_at=NOW_AT).notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"slo_eligible": Eligible.MAYBE}, "it is more certain to meet the objective"),
+        (
+            {"slo_eligible": Eligible.YES, "cost": 240.0},
+            "with p95, price and failures it counts as 198 ms, the other as 240 ms",
+        ),
+        (
+            {"slo_eligible": Eligible.YES, "cost": 160.0},
+            "it became the first choice 27 s ago, by newer rounds than most of the median's, and no rule switches back",
+        ),
+    ],
+)
+def test_a_first_choice_with_a_higher_median_has_a_reason(changes: dict[str, object], reason: str) -> None:
+    """If another member has a lower median, a note states why it is not the first choice."""
+    table = table_with(ttft_p50_us=FASTER, **changes)
+    first = replace(table.entries[0], hold=Hold(state="active", since_at=NOW_AT - 27 * SECOND_US))
+    notes = routes.page((replace(table, entries=(first, *table.entries[1:])),), now_at=NOW_AT).notes
+    [note] = [note for note in notes if "whose median is lower" in note]
+    assert "deepseek/deepseek-v4-flash ranks before qwen/qwen3-32b" in note
+    assert reason in note
+
+
+def test_the_fastest_first_needs_no_reason() -> None:
+    """A table in the order of its medians has no such note."""
+    assert not any("whose median is lower" in note for note in routes.page((REFRESHED,), now_at=NOW_AT).notes)

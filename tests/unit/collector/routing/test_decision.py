@@ -35,12 +35,14 @@ EXPLAINED = """\
 plan 1; window 1h, epoch 5m; 0 of 4 vantages are suspect, 0 of 2 in eu
 a keeps the objective: maybe: p95 850 ms [600, 1100], limit 1000 ms
 b keeps the objective: yes: p95 700 ms [700, 700], limit 1000 ms
-a costs 437.0 ms: 350.0 median, 50.0 tail, 0.0 price, 37.0 failures
-b costs 387.0 ms: 350.0 median, 0.0 tail, 0.0 price, 37.0 failures
+a counts as 437 ms: 350 ms for its median, 50 ms for its p95 beyond the limit, \
+37 ms for failures: its success may be as low as 96.3%
+b counts as 387 ms: 350 ms for its median, 37 ms for failures: its success may be as low as 96.3%
 hard: a does not fail
-a takes longer than b by 60 ms [30, 90] over 1h; 60 ms [30, 90] over 45m; an unknown amount over 10m
+a against b: slower by 60 ms [30, 90] over 1h; slower by 60 ms [30, 90] over 45m; no rounds to compare over 10m
 fast: no, the last 10m are too few rounds for an interval
-soft: by the objective b leads by 60 ms [30, 90], margin 20 ms, which counts; 1 of 3 epochs running, 2 are missing
+soft: by the objective b leads by 60 ms [30, 90], which counts: the smallest lead that matters is 20 ms; \
+1 of 3 epochs running, 2 are missing
 dwell: 25m left before a soft switch
 decided (evidence): a stays
 weights: a 100.0% (rank 1), b 0.0% (rank 2)
@@ -458,3 +460,24 @@ def test_an_explanation_follows_the_rules() -> None:
     state = replace(CALM, switches=(AT - EPOCH,), penalty=1000.0, penalty_at=AT - EPOCH)
     steps = explain_steps(inputs, state, decide(inputs, state))
     assert steps == tuple(EXPLAINED.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("low_ms", "high_ms", "sentences"),
+    [
+        (
+            -327,
+            73,
+            ["a against b: faster by 127 ms [-73, 327] over 1h", "b is behind by 127 ms [-73, 327], "],
+        ),
+        (-20, 60, ["a against b: slower by 20 ms [-20, 60] over 1h", "over 10m b is not certain to be ahead; a fast"]),
+        (30, 90, ["a against b: slower by 60 ms [30, 90] over 1h", "over 10m b is ahead by at least 30 ms; a fast"]),
+    ],
+)
+def test_sentences_state_the_direction(low_ms: float, high_ms: float, sentences: list[str]) -> None:
+    """A member is faster or slower, ahead or behind, by a positive amount; the interval has the same direction."""
+    compared = comparison("a", "b", low_ms, high_ms, short=(low_ms, high_ms))
+    inputs = inputs_for(evidence("a", 350), B, compared=(compared,), route=CHAT)
+    text = "\n".join(explain_steps(inputs, CALM, decide(inputs, CALM)))
+    for sentence in sentences:
+        assert sentence in text

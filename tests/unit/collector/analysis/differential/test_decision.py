@@ -19,9 +19,9 @@ MS = 1_000
         (-10, 0, 10, Decision.EQUIVALENT, ""),
         (5, 10, 15, Decision.EQUIVALENT, ""),
         (-20, 0, 20, Decision.EQUIVALENT, ""),
-        (-10, 20, 50, Decision.UNDECIDED, "interval includes zero and exceeds the margin"),
-        (0, 20, 50, Decision.UNDECIDED, "interval includes zero and exceeds the margin"),
-        (1, 19, 40, Decision.UNDECIDED, "interval excludes zero and exceeds the margin, and the shift is within it"),
+        (-10, 20, 50, Decision.UNDECIDED, "the interval includes zero, and also differences that matter"),
+        (0, 20, 50, Decision.UNDECIDED, "the interval includes zero, and also differences that matter"),
+        (1, 19, 40, Decision.UNDECIDED, "the interval excludes zero, but the difference may be too small to matter"),
     ],
 )
 def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
