@@ -58,7 +58,9 @@ def intervals(rows: Sequence[Differential]) -> ChartColumn | None:
     extents = [bound for row in known for bound in (row.shift_low, row.shift_high, row.margin, -(row.margin or 0.0))]
     scale = _scale([bound for bound in extents if bound is not None], unit=1000.0 if known[0].unit == "us" else 1.0)
     unit = "ms" if known[0].unit == "us" else known[0].unit
-    return ChartColumn(heading=f"difference and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale))
+    return ChartColumn(
+        heading=f"difference and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale)
+    )
 
 
 def bars(rows: Sequence[Differential]) -> ChartColumn | None:
