@@ -52,7 +52,7 @@ class Progress:
             plural = "" if self.to_install == 1 else "s"
             return f"{self.to_install} package{plural} … {min(installed, self.to_install)}/{self.to_install}"
         if self.found:
-            return f"{len(self.found)} packages found, {self.megabytes:.0f} MB to download"
+            return f"packages: {len(self.found)} found, {self.megabytes:.0f} MB to download"
         return "starting"
 
 

@@ -25,7 +25,7 @@ def test_packages_are_counted_while_pip_looks_for_them() -> None:
     progress.read(OUTPUT[:3])
     assert progress.describe(0) == "starting"
     progress.read(OUTPUT[3:11])
-    assert progress.describe(0) == "3 packages found, 18 MB to download"
+    assert progress.describe(0) == "packages: 3 found, 18 MB to download"
 
 
 def test_packages_are_counted_while_pip_installs_them() -> None:
