@@ -11,6 +11,7 @@ usage: python -m first_hour [--keep FOLDER] prints defects as they are found and
 import argparse
 import json
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ INSTALL_SECONDS = 900
 DEMO_SECONDS = 45
 DIFFERENTIAL_SECONDS = 240
 ENDING_SECONDS = 60
+PORTS = (4600, 8081, 8082)
 KEEPS_RUNNING = ("serve", "run")
 
 
@@ -39,6 +41,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The first hour of a new user.")
     parser.add_argument("--keep", type=Path, help="keep the clone and the home folder here")
     options = parser.parse_args()
+    for port in PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                parser.error(f"port {port} is in use, and the README uses it: end the program that listens there")
     with tempfile.TemporaryDirectory() as name:
         folder = (options.keep or Path(name)).resolve()
         clone, home = folder / "isochrone", folder / "home"

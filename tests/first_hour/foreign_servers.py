@@ -53,7 +53,9 @@ def _litellm(folder: Path) -> Iterator[ForeignServer]:
     program = str(Path(os.environ[LITELLM]).parent / "litellm")
     command = [program, "--config", str(configuration), "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "litellm.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        # Otherwise it asks the internet for prices for half a minute.
+        environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
     try:
         _await(f"http://127.0.0.1:{port}/health/liveliness", process, folder / "litellm.log")
         yield ForeignServer(project="litellm", base_url=f"http://127.0.0.1:{port}/v1", model="fixed")
