@@ -88,8 +88,8 @@ def demo(newcomer: Newcomer) -> float:
 
 
 def _has_numbers(text: str) -> bool:
-    rows = [line for line in text.splitlines() if re.search(r"kimi-k2\.5|glm-5|qwen3-32b", line)]
-    return len(rows) >= 3 and all(re.search(r" \d+( |$)", row) for row in rows)
+    rows = re.findall(r"^(?:\S+/)?(?:kimi-k2\.5|glm-5|qwen3-32b) +(\d*)", text, re.MULTILINE)
+    return len(rows) >= 3 and all(rows)
 
 
 def _names(newcomer: Newcomer) -> set[str]:

@@ -53,8 +53,12 @@ def _litellm(folder: Path) -> Iterator[ForeignServer]:
     program = str(Path(os.environ[LITELLM]).parent / "litellm")
     command = [program, "--config", str(configuration), "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "litellm.log").open("wb") as log:
-        # Otherwise it asks the internet for prices for half a minute.
-        environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        # Otherwise it asks the internet for prices for half a minute, and refuses to start without a key.
+        settings = {
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+        }
+        environment = os.environ | settings
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
     try:
         _await(f"http://127.0.0.1:{port}/health/liveliness", process, folder / "litellm.log")
