@@ -5,7 +5,8 @@ servers of other projects; the README's way from an empty database to a differen
 A defect is an unexpected exit code, a traceback, an internal error, a line wider than the terminal, a name broken over
 two lines, or a process that outlives its terminal.
 
-usage: python -m first_hour [--keep FOLDER] prints defects as they are found and a RESULT line; exit 1 with a defect
+usage: python -m first_hour [--here] [--keep FOLDER]
+prints defects as they are found and a RESULT line; exit 1 with a defect
 """
 
 import argparse
@@ -39,6 +40,9 @@ KEEPS_RUNNING = ("serve", "run")
 def main() -> int:
     """Return 0 without a defect."""
     parser = argparse.ArgumentParser(description="The first hour of a new user.")
+    parser.add_argument(
+        "--here", action="store_true", help="this checkout and its environment instead of a fresh clone"
+    )
     parser.add_argument("--keep", type=Path, help="keep the clone and the home folder here")
     options = parser.parse_args()
     for port in PORTS:
@@ -47,9 +51,10 @@ def main() -> int:
                 parser.error(f"port {port} is in use, and the README uses it: end the program that listens there")
     with tempfile.TemporaryDirectory() as name:
         folder = (options.keep or Path(name)).resolve()
-        clone, home = folder / "isochrone", folder / "home"
+        clone, home = ROOT if options.here else folder / "isochrone", folder / "home"
         home.mkdir(parents=True)
-        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+        if not options.here:
+            subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
         newcomer = Newcomer(clone, home)
         figures = {"first_table_s": float("nan")}
         with newcomer.step("the demo, and every command beside it"):
