@@ -7,7 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
-from isochrone_collector.routing.eligibility import eligible, exclusion_reason, is_failing, plan_exclusion
+from isochrone_collector.routing.eligibility import (
+    eligible,
+    exclusion_reason,
+    has_few_samples,
+    is_failing,
+    plan_exclusion,
+)
 from isochrone_collector.routing.entries import entries_of
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.switch import (
@@ -164,8 +170,13 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
 
 
 def _ranked_since(inputs: Inputs, before: State, ranked: Sequence[str]) -> dict[str, int]:
-    """Return the instant from which on each member has been ranked; that of a state of an earlier version is 0."""
-    return {one: before.ranked_since.get(one, 0) if one in before.order else inputs.at for one in ranked}
+    """Return the instant from which on each member has been ranked; 0 for a state of an earlier version, and for a
+    member that has more samples than the short window holds: it was measured before it was ranked.
+    """
+    return {
+        one: before.ranked_since.get(one, 0) if one in before.order else inputs.at * has_few_samples(inputs, one)
+        for one in ranked
+    }
 
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:

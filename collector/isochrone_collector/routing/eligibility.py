@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.routing.inputs import Evidence, Inputs
+from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Objective, Slo, Target
@@ -41,12 +41,20 @@ def exclusion_reason(inputs: Inputs, target: str, *, has_traffic: bool) -> str:
     )
 
 
-def _sample_shortage(inputs: Inputs, target: str) -> str:
+def has_few_samples(inputs: Inputs, target: str) -> bool:
+    """Return whether the samples of a member may all be from the short window."""
+    rounds = ROUNDS_PER_EPOCH * inputs.rules.short_us // inputs.rules.epoch_us
+    return _sent(inputs, target) <= rounds * max(inputs.of(target).vantages, 1)
+
+
+def _sent(inputs: Inputs, target: str) -> int:
     evidence = inputs.of(target)
-    sent = evidence.success.n if evidence.success else 0
-    if evidence.n < inputs.rules.min_samples and sent < inputs.rules.min_samples:
-        return f"{max(evidence.n, sent)} of {inputs.rules.min_samples} samples needed"
-    return ""
+    return max(evidence.n, evidence.success.n if evidence.success else 0)
+
+
+def _sample_shortage(inputs: Inputs, target: str) -> str:
+    sent = _sent(inputs, target)
+    return f"{sent} of {inputs.rules.min_samples} samples needed" if sent < inputs.rules.min_samples else ""
 
 
 def _coverage_shortage(inputs: Inputs, target: str) -> str:

@@ -49,7 +49,7 @@ class Rules:
 
 
 # Twelve epochs of six rounds are 72: a p95 has an interval from 59 on, so a few may be lost.
-_ROUNDS_PER_EPOCH = 6
+ROUNDS_PER_EPOCH = 6
 _MIN_EPOCH_US = 10 * SECOND_US
 _MAX_EPOCH_US = 30 * MINUTE_US
 
@@ -58,7 +58,7 @@ def rules_for(every_us: Sequence[int]) -> Rules:
     """Return the rules of a route from its members' intervals: an epoch has six rounds of the slowest member, the
     window twelve epochs, the middle window nine, the short one two; the dwell and the half-life of the penalty are six.
     """
-    epoch_us = min(max(_ROUNDS_PER_EPOCH * max(every_us, default=MINUTE_US), _MIN_EPOCH_US), _MAX_EPOCH_US)
+    epoch_us = min(max(ROUNDS_PER_EPOCH * max(every_us, default=MINUTE_US), _MIN_EPOCH_US), _MAX_EPOCH_US)
     return Rules(
         epoch_us=epoch_us,
         window_us=12 * epoch_us,

@@ -46,7 +46,7 @@ class State:
     `ties` those in which it was level with the first choice; both as of `epoch`, which began with `epoch_weights`.
     `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on. `ranked_since`
     is the instant from which on each member of `order` has been ranked without interruption; 0, or no value, if that is
-    long ago.
+    long ago or it was measured long before.
     """
 
     incumbent: str | None = None

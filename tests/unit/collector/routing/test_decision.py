@@ -136,7 +136,7 @@ def test_a_member_that_lacked_rounds_corrects_the_first_choice(before: str | Non
     assert first.state.incumbent == "a"
     later = AT + EPOCH // 6
     compared = comparison("a", "b", 100, 200, short=(100, 200))
-    enough = inputs_for(A, evidence("b", 200, newest_at=later), compared=(compared,), at=later)
+    enough = inputs_for(A, evidence("b", 200, ok=6, n=6, newest_at=later), compared=(compared,), at=later)
     corrected = decide(enough, first.state)
     assert (corrected.change, corrected.state.incumbent) == (ChangeKind.FIRST, "b")
     assert corrected.sentence == "b now has enough rounds, and is faster than a by at least 100 ms"
@@ -147,7 +147,7 @@ def test_a_member_that_lacked_rounds_corrects_the_first_choice(before: str | Non
 
 def test_a_member_that_was_ranked_for_the_short_window_became_faster() -> None:
     """Once the short window has passed since a member was ranked, a switch to it is a change of speed."""
-    first = decide(inputs_for(A, B), State())
+    first = decide(inputs_for(*(evidence(name, 350, ok=6, n=6) for name in "ab")), State())
     later = AT + RULES.short_us
     compared = comparison("a", "b", 0, 20, short=(100, 200))
     fresh = [evidence(name, 350, newest_at=later) for name in "ab"]
@@ -155,6 +155,14 @@ def test_a_member_that_was_ranked_for_the_short_window_became_faster() -> None:
     moved = decide(inputs_for(*fresh, compared=(compared,), at=later), first.state)
     assert (moved.change, len(moved.state.switches)) == (ChangeKind.FAST, 1)
     assert moved.sentence == "a has just become slower than b by at least 100 ms"
+
+
+def test_a_member_that_was_measured_before_it_was_ranked_is_not_new() -> None:
+    """A first table may be built from an hour of samples; a change of speed after that is one."""
+    first = decide(inputs_for(A, B), State())
+    compared = comparison("a", "b", 0, 20, short=(100, 200))
+    fresh = [evidence(name, 350, newest_at=AT + 1) for name in "ab"]
+    assert decide(inputs_for(*fresh, compared=(compared,), at=AT + 1), first.state).change is ChangeKind.FAST
 
 
 def test_nothing_has_just_become_what_it_was_all_along() -> None:
@@ -166,7 +174,8 @@ def test_nothing_has_just_become_what_it_was_all_along() -> None:
 def test_a_new_member_may_also_win_by_the_soft_rule() -> None:
     """A member that was better in every epoch since it was ranked had too few rounds before; it did not change."""
     new, old = replace(CALM, order=("a",)), CALM
-    found = [after(3, inputs_for(A, B, compared=(BETTER,)), state)[-1] for state in (new, old)]
+    inputs = inputs_for(A, evidence("b", 350, ok=12, n=12), compared=(BETTER,))
+    found = [after(3, inputs, state)[-1] for state in (new, old)]
     assert changes(found) == [ChangeKind.FIRST, ChangeKind.SOFT]
     assert [decision.sentence for decision in found] == [
         "b now has enough rounds, and was better than a for 3 epochs running",
