@@ -96,7 +96,9 @@ class PseudoTerminal:
         self.close()
 
     def close(self) -> None:
-        """Close the terminal, as its window does."""
+        """Close the terminal, as its window does; what a program that has ended wrote is read before."""
+        if self.process.poll() is not None:
+            self._reader.join(2)
         if self._master >= 0:
             master, self._master = self._master, -1
             os.close(master)
