@@ -127,7 +127,12 @@ def test_explain_prints_sentences_and_phases(observatory: FakeObservatory) -> No
     assert (result.exit_code, result.stderr) == (0, "")
     assert max(map(cell_len, result.stdout.splitlines())) <= 100
     output = " ".join(result.stdout.split())
-    for words in ("191 ms longer", "98 % network, 2 % server", "contribution of each phase", "+178 +178 … +179 1402"):
+    for words in (
+        "191 ms (59.7 %) longer",
+        "98 % network, 2 % server",
+        "contribution of each phase",
+        "+178 +178 … +179 1402",
+    ):
         assert words in output
     asked = observatory.requests[-1]
     assert (list(asked.selection.targets), asked.explain) == (["openai/gpt-5-mini"], True)
