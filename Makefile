@@ -15,7 +15,7 @@ help: ## list the targets
 
 # Everything is installed in the checkout, at the exact versions of constraints.txt; what is there already stays.
 $(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(INSTALL) collector,embedded 'about 360 MB'
 	@touch $@
 

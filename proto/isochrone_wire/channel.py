@@ -94,8 +94,9 @@ def open_channel(
     """
     _check(address, trust)
     if not trust.tls:
-        return grpc.insecure_channel(str(address), options=[*CLIENT_OPTIONS, *more])
-    return grpc.secure_channel(str(address), _credentials(trust, credential), options=[*_options(trust), *more])
+        return grpc.insecure_channel(str(address), options=[*_options(address, trust), *more])
+    options = [*_options(address, trust), *more]
+    return grpc.secure_channel(str(address), _credentials(trust, credential), options=options)
 
 
 def open_aio_channel(
@@ -108,9 +109,9 @@ def open_aio_channel(
     """Open a channel for asyncio, with `interceptors`. Raises the same errors as `open_channel`."""
     _check(address, trust)
     if not trust.tls:
-        return grpc.aio.insecure_channel(str(address), options=CLIENT_OPTIONS, interceptors=interceptors)
-    credentials = _credentials(trust, credential)
-    return grpc.aio.secure_channel(str(address), credentials, options=_options(trust), interceptors=interceptors)
+        return grpc.aio.insecure_channel(str(address), options=_options(address, trust), interceptors=interceptors)
+    credentials, options = _credentials(trust, credential), _options(address, trust)
+    return grpc.aio.secure_channel(str(address), credentials, options=options, interceptors=interceptors)
 
 
 def presented_certificate(address: Address) -> PresentedCertificate:
@@ -191,6 +192,8 @@ def _system_roots() -> bytes | None:
     return None
 
 
-def _options(trust: Trust) -> list[tuple[str, int | str]]:
+def _options(address: Address, trust: Trust) -> list[tuple[str, int | str]]:
     override = [("grpc.ssl_target_name_override", trust.server_name)] if trust.server_name else []
-    return [*CLIENT_OPTIONS, *override]
+    # gRPC would ask the proxy in `http_proxy` for a connection to this machine.
+    proxy = [("grpc.enable_http_proxy", 0)] if address.is_loopback else []
+    return [*CLIENT_OPTIONS, *override, *proxy]

@@ -37,7 +37,7 @@ class Newcomer:
             "XDG_STATE_HOME": str(home / ".local" / "state"),
             "PATH": f"{clone}/.venv/bin:{os.environ['PATH']}",
             "PYTHONPATH": "",
-            "ISOCHRONE_FIRST_HOUR": self._mark,
+            "FIRST_HOUR_MARK": self._mark,
         }
 
     def terminal(

@@ -7,6 +7,7 @@ proceeds, and otherwise one line every ten seconds. If pip fails, the end of its
 pip's.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -79,9 +80,14 @@ def install(extras: str, size: str) -> int:
         assert process.stdout is not None
         reader = threading.Thread(target=progress.read, args=(process.stdout,))
         reader.start()
-        while reader.is_alive():
-            show()
-            reader.join(_REFRESH_SECONDS if sys.stderr.isatty() else _LINE_SECONDS)
+        try:
+            while reader.is_alive():
+                show()
+                reader.join(_REFRESH_SECONDS if sys.stderr.isatty() else _LINE_SECONDS)
+        except KeyboardInterrupt:
+            process.terminate()
+            reader.join()
+            raise
     if process.returncode:
         sys.stderr.write("\n" + "".join(progress.tail))
     else:
@@ -90,10 +96,17 @@ def install(extras: str, size: str) -> int:
 
 
 def _write(line: str) -> None:
-    """Write over the last line of a terminal; elsewhere start a new line."""
-    sys.stderr.write(f"\r\x1b[K{line}" if sys.stderr.isatty() else f"{line.rstrip()}\n")
+    """Write over the last line of a terminal, as much as fits into it; elsewhere start a new line."""
+    if sys.stderr.isatty():
+        text = line.rstrip()[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]
+        sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if line.endswith("\n") else ""))
+    else:
+        sys.stderr.write(f"{line.rstrip()}\n")
     sys.stderr.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(install(*sys.argv[1:]))
+    try:
+        sys.exit(install(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("\nthe installation was interrupted; the next one continues it")

@@ -17,6 +17,8 @@ from isochrone_client.demo.stop_requests import StopRequests
 from isochrone_client.errors import DemoError
 
 _CHILD = "isochrone_client.demo.child"
+# Options of the programs are also variables: one for the user's own collector would make the demo use its database.
+_OPTION_PREFIX = "ISOCHRONE_"
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _LOG_LINES = 12
@@ -70,6 +72,7 @@ class Processes:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=(self._lock,),
+                env=_environment(),
                 # Ctrl-C goes to the demo only, which stops the others in order.
                 start_new_session=True,
             )
@@ -122,11 +125,17 @@ def run(module: str, *options: str) -> str:
         text=True,
         check=False,
         timeout=READY_SECONDS,
+        env=_environment(),
         start_new_session=True,
     )
     if done.returncode:
         raise DemoError(f"{module} {' '.join(options)}: {done.stderr.strip()}", hint="this is a bug: please report it")
     return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the demo's programs: this one without options of other collectors and agents."""
+    return {name: text for name, text in os.environ.items() if not name.startswith(_OPTION_PREFIX)}
 
 
 def _first_line(process: subprocess.Popen[bytes], seconds: float, stop: StopRequests) -> bytes:

@@ -7,9 +7,10 @@ leaves its folder; the next demo removes it.
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +39,12 @@ class RunFolder:
 def run_folder(folder: Path | None, *, keep: bool) -> Iterator[RunFolder]:
     """`folder`, or a new temporary one, for the block; removed at the end unless `keep`.
 
-    Raises `DemoError` if the folder holds files of anything but an earlier demo, or if a demo is running in it.
+    Raises `DemoError` if the folder holds files of anything but an earlier demo, if a demo is running in it, or if it
+    cannot be written to.
     """
     _remove_abandoned()
     root = folder or Path(tempfile.mkdtemp(prefix=_PREFIX))
-    if root.exists() and not (root / _LOCK_FILE).exists() and any(root.iterdir()):
-        raise DemoError(f"{root} holds files not from a demo", hint="use an empty or new folder with --folder")
+    _require_usable(root)
     with _locked(root) as lock:
         lock.truncate(0)
         lock.write(f"{os.getpid()} {_KEEP if keep else ''}\n")
@@ -57,14 +58,36 @@ def run_folder(folder: Path | None, *, keep: bool) -> Iterator[RunFolder]:
                 _remove(root)
 
 
+def _require_usable(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not (root / _LOCK_FILE).exists() and any(root.iterdir()):
+            raise DemoError(f"{root} holds files not from a demo", hint="use an empty or new folder with --folder")
+    except OSError as error:
+        raise DemoError(
+            f"cannot use {root}: {os.strerror(error.errno or 0).lower()}", hint="use another folder with --folder"
+        ) from error
+    # Files of another user are there after a demo as root, for example.
+    if not all(os.access(path, os.W_OK) for path in (root, root / _LOCK_FILE) if path.exists()):
+        raise DemoError(f"cannot write to {root}", hint="remove it, or use another folder with --folder")
+
+
 def _remove_abandoned() -> None:
     """Remove the temporary folders of this user's demos that were killed."""
     for lock_file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK_FILE}"):
         root = lock_file.parent
         with suppress(OSError, DemoError):
-            if lock_file.stat().st_uid == os.geteuid() and _was_killed(root) and _KEEP not in lock_file.read_text():
+            # In a folder that is shared with other users, links may lead to files that no demo made.
+            is_own = _is_own(root, stat.S_ISDIR) and _is_own(lock_file, stat.S_ISREG)
+            if is_own and _was_killed(root) and _KEEP not in lock_file.read_text():
                 with _locked(root):
                     _remove(root)
+
+
+def _is_own(path: Path, is_kind: Callable[[int], bool]) -> bool:
+    """Return whether the path itself, not the goal of a link, is of a kind and this user's."""
+    found = path.lstat()
+    return is_kind(found.st_mode) and found.st_uid == os.geteuid()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ choice switches in that region and in no other.
 """
 
 import importlib.util
+import os
 import shlex
 import shutil
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import click
 
 from isochrone_client import terminal
-from isochrone_client.address import DEFAULT_COLLECTOR, default_identity_path
+from isochrone_client.address import DEFAULT_COLLECTOR, Collector, resolve_collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
@@ -40,6 +41,7 @@ from isochrone_client.demo.watch import Watch
 from isochrone_client.errors import ClientError, DemoError
 from isochrone_client.pages import differentials, leaderboard, route_changes
 from isochrone_client.route_tables import collect_tables
+from isochrone_wire.address import parse_address
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
 
@@ -162,9 +164,16 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
 
 def _advice(collector: str) -> tuple[str, ...]:
     """Lines to copy into another terminal."""
-    is_default = collector == DEFAULT_COLLECTOR and not default_identity_path().exists()
-    option = "" if is_default else f" --collector {collector}"
+    option = "" if _is_asked_by_default(collector) else f" --collector {collector}"
     return tuple(f"{_command(line)}{option}" for line in SUGGESTIONS)
+
+
+def _is_asked_by_default(collector: str) -> bool:
+    """Return whether commands without an option ask this collector: no context and no identity names another one."""
+    try:
+        return resolve_collector(os.environ.get("ISOCHRONE_COLLECTOR")) == Collector(parse_address(collector))
+    except ClientError:
+        return False
 
 
 def _addresses(collector: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,6 +1,14 @@
 """The progress of an installation, read from what pip prints."""
 
+import sys
+import time
+from pathlib import Path
+
+from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
+from tools import install_progress
 from tools.install_progress import Progress
+
+TOOL = Path(install_progress.__file__)
 
 OUTPUT = """\
 Obtaining file:///home/ida/isochrone
@@ -42,3 +50,17 @@ def test_the_end_of_the_output_is_kept() -> None:
     progress.read([f"{number}\n" for number in range(100)] + ["ERROR: no matching distribution\n"])
     assert len(progress.tail) <= 31
     assert progress.tail[-1].startswith("ERROR")
+
+
+def test_the_line_fits_and_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
+    """On a narrow terminal the progress stays on one line, and after Ctrl-C there is no traceback."""
+    (tmp_path / "pip.py").write_text("import time; print('Collecting click', flush=True); time.sleep(60)")
+    command = [sys.executable, str(TOOL), "collector,embedded", "about 360 MB"]
+    with PseudoTerminal(command, columns=40, lines=12, PYTHONPATH=str(tmp_path)) as terminal:
+        terminal.wait_for(lambda text: "installing" in text, 20, "the progress")
+        time.sleep(1)
+        assert terminal.scrollback.count("installing") == 1
+        terminal.press(CTRL_C)
+        assert terminal.process.wait(20) == 1
+        terminal.wait_for(lambda text: "interrupted" in text, 20, "the sentence")
+        assert "Traceback" not in terminal.scrollback

@@ -29,7 +29,7 @@ def mark() -> str:
 @pytest.fixture
 def demo(tmp_path: Path, mark: str) -> Iterator[PseudoTerminal]:
     """A demo on a terminal, in a temporary folder below the test's."""
-    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), ISOCHRONE_TEST_MARK=mark) as terminal:
+    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), DEMO_TEST_MARK=mark) as terminal:
         yield terminal
 
 
@@ -102,7 +102,7 @@ def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, tmp_path: Path
     left, old = leftovers(tmp_path), {pid for pid, _ in marked_processes(mark)}
     demo.process.kill()
     demo.process.wait()
-    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), ISOCHRONE_TEST_MARK=mark) as following:
+    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), DEMO_TEST_MARK=mark) as following:
         following.wait_for(lambda text: "a simulated world of" in text, 2 * ENDED_SECONDS, "the first step")
         assert old.isdisjoint(pid for pid, _ in marked_processes(mark))
         assert set(left).isdisjoint(leftovers(tmp_path))

@@ -1,5 +1,6 @@
 """The folder of a demo run."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -83,3 +84,42 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="not from a demo"), run_folder(tmp_path, keep=False):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_links_of_other_users_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like the folder of a killed demo only by links, which anyone can make in a shared folder, is left
+    alone.
+    """
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / ".isochrone-demo").write_text(f"{ended.pid}\n")
+    (mine / "file").touch()
+    (tmp_path / "isochrone-demo-1").symlink_to(mine)
+    forged = tmp_path / "isochrone-demo-2"
+    forged.mkdir()
+    (forged / ".isochrone-demo").symlink_to(mine / ".isochrone-demo")
+    (forged / "file").touch()
+    with run_folder(tmp_path / "next", keep=False):
+        assert (mine / "file").exists()
+        assert (forged / "file").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """A folder that cannot be created or written is refused with a sentence and a hint."""
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to(tmp_path / "missing" / "folder")
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / ".isochrone-demo").touch()
+    folders = [dangling]
+    if os.geteuid():
+        (foreign / ".isochrone-demo").chmod(0o400)
+        folders.append(foreign)
+    for folder in folders:
+        with pytest.raises(DemoError, match="cannot ") as refused, run_folder(folder, keep=False):
+            pass
+        assert "--folder" in refused.value.hint

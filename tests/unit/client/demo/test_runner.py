@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_client.demo.runner import command_line
+from isochrone_client.configuration import Configuration, Context, write
+from isochrone_client.demo.runner import _advice, command_line
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,16 @@ def test_a_suggested_line_works_in_another_terminal(
     monkeypatch.setenv("PATH", str(folder if on_path else tmp_path / "empty"))
     shown = command_line("isochrone routes", python=folder / Path(sys.executable).name, folder=tmp_path / "here")
     assert shown == line.format(root=tmp_path)
+
+
+def test_suggested_lines_ask_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They name the demo's collector wherever a command without an option asks another one."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("ISOCHRONE_COLLECTOR", raising=False)
+    assert not any("--collector" in line for line in _advice("127.0.0.1:4600"))
+    assert all(line.endswith(" --collector 127.0.0.1:4601") for line in _advice("127.0.0.1:4601"))
+    monkeypatch.setenv("ISOCHRONE_COLLECTOR", "127.0.0.1:4700")
+    assert all(line.endswith(" --collector 127.0.0.1:4600") for line in _advice("127.0.0.1:4600"))
+    monkeypatch.delenv("ISOCHRONE_COLLECTOR")
+    write(Configuration().including(Context(name="prod", collector="127.0.0.1:4700"), current=True))
+    assert all(line.endswith(" --collector 127.0.0.1:4600") for line in _advice("127.0.0.1:4600"))
