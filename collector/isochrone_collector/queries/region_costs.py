@@ -1,13 +1,12 @@
 """The query for region costs: the best region for each provider, and the cost of the others."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from isochrone_collector.analysis.coverage import PlanSpan
-from isochrone_collector.analysis.differential.levels import level_histories, since_steps
+from isochrone_collector.analysis.differential.levels import with_steps
 from isochrone_collector.analysis.differential.pairing import Changes
-from isochrone_collector.analysis.differential.panel import Panel, build_panel
+from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.analysis.ranking.region_cost import region_costs as costs_of
 from isochrone_collector.queries import participation
@@ -69,14 +68,5 @@ def _weigh(data: _Data, metric: Metric) -> tuple[RegionCost, ...]:
     )
     providers = {target.id: target.provider for target in targets.values()}
     panel = build_panel(data.probes)
-    changes = _with_steps(panel, list(targets), data.changes, metric)
+    changes = with_steps(panel, list(targets), changes=data.changes, metric=metric)
     return costs_of(panel, providers, metric=metric, unfit=unfit, changes=changes)
-
-
-def _with_steps(panel: Panel, target_ids: Sequence[int], changes: Changes, metric: Metric) -> Changes:
-    """Return the changes with the steps of each target between the first region and the others."""
-    if not panel.regions:
-        return changes
-    first, *others = panel.regions
-    wanted = [(target_id, region) for target_id in target_ids for region in others]
-    return since_steps(changes, level_histories(panel, wanted, baseline=first, changes=changes, metric=metric))

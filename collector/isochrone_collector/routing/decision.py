@@ -170,13 +170,13 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
 
 
 def _ranked_since(inputs: Inputs, before: State, ranked: Sequence[str]) -> dict[str, int]:
-    """Return the instant from which on each member has been ranked; 0 for a state of an earlier version, and for a
-    member that has more samples than the short window holds: it was measured before it was ranked.
+    """Return the instant at which each member was ranked first; 0 for a state of an earlier version, and for a member
+    that has more samples than the short window holds: it was measured before it was ranked. A member that is left out
+    for a while keeps its instant: its return does not correct the first choice.
     """
-    return {
-        one: before.ranked_since.get(one, 0) if one in before.order else inputs.at * has_few_samples(inputs, one)
-        for one in ranked
-    }
+    new = {one: inputs.at * has_few_samples(inputs, one) for one in ranked}
+    known = new | dict.fromkeys(before.order, 0) | dict(before.ranked_since)
+    return {target.name: known[target.name] for target in inputs.targets if target.name in known}
 
 
 def _ranking(inputs: Inputs, state: State, ranked: list[str]) -> tuple[list[str], list[str]]:

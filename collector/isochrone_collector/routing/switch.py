@@ -45,8 +45,8 @@ class State:
     """The state between two decisions. `streaks` counts the epochs in which a member was better by the soft rule,
     `ties` those in which it was level with the first choice; both as of `epoch`, which began with `epoch_weights`.
     `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on. `ranked_since`
-    is the instant from which on each member of `order` has been ranked without interruption; 0, or no value, if that is
-    long ago or it was measured long before.
+    is the instant at which each member was ranked first; 0, or no value, if that is long ago or it was measured long
+    before.
     """
 
     incumbent: str | None = None

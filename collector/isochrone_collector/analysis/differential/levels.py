@@ -9,8 +9,8 @@ The laws:
    rounds as well; of two places closer than five rounds the later one counts.
 3. Each level has its own estimate, with the interval that its own rounds allow.
 4. The rounds since a step may be too few for a small signed-rank p-value (six: 3 %), although their distance from zero
-   is many times the noise. The p-value is then that of Student's t, with the noise around all levels, and with
-   `_ROUNDS_PER_ONE` rounds worth one because they may be correlated.
+   is many times the noise. The p-value is then that of Student's t, with the noise around all levels. As rounds may be
+   correlated, `_ROUNDS_PER_ONE` of them are worth one, or more if the values around all levels show it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +26,21 @@ from isochrone_collector.analysis.differential.estimation import medians
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up, since
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Integers, Reals
+from isochrone_collector.analysis.stats.autocorrelation import correlation_time
 from isochrone_collector.analysis.stats.paired import paired_shift
-from isochrone_collector.analysis.stats.steps import LEAST, noise_around, steps
+from isochrone_collector.analysis.stats.steps import LEAST, around_levels, noise_around, steps
 from isochrone_wire.answers import Level, Metric
 
 _ROUNDS_PER_ONE = 3
+# More rounds have a small signed-rank p-value if they deserve one; it knows their own autocorrelation best.
+_FEW = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelHistory:
-    """The levels of one pair, oldest first, at least two, and the p-value of no shift in the last one."""
+    """The levels of one pair, oldest first, at least two, and the p-value of no shift in the last one if that
+    is short, else 1.
+    """
 
     levels: tuple[Level, ...]
     p_value: float
@@ -59,8 +64,10 @@ def level_histories(
         stored_at = since(changes, key, baseline)
         if own or stored_at:
             shared = slice(int(differences.offsets[row]), int(differences.offsets[row + 1]))
-            places = _with_change(own, panel.round_at[pairs.region[shared]], stored_at)
-            if places:
+            rounds_at = panel.round_at[pairs.region[shared]]
+            places = _with_change(own, rounds_at, stored_at)
+            # A change after all of these rounds leaves no level to compare.
+            if places and stored_at <= rounds_at[-1]:
                 found[key] = _history(pairs, shared, places)
     return found
 
@@ -70,15 +77,25 @@ def since_steps(changes: Changes, histories: Mapping[TargetRegion, LevelHistory]
     return {**changes, **{key: max(changes.get(key, 0), one.since_at) for key, one in histories.items()}}
 
 
+def with_steps(panel: Panel, target_ids: Sequence[int], *, changes: Changes, metric: Metric) -> Changes:
+    """Return the changes with the steps of each target between the region with most of its rounds and the others."""
+    wanted: dict[str, list[TargetRegion]] = {}
+    for target_id in target_ids if panel.regions else ():
+        every = [(target_id, region) for region in panel.regions]
+        most = panel.regions[int(np.argmax(panel.counts(every)))]
+        wanted.setdefault(most, []).extend(key for key in every if key[1] != most)
+    found = changes
+    for baseline, keys in wanted.items():
+        found = since_steps(found, level_histories(panel, keys, baseline=baseline, changes=changes, metric=metric))
+    return found
+
+
 def _with_change(places: Sequence[int], rounds_at: Integers, changed_at: int) -> list[int]:
     """Return the places of steps and of a change point, if that is within the rounds, at least `LEAST` apart."""
     place = int(np.searchsorted(rounds_at, changed_at))
-    found: list[int] = []
-    for one in sorted({*places, place} if 0 < place < len(rounds_at) else places):
-        if found and one - found[-1] < LEAST:
-            found.pop()
-        found.append(one)
-    return found
+    if not 0 < place < len(rounds_at) or any(place <= one < place + LEAST for one in places):
+        return list(places)
+    return sorted([*(one for one in places if abs(one - place) >= LEAST), place])
 
 
 def _history(pairs: Pairs, shared: slice, places: Sequence[int]) -> LevelHistory:
@@ -107,8 +124,12 @@ def _level(panel: Panel, base: Integers, other: Integers) -> Level:
 
 
 def _p_value(differences: Reals, places: Sequence[int], present: Level) -> float:
+    if present.n > _FEW:
+        return 1.0
     noise = noise_around(differences, places)
     if not noise:
         return float(not present.shift)
-    score = abs(present.shift) / noise * sqrt(present.n / _ROUNDS_PER_ONE)
-    return float(2 * stdtr(len(differences) - len(places) - 1, -score))
+    per_one = max(_ROUNDS_PER_ONE, correlation_time(around_levels(differences, places)))
+    score = abs(present.shift) / noise * sqrt(present.n / per_one)
+    freedom = (len(differences) - len(places) - 1) * _ROUNDS_PER_ONE / per_one
+    return float(2 * stdtr(max(freedom, 1.0), -score))

@@ -47,6 +47,11 @@ class Panel:
             dtype=np.int64,
         )
 
+    def counts(self, key: Sequence[tuple[int, str]]) -> Integers:
+        """Return the number of rounds of each target and region."""
+        groups = self.groups(key)
+        return np.searchsorted(self.group, groups, side="right") - np.searchsorted(self.group, groups)
+
     def targets_with_values(self) -> set[int]:
         """Return the ids of the targets that have a value."""
         first = np.diff(self.group, prepend=-1) > 0

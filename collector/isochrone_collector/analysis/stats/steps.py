@@ -74,13 +74,19 @@ def _scatter(rows: Reals) -> Reals:
 
 def _proposed(jumps: Reals, limit: float) -> list[int]:
     """Return the places of the largest jumps, in order, at least `LEAST` values apart."""
+    large = np.flatnonzero(jumps > limit)
     chosen: list[int] = []
-    for place in (np.argsort(-jumps, kind="stable") + LEAST).tolist():
-        if jumps[place - LEAST] <= limit:
-            break
-        if all(abs(place - other) >= LEAST for other in chosen):
-            chosen.append(place)
+    is_near = bytearray(len(jumps) + LEAST)
+    for at in large[np.argsort(-jumps[large], kind="stable")].tolist():
+        if not is_near[at]:
+            chosen.append(at + LEAST)
+            is_near[max(at - LEAST + 1, 0) : at + LEAST] = bytes([1]) * (min(at, LEAST - 1) + LEAST)
     return sorted(chosen)
+
+
+def around_levels(values: Reals, places: Sequence[int]) -> Reals:
+    """Return values minus the levels that begin at 0 and at `places`."""
+    return np.concatenate([part - _level(part) for part in np.split(values, places)])
 
 
 def noise_around(values: Reals, places: Sequence[int]) -> float:

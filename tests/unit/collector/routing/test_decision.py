@@ -165,6 +165,20 @@ def test_a_member_that_was_measured_before_it_was_ranked_is_not_new() -> None:
     assert decide(inputs_for(*fresh, compared=(compared,), at=AT + 1), first.state).change is ChangeKind.FAST
 
 
+def test_a_member_that_was_left_out_for_a_while_is_not_new() -> None:
+    """A member that lost its rounds for an epoch, and is faster when it is back, is a switch that counts: it does not
+    correct a first choice made long ago, so a flapping member does not evade the damping.
+    """
+    gap = decide(inputs_for(A, evidence("b", 200, ok=5, n=5)), CALM)
+    assert gap.state.order == ("a",)
+    later = AT + EPOCH
+    compared = comparison("a", "b", 100, 200, short=(100, 200))
+    few = evidence("b", 200, ok=20, n=20, newest_at=later)
+    back = decide(inputs_for(A, few, compared=(compared,), at=later), gap.state)
+    assert (back.change, back.state.incumbent, back.state.switches) == (ChangeKind.FAST, "b", (later,))
+    assert back.sentence == "a is slower than b by at least 100 ms"
+
+
 def test_nothing_has_just_become_what_it_was_all_along() -> None:
     """A slowdown that the whole window shows as well is not called sudden."""
     compared = comparison("a", "b", 95, 200, short=(100, 200))

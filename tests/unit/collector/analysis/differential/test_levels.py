@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
-from isochrone_collector.analysis.differential.levels import level_histories, since_steps
+from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
 from isochrone_collector.analysis.differential.pairing import Changes
 from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_wire.answers import Decision, Differential, Metric
@@ -136,3 +136,49 @@ def test_a_known_change_keeps_what_was_before() -> None:
         assert [level.n for level in found.levels] == [since_at, 39 - since_at]
     later = compared(sides((35, 19), (435, 20)), changes={(1, "sg"): 30})
     assert [level.from_at for level in later.levels] == [0, 19, 30]
+
+
+def test_a_change_point_between_two_steps_hides_neither() -> None:
+    """A change point within five rounds of an older step and of a newer one gives way to the newer one, and the older
+    one stays: no level mixes two.
+    """
+    found = compared(sides((35, 10), (435, 8), (35, 20)), changes={(1, "sg"): 14})
+    assert [level.from_at for level in found.levels] == [0, 10, 18]
+
+
+def test_a_change_after_all_shared_rounds_leaves_no_level() -> None:
+    """If a side changed after the last shared round, no level of older rounds is called the present one."""
+    rows = sides((35, 19), (435, 20))
+    rows += series("us", [200.0 * MS] * 6, start=50) + series("sg", [200.0 * MS] * 6, start=60)
+    found = compared(rows, changes={(1, "sg"): 45})
+    assert (found.paired, found.since_at, found.levels) == (False, 45, ())
+
+
+def test_a_long_correlated_level_has_no_smaller_p_value_than_its_own() -> None:
+    """Sixty rounds since a step that drift around zero, with a correlation of 0.9 between neighbours, are rarely taken
+    for a difference: the noise around all levels counts only where few rounds cannot have a small p-value.
+    """
+    generator, small, draws = np.random.default_rng(SEED), 0, 100
+    for _ in range(draws):
+        noise = generator.standard_normal(90)
+        for at in range(1, len(noise)):
+            noise[at] = 0.9 * noise[at - 1] + np.sqrt(0.19) * noise[at]
+        noise[:30] += 12
+        rows = series("us", [200.0 * MS] * 90) + series("sg", list((200 + 20 * noise) * MS))
+        found = compared(rows)
+        assert found.levels
+        assert found.q_value is not None
+        small += found.q_value < 0.01
+    assert small <= 12, f"{small} of {draws}, seed {SEED}"
+
+
+@pytest.mark.parametrize("regions", [("us", "sg"), ("ap", "us", "sg"), ("sg", "ap", "us")])
+def test_steps_are_found_whichever_region_is_first(regions: tuple[str, ...]) -> None:
+    """A region that never measured a target, first in the list, does not hide the steps between the others."""
+    rows = sides((35, 19), (435, 20))
+    if "ap" in regions:
+        rows += series("ap", [200.0 * MS] * 39, target=2)
+    panel = build_panel(probes(rows, regions=regions))
+    found = with_steps(panel, [1, 2], changes={}, metric=Metric.TTFT)
+    assert {(target, at) for (target, _), at in found.items()} == {(1, 19)}
+    assert with_steps(build_panel(probes([], regions=())), [1], changes={}, metric=Metric.TTFT) == {}
