@@ -57,22 +57,32 @@ async def series(context: QueryContext, selection: Selection, *, metric: str = "
 async def _summarised(
     connection: Connection, scope: Scope, metric: Metric, *, bucket_us: int, is_long: bool
 ) -> tuple[TargetSeries, list[Window]]:
-    """Return the buckets of a long window that are summarised completely, and the rest of the window."""
+    """Return the buckets of a long window that come from summaries, and the rest of the window.
+
+    A bucket that is summarised only in part comes from samples, unless these were deleted.
+    """
     found: TargetSeries = {}
     span = summaries.span(await summaries.pieces(connection, scope.window)) if is_long else None
     if span is None:
         return found, [scope.window]
-    from_at, until_at = -(-span.from_at // bucket_us) * bucket_us, span.until_at // bucket_us * bucket_us
-    if from_at >= until_at:
-        return found, [scope.window]
-    for at in range(from_at, until_at, bucket_us):
-        window = Window(from_at=at, until_at=at + bucket_us)
-        _add(found, await _bucket(connection, replace(scope, window=window), metric, at=at))
-    edges = (
-        Window(from_at=scope.window.from_at, until_at=from_at),
-        Window(from_at=until_at, until_at=scope.window.until_at),
-    )
-    return found, [edge for edge in edges if edge.from_at < edge.until_at]
+    kept_at = await long_windows.kept_since(connection)
+    first_at, last_at = span.from_at // bucket_us * bucket_us, -(-span.until_at // bucket_us) * bucket_us
+    rest = [
+        Window(from_at=scope.window.from_at, until_at=first_at),
+        Window(from_at=last_at, until_at=scope.window.until_at),
+    ]
+    for at in range(first_at, last_at, bucket_us):
+        whole = _common(Window(from_at=at, until_at=at + bucket_us), scope.window)
+        summarised = _common(whole, span)
+        if summarised == whole or whole.from_at < kept_at:
+            _add(found, await _bucket(connection, replace(scope, window=summarised), metric, at=at))
+        else:
+            rest.append(whole)
+    return found, [window for window in rest if window.from_at < window.until_at]
+
+
+def _common(one: Window, other: Window) -> Window:
+    return Window(from_at=max(one.from_at, other.from_at), until_at=min(one.until_at, other.until_at))
 
 
 async def _bucket(connection: Connection, scope: Scope, metric: Metric, *, at: int) -> TargetSeries:

@@ -42,7 +42,7 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
     """
     if not await prefers_summaries(connection, scope):
         return None
-    oldest_at = min(await partitions.days(connection), default=0)
+    oldest_at = await kept_since(connection)
     pieces = await summaries.pieces(connection, scope.window)
     span = summaries.span(pieces)
     if span is None:
@@ -63,8 +63,12 @@ async def summarised(connection: Connection, scope: Scope) -> SummarisedWindow |
 
 async def prefers_summaries(connection: Connection, scope: Scope) -> bool:
     """Return whether a scope is long, or has samples that were deleted."""
-    oldest_at = min(await partitions.days(connection), default=0)
-    return scope.window.from_at < oldest_at or await _is_much(connection, scope)
+    return scope.window.from_at < await kept_since(connection) or await _is_much(connection, scope)
+
+
+async def kept_since(connection: Connection) -> int:
+    """Return the instant before which samples were deleted; 0 without any samples."""
+    return min(await partitions.days(connection), default=0)
 
 
 async def _unsummarised(connection: Connection, scope: Scope) -> list[SeriesValues]:

@@ -216,3 +216,23 @@ async def test_what_is_not_summarised_yet_is_read_within_bounds(
         monkeypatch.setattr(long_windows, "MAX_SAMPLES", 99)
         with pytest.raises(BadRequest, match="not summarised yet: retry later, or choose a shorter window"):
             await long_windows.summarised(connection, scope)
+
+
+async def test_a_series_of_samples_that_are_gone_begins_with_the_first_whole_hour(
+    collector: Collector, database: Database
+) -> None:
+    """Buckets that the window covers only in part have the probes of all their whole hours."""
+    now_at = time.time_ns() // 1000
+    call = collector.call
+    fill(call, now_at)
+    window = Window(from_at=day_of(now_at) - 8 * DAY_US + 90 * MINUTE_US, until_at=day_of(now_at) - 6 * DAY_US)
+    whole_hours = Window(from_at=window.from_at + 30 * MINUTE_US, until_at=window.until_at)
+    before = exact(call, whole_hours)
+
+    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
+    await partitions.retire(database, before_at=day_of(now_at) - 5 * DAY_US)
+    found = call.series(Selection(window=window), points=4)
+    assert (found.source, found.bucket_us) == (Source.SUMMARIES, 12 * HOUR_US)
+    (line,) = found.series
+    counts = [(point.ok, point.failed, point.throttled) for point in line.points]
+    assert tuple(map(sum, zip(*counts, strict=True))) == (before.n, before.failed, before.throttled)
