@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ SCHEMA = "isochrone.probe/1"
 _INTERRUPTED = 130
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
+_LEAST_WIDTH, _WIDTH = 60, 100
 _EXAMPLES = (
     "isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10",
     "isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b",
@@ -138,14 +140,16 @@ def command(
     prober = Prober(vantage="here", tls=tls_context(ca_file), dial_options=options.dial_options(connect_to, family))
     show_progress = output == "table"
     if show_progress:
-        click.echo(f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{probe_output.header_row()}")
+        click.echo(
+            f"probing {spec.model} at {spec.base_url} ({spec.dialect})\n\n{probe_output.header_row(width=_width())}"
+        )
     batches: list[list[Sample]] = []
     interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
     linear_fit = fit(_points(samples)) if sweep else None
     if show_progress:
-        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit)))
+        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit, width=_width())))
     else:
         _print_json(samples, bursts, linear_fit)
     if interrupted:
@@ -176,8 +180,13 @@ async def _probe_runs(
     for target in (target for _ in range(runs) for target in targets):
         batches.append(await prober.burst(target, round_at=now_at(), key=key))
         for sample in batches[-1] if show_progress else ():
-            click.echo(probe_output.sample_row(len(batches), sample))
+            click.echo(probe_output.sample_row(len(batches), sample, width=_width()))
     await prober.aclose()
+
+
+def _width() -> int:
+    """Return the columns of the terminal; COLUMNS or 100 elsewhere."""
+    return max(_LEAST_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
 
 
 def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None) -> None:

@@ -1,5 +1,6 @@
 """Table output of `probe`. Times are in milliseconds; a dash stands for an unknown value. Pure."""
 
+import textwrap
 from collections.abc import Sequence
 from statistics import median
 
@@ -10,10 +11,14 @@ from isochrone_wire.model import Outcome, Quality, Sample
 
 UNKNOWN = "–"  # noqa: RUF001  # a dash, because a minus would look like a number
 HEADINGS = ("run", "dns", "tcp", "tls", "ttfb", "ttft", "e2e", "tok/s", "tokens", "rtt", "outcome")
-_WIDTHS = (4, 7, 7, 7, 9, 9, 10, 7, 8, 7, 0)
+_WIDTHS = (3, 6, 6, 6, 6, 6, 6, 6, 6, 5, 0)
+# A narrower terminal has no room for the phases of the connection.
+_ROOMY = 80
+_PHASES = ("dns", "tcp", "tls")
+_DETAILS_INDENT = " " * 4
 _TIMES = ("dns_us", "tcp_us", "tls_us", "ttfb_us", "ttft_us", "e2e_us")
 LEGEND = (
-    "times in ms; ttfb, ttft and e2e are from the request sent to the first byte, first token and last token,\n"
+    "times in ms; ttfb, ttft and e2e are from the request sent to the first byte, first token and last token, "
     "without the connection (dns + tcp + tls); rtt is measured by the kernel, to the provider's edge"
 )
 
@@ -45,17 +50,26 @@ _HIDDEN_REASONING = "The hidden reasoning used all output tokens: increase --max
 _NOT_FOUND = "The model or the path was not found (404); check both: --base-url usually ends in /v1."
 
 
-def header_row() -> str:
+def header_row(*, width: int) -> str:
     """Return the header row of the table."""
-    return _row(HEADINGS)
+    return _row(HEADINGS, width)
 
 
-def sample_row(number: int, sample: Sample) -> str:
-    """Format one sample as a row."""
+def sample_row(number: int, sample: Sample, *, width: int) -> str:
+    """Format one sample as a row; flags and errors that do not fit follow on lines of their own."""
     times = [ms(getattr(sample, name)) for name in _TIMES]
-    return _row(
-        (str(number), *times, _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us), _outcome(sample))
-    )
+    numbers = (str(number), *times, _rate(sample.tokens_per_second), _tokens(sample), ms(sample.rtt_us))
+    row = _row((*numbers, _outcome(sample)), width)
+    if len(row) <= width:
+        return row
+    details = _outcome(sample).removeprefix(sample.outcome.value).removeprefix(":").strip()
+    return f"{_row((*numbers, sample.outcome.value), width)}\n{_wrapped(details, width, indent=_DETAILS_INDENT)}"
+
+
+def _wrapped(text: str, width: int, *, indent: str = "", then: str | None = None) -> str:
+    """Break a text between words; only a word longer than a line, such as an address, is broken."""
+    later = indent if then is None else then
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
 
 
 def summary(samples: Sequence[Sample]) -> list[str]:
@@ -98,13 +112,15 @@ def _explanation(sample: Sample) -> str:
     return _EXPLANATIONS.get(sample.outcome, "")
 
 
-def footer(samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None) -> list[str]:
-    """Return the lines below the table: the summary, bursts, the fit of a sweep, and the legend."""
+def footer(
+    samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None, *, width: int
+) -> list[str]:
+    """Return the texts below the table: the summary, bursts, the fit of a sweep, and the legend."""
     lines = summary(samples)
     lines += [_burst_summary(number, burst) for number, burst in enumerate(bursts, 1)]
     if linear_fit is not None:
         lines.append(_sweep_summary(linear_fit))
-    return [*lines, LEGEND]
+    return [_wrapped(line, width, then="  ") for line in (*lines, LEGEND)]
 
 
 def _burst_summary(number: int, burst: Burst) -> str:
@@ -147,5 +163,6 @@ def _outcome(sample: Sample) -> str:
     return f"{sample.outcome.value}{flags}" + (f": {sample.error}" if sample.error else "")
 
 
-def _row(cells: Sequence[str]) -> str:
-    return " ".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
+def _row(cells: Sequence[str], width: int) -> str:
+    shown = [place for place, name in enumerate(HEADINGS) if width >= _ROOMY or name not in _PHASES]
+    return " ".join(cells[place].rjust(_WIDTHS[place]) for place in shown).rstrip()

@@ -88,3 +88,26 @@ def test_a_count_of_zero_tokens_has_a_reason(counted: int | None, chars: int, ex
     """A provider that streams text and counts 0 tokens is the reason of `tokens 0` and of the missing speed."""
     sample = replace(UNCOUNTED, output_tokens=counted, output_chars=chars)
     assert sum("counts no output tokens" in line for line in probe_output.summary([sample])) == expected
+
+
+FLAGGED = replace(FINE, quality=Quality.LAGGED | Quality.BUFFERED, e2e_us=6_743_000, dns_us=12_300, rtt_us=250)
+LONG = replace(
+    REFUSED, error="HTTP 400: " + "the parameter reasoning_effort of this model takes low, medium or high; " * 3
+)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_every_line_fits_the_terminal(width: int) -> None:
+    """Rows with flags and errors, sentences and the legend are no wider than the terminal, and no word is broken."""
+    rows = [probe_output.sample_row(7, sample, width=width) for sample in (FINE, FLAGGED, LONG, REFUSED)]
+    text = "\n".join(
+        [probe_output.header_row(width=width), *rows, *probe_output.footer([FLAGGED, LONG], [], None, width=width)]
+    )
+    assert max(map(len, text.splitlines())) <= width
+    for words in ("(lagged, buffered)", "reasoning_effort", "connection (dns + tcp + tls)"):
+        assert words in " ".join(text.split())
+
+
+def test_a_row_stays_on_one_line_if_it_fits() -> None:
+    """Flags follow the outcome where the terminal is wide enough."""
+    assert probe_output.sample_row(7, FLAGGED, width=100).endswith("ok (lagged, buffered)")
