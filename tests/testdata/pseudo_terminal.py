@@ -5,6 +5,7 @@ import copy
 import fcntl
 import os
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -28,6 +29,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 CTRL_C = "\x03"
 _ALTERNATE_SCREEN = 1049
 _CURSOR = 25
+_READ_SECONDS = 0.1
 
 
 class _Screen(pyte.HistoryScreen):
@@ -101,8 +103,8 @@ class PseudoTerminal:
             self._reader.join(2)
         if self._master >= 0:
             master, self._master = self._master, -1
-            os.close(master)
             self._reader.join(10)
+            os.close(master)
 
     def press(self, key: str) -> None:
         """Type a key, for instance `CTRL_C`."""
@@ -164,8 +166,12 @@ class PseudoTerminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):
-            while piece := os.read(self._master, 65536):
+        # A blocking read would keep the terminal open until the program writes.
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                if not select.select([self._master], [], [], _READ_SECONDS)[0]:
+                    continue
+                piece = os.read(self._master, 65536)
                 with self._lock:
                     self.output += piece
                     self._stream.feed(piece)

@@ -1,7 +1,6 @@
 """`isochrone-agent run`: runs the agent of a region."""
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from isochrone_agent import runner
 from isochrone_agent.cli import options
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_wire.cli.command_line import example, log_format_option
+from isochrone_wire.cli.signals import stop_event
 
 _EXAMPLE = "isochrone-agent run --vantage sg-1 --region ap-southeast-1 --collector 127.0.0.1:4600"
 
@@ -27,15 +27,12 @@ def command(*, settings_file: Path | None, log_format: logs.Format, **values: An
     """Probe the collector's plan from this region until stopped, and deliver every sample.
 
     Samples are on disk before they are sent and stay there until the collector has committed them, so neither a lost
-    connection nor a crash loses any. SIGTERM and Ctrl-C stop the agent cleanly. Each option also has an environment
-    variable, such as ISOCHRONE_VANTAGE for --vantage.
+    connection nor a crash loses any. SIGTERM, Ctrl-C and a closed terminal stop the agent cleanly. Each option also
+    has an environment variable, such as ISOCHRONE_VANTAGE for --vantage.
     """
     logs.set_up(log_format)
     asyncio.run(_until_signalled(load_settings(settings_file, values)))
 
 
 async def _until_signalled(settings: Settings) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await runner.run(settings, stop)
+    await runner.run(settings, stop_event())

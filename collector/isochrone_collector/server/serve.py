@@ -1,7 +1,6 @@
 """The collector process. `serve` starts its parts from top to bottom; on a stop they end in reverse order."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from isochrone_collector.settings import Settings
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.postgres.pool import describe
+from isochrone_wire.cli.signals import stop_event
 from isochrone_wire.credentials import format_fingerprint
 from isochrone_wire.metrics_endpoint import serve_metrics
 
@@ -33,13 +33,13 @@ _GRACE_S = 5.0
 
 
 async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None]) -> None:
-    """Serve until SIGTERM or SIGINT. Raises `CollectorError` when that is not possible here.
+    """Serve until SIGTERM, SIGINT or SIGHUP. Raises `CollectorError` when that is not possible here.
 
     Once it serves, it calls `announce` with the address it listens on (`listen`, with the real port), the URL of `http`
     if that is served, the kind of `database` and, under TLS, the `fingerprint` of its certificate and the path of the
     `operator` file.
     """
-    stop_requested = _on_signals()
+    stop_requested = stop_event()
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(_postgres(settings))
         conninfo = postgres.conninfo if postgres else settings.database_url or ""
@@ -91,13 +91,6 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
 async def _migrate(conninfo: str) -> None:
     before, after = await asyncio.to_thread(schema.migrate, conninfo)
     _log.info("database.ready", address=describe(conninfo), revision=after, migrated=before != after)
-
-
-def _on_signals() -> asyncio.Event:
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    return stopped
 
 
 @asynccontextmanager

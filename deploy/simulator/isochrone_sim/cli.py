@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -37,6 +36,7 @@ from isochrone_wire.cli.command_line import (
     exit_codes,
     table_or_json,
 )
+from isochrone_wire.cli.signals import stop_event
 
 _SERVE_EXAMPLES = (
     "isochrone-sim serve",
@@ -247,12 +247,9 @@ def _with_certificate(settings: Settings, *, wanted: bool) -> Iterator[Settings]
 async def _serve_until_signalled(settings: Settings, *, show_ca: bool) -> None:
     from isochrone_sim.server.serve import serve as serve_world  # noqa: PLC0415  # not loaded for `--help`
 
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     ca = str(settings.certificate.chain) if show_ca and settings.certificate else None
     ready = partial(_print_ready, model=next(iter(settings.world.models)), ca=ca)
-    await serve_world(settings, ready=ready, stop=stop)
+    await serve_world(settings, ready=ready, stop=stop_event())
 
 
 def _print_ready(endpoints: dict[str, str], *, model: str, ca: str | None) -> None:
