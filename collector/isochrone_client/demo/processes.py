@@ -119,15 +119,21 @@ class Processes:
 
 def run(module: str, *options: str) -> str:
     """The output of `python -m module options`. Raises `DemoError` with its error output."""
-    done = subprocess.run(  # noqa: S603  # programs of this project
-        [sys.executable, "-m", module, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=READY_SECONDS,
-        env=_environment(),
-        start_new_session=True,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603  # programs of this project
+            [sys.executable, "-m", module, *options],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=READY_SECONDS,
+            env=_environment(),
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DemoError(
+            f"{module} {' '.join(options)} did not end within {READY_SECONDS:g} s",
+            hint="this machine may be too busy: try again",
+        ) from error
     if done.returncode:
         raise DemoError(f"{module} {' '.join(options)}: {done.stderr.strip()}", hint="this is a bug: please report it")
     return done.stdout

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from isochrone_collector import durations, settings
-from isochrone_collector.server.listen_check import check_listen
+from isochrone_collector.server.listen_check import check_listen, check_unix_socket
 from isochrone_wire.cli import logs
 from isochrone_wire.cli.command_line import example, log_format_option
 
@@ -116,6 +116,8 @@ def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # opt
     # Clients that send garbage to the port would otherwise cause log lines of gRPC.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     check_listen(chosen.listen)
+    if chosen.unix_socket is not None:
+        check_unix_socket(chosen.unix_socket)
     from isochrone_collector.server import serve as server  # noqa: PLC0415  # half a second that other commands do not need
 
     asyncio.run(server.serve(chosen, _announce))

@@ -1,16 +1,17 @@
-"""Check of the address to listen on, before anything starts.
+"""Check of the addresses to listen on, before anything starts.
 
 PostgreSQL would take seconds to start and to stop in vain, and gRPC writes a line of its own to stderr if it cannot
-bind.
+bind. It replaces a Unix socket even while another collector listens on it.
 """
 
 import errno
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from isochrone_collector.errors import StartError
-from isochrone_wire.address import Address
+from isochrone_wire.address import UNIX, Address
 
 _HINTS = {
     errno.EADDRINUSE: "another collector may be running: stop it, or choose another --listen",
@@ -31,6 +32,23 @@ def check_listen(listen: Address) -> None:
     if serious:
         reason, hint = os.strerror(serious[0]).lower(), _HINTS.get(serious[0], _OTHER_HINT)
         raise StartError(f"cannot listen on {listen}: {reason}", hint=hint)
+
+
+def check_unix_socket(address: Address) -> None:
+    """Raises `StartError` if the Unix socket cannot be made now; one that a killed collector left is replaced."""
+    if problem := _problem_of_socket(Path(address.host.removeprefix(UNIX))):
+        raise StartError(f"cannot listen on {address}: {problem}", hint="choose another --unix-socket")
+
+
+def _problem_of_socket(path: Path) -> str:
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return "its folder does not exist or cannot be written to"
+    if not os.path.lexists(path):
+        return ""
+    if not path.is_socket():
+        return "there is another file"
+    with socket.socket(socket.AF_UNIX) as trial:
+        return "" if trial.connect_ex(str(path)) else "another process listens on it"
 
 
 def _problem(place: tuple[Any, ...]) -> int | None:

@@ -1,12 +1,13 @@
 """The check of the address to listen on."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from isochrone_collector.errors import StartError
-from isochrone_collector.server.listen_check import check_listen
-from isochrone_wire.address import Address
+from isochrone_collector.server.listen_check import check_listen, check_unix_socket
+from isochrone_wire.address import Address, parse_local_address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
@@ -41,3 +42,25 @@ def test_one_usable_address_of_a_name_is_enough(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: [there, there])
     with pytest.raises(StartError, match=r"cannot listen on two\.example:0"):
         check_listen(Address("two.example", 0))
+
+
+def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
+    """A socket on which a process listens is refused; without the process, what it left is replaced."""
+    path = tmp_path / "collector.sock"
+    address = parse_local_address(f"unix:{path}")
+    check_unix_socket(address)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        with pytest.raises(StartError, match="another process listens on it"):
+            check_unix_socket(address)
+    check_unix_socket(address)
+
+
+def test_a_unix_socket_needs_a_folder_and_no_other_file(tmp_path: Path) -> None:
+    """A missing folder, and a file in the place of the socket, are named before anything starts."""
+    with pytest.raises(StartError, match="its folder does not exist"):
+        check_unix_socket(parse_local_address(f"unix:{tmp_path}/missing/collector.sock"))
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match="another file"):
+        check_unix_socket(parse_local_address(f"unix:{tmp_path}/file"))
