@@ -9,13 +9,15 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 INSTALL := $(BIN)/python tests/tools/install_progress.py
 ARGS ?=
+IS_NEW_ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Isochrone needs Python 3.11 or newer; name one with PYTHON=python3.12")
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-# Everything is installed in the checkout, at the exact versions of constraints.txt; what is there already stays.
+# Everything is installed in the checkout, at the exact versions of constraints.txt; what is there already stays. An
+# environment without pip, which a failure leaves, and one of an older Python are made again.
 $(STAMP): pyproject.toml constraints.txt
-	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c '$(IS_NEW_ENOUGH); import pip' 2> /dev/null || { $(PYTHON) -c '$(IS_NEW_ENOUGH)' && $(PYTHON) -m venv --clear $(VENV); }
 	@$(INSTALL) collector,embedded 'about 360 MB'
 	@touch $@
 

@@ -2,31 +2,54 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 ROOT = Path(__file__).parents[2]
-STUB = """#!/bin/sh
-echo "$@" >> created
+FAILS = "#!/bin/sh\nexit 1\n"
+CREATES = """#!/bin/sh
+[ "$1" = -c ] || echo "$@" >> created
 mkdir -p .venv/bin
 touch .venv/bin/python
 """
+IS_OLD = f"""#!/bin/sh
+[ "$1" = -c ] && exec {sys.executable} -c 'import sys; sys.version_info = (3, 9, 2); exec(sys.argv[1])' "$2"
+echo "$@" >> created
+"""
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-def test_an_environment_without_pip_is_created_again(tmp_path: Path) -> None:
-    """After a failure to create the environment, as where the package python3-venv is missing, the next try creates it
-    again.
-    """
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def make(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Make the environment in the folder without installing anything."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "python").write_text(STUB)
-    (tmp_path / "python").chmod(0o755)
-    interpreter = tmp_path / ".venv" / "bin" / "python"
-    interpreter.parent.mkdir(parents=True)
-    interpreter.write_text("#!/bin/sh\nexit 1\n")
-    interpreter.chmod(0o755)
+        shutil.copy(ROOT / name, folder)
     command = ["make", ".venv/.installed", "PYTHON=./python", "INSTALL=true"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    assert (tmp_path / "created").read_text() == "-m venv .venv\n"
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("left", [FAILS, IS_OLD])
+def test_an_unusable_environment_is_created_again(tmp_path: Path, left: str) -> None:
+    """An environment without pip, as is left where the package python3-venv is missing, or of an old Python is
+    replaced by the next try.
+    """
+    program(tmp_path / "python", CREATES)
+    program(tmp_path / ".venv" / "bin" / "python", left)
+    assert make(tmp_path).returncode == 0
+    assert (tmp_path / "created").read_text() == "-m venv --clear .venv\n"
+
+
+def test_an_old_python_is_refused_before_anything_is_created(tmp_path: Path) -> None:
+    """With a Python that is too old, one sentence states the version needed and how to name another one."""
+    program(tmp_path / "python", IS_OLD)
+    done = make(tmp_path)
+    assert done.returncode
+    assert "needs Python 3.11 or newer; name one with PYTHON=" in done.stderr
+    assert not (tmp_path / "created").exists()
