@@ -1,6 +1,7 @@
 """The query for values and outcomes over time."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from isochrone_collector.analysis.distribution import Distribution, outcome_counts
@@ -15,10 +16,10 @@ from isochrone_collector.analysis.time_series import (
 )
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
-from isochrone_collector.store import long_windows, probe_queries, summaries
+from isochrone_collector.store import long_windows, probe_queries, summaries, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.summaries import HOUR_US, OutcomeRow
+from isochrone_collector.store.summaries import HOUR_US, OutcomeRow, Piece, Resolution
 from isochrone_wire.answers import Metric, Selection, Source, Window
 from isochrone_wire.insights import Series, SeriesList, SeriesPoint
 
@@ -62,9 +63,14 @@ async def _summarised(
     A bucket that is summarised only in part comes from samples, unless these were deleted.
     """
     found: TargetSeries = {}
-    span = summaries.span(await summaries.pieces(connection, scope.window)) if is_long else None
+    whole_pieces = await summaries.pieces(connection, scope.window) if is_long else ()
+    span = summaries.span(whole_pieces)
     if span is None:
         return found, [scope.window]
+    days_until = max((piece.window.until_at for piece in whole_pieces if piece.resolution is Resolution.DAY), default=0)
+    # What is the same for all buckets is asked once.
+    regions = tuple(await vantages.regions(connection)) if scope.regions is None else scope.regions
+    named = replace(scope, regions=regions)
     kept_at = await long_windows.kept_since(connection)
     first_at, last_at = span.from_at // bucket_us * bucket_us, -(-span.until_at // bucket_us) * bucket_us
     rest = [
@@ -75,7 +81,8 @@ async def _summarised(
         whole = _common(Window(from_at=at, until_at=at + bucket_us), scope.window)
         summarised = _common(whole, span)
         if summarised == whole or whole.from_at < kept_at:
-            _add(found, await _bucket(connection, replace(scope, window=summarised), metric, at=at))
+            pieces = summaries.divide(summarised, days_until=days_until)
+            _add(found, await _bucket(connection, named, metric, pieces, at=at))
         else:
             rest.append(whole)
     return found, [window for window in rest if window.from_at < window.until_at]
@@ -85,9 +92,10 @@ def _common(one: Window, other: Window) -> Window:
     return Window(from_at=max(one.from_at, other.from_at), until_at=min(one.until_at, other.until_at))
 
 
-async def _bucket(connection: Connection, scope: Scope, metric: Metric, *, at: int) -> TargetSeries:
-    """Return the point of each series with probes in the one bucket of the scope."""
-    pieces = await summaries.pieces(connection, scope.window)
+async def _bucket(
+    connection: Connection, scope: Scope, metric: Metric, pieces: Sequence[Piece], *, at: int
+) -> TargetSeries:
+    """Return the point of each series with probes in these pieces of one bucket; the scope's window is ignored."""
     keys, histograms = await summaries.merged(connection, scope, pieces, (metric,))
     rows = summaries.added([row for piece in pieces for row in await summaries.counted(connection, scope, piece)])
     places = {(target_id, region): place for place, (target_id, _, region) in enumerate(keys)}

@@ -1,8 +1,9 @@
 """Race sets: members to request all at once, if latency matters more than cost.
 
 The first of k independent answers takes longer than t with probability S1(t) · … · Sk(t). The race set is the one with
-the soonest predicted p95. A price counts only as far as the objective of the route says, in milliseconds per dollar. A
-larger set must be sooner by the margin of the rules than every smaller one: a request that gains nothing is not sent.
+the soonest predicted p95. A price counts only as far as the objective of the route says, in milliseconds per dollar. Of
+the sets within the margin of the rules of the soonest, a smallest one is chosen: a request that gains nothing is not
+sent.
 """
 
 from collections.abc import Sequence
