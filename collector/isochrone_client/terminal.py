@@ -12,6 +12,7 @@ from isochrone_client.render import renderer
 from isochrone_client.render.fields import field_names, select_fields
 from isochrone_client.render.json import one_line
 from isochrone_client.render.page import Page, RenderOptions, Row
+from isochrone_wire.cli.command_line import fit_terminal
 from isochrone_wire.text import printable
 
 PIPED_WIDTH = 100
@@ -80,6 +81,11 @@ def refresh(page: Page[Row], output: Output, *, first: bool) -> None:
         between = _CLEAR if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "" if first else "\n"
         _print(between + how.whole(selected, options))
     sys.stdout.flush()
+
+
+def state_empty(sentence: str) -> None:
+    """Print on stderr what an answer without rows means."""
+    click.echo(fit_terminal(printable(sentence)), err=True)
 
 
 def remark(sentence: str) -> None:

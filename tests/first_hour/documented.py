@@ -24,7 +24,8 @@ def questions(folder: Path) -> list[str]:
 
 def examples(help_text: str) -> list[str]:
     """Return the examples of a `--help`."""
-    return [line.strip() for line in re.findall(r"^ +(isochrone .+)$", help_text, re.MULTILINE)]
+    section = re.split(r"^ *Examples?:$", help_text, flags=re.MULTILINE)[-1]
+    return [line.strip() for line in re.findall(r"^ +(isochrone .+)$", section, re.MULTILINE)]
 
 
 def subcommands(help_text: str) -> list[str]:
@@ -36,3 +37,9 @@ def subcommands(help_text: str) -> list[str]:
 def is_endless(line: str) -> bool:
     """Return whether the command runs until Ctrl-C."""
     return bool(_ENDLESS & set(shlex.split(line)))
+
+
+def is_for_programs(line: str) -> bool:
+    """Return whether the output is not for a screen: CSV, JSON, Markdown or a script."""
+    words = shlex.split(line)
+    return any(word in ("--output", "-o") for word in words) or "completion" in words

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from first_hour.defects import defects, plain
-from first_hour.documented import is_endless
+from first_hour.documented import is_endless, is_for_programs
 from testdata.pseudo_terminal import CTRL_C, PseudoTerminal, marked_processes
 
 NARROW, WIDE = 80, 140
@@ -16,6 +16,7 @@ _LINES = 40
 _COMMAND_SECONDS = 90.0
 _READING_SECONDS = 3.0
 _INTERRUPTED = (0, 130)
+_ANY_WIDTH = 1_000_000
 
 
 class Newcomer:
@@ -58,7 +59,7 @@ class Newcomer:
             terminal.close()
             output = plain(terminal.output)
         self.commands += 1
-        self.note(f"{line} ({columns} columns)", output, columns)
+        self.note(f"{line} ({columns} columns)", output, _ANY_WIDTH if is_for_programs(line) else columns)
         if code not in fine:
             self.fail(f"{line} ({columns} columns): exit code {code}: {output.strip()[-300:]}")
         return output

@@ -25,4 +25,4 @@ def alerts(*, collector: Collector, timeout_us: int, output: Output, window: str
         answer = client.list_alerts(parse_window(window, now_at=now_at()))
     terminal.write(alert_pages.page(answer), output)
     if not answer.alerts:
-        click.echo(alert_pages.empty_message(answer), err=True)
+        terminal.state_empty(alert_pages.empty_message(answer))

@@ -31,6 +31,5 @@ def drift(
     terminal.write(drift_pages.page(answer), output)
     drift_pages.require_watched(answer)
     if not answer.events:
-        click.echo(
-            f"no lasting change between {between(answer.window)}; {drift_pages.watched_summary(answer)}", err=True
-        )
+        watched = drift_pages.watched_summary(answer)
+        terminal.state_empty(f"no lasting change between {between(answer.window)}; {watched}")

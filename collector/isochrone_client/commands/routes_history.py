@@ -31,4 +31,4 @@ def history(
         answer = client.list_route_events(selection, route=route)
     terminal.write(route_changes.events_page(answer, now_at=now), output)
     if not answer.events:
-        click.echo(route_changes.empty_message(answer.window), err=True)
+        terminal.state_empty(route_changes.empty_message(answer.window))

@@ -44,9 +44,11 @@ def simulate(
     \b
     static:TARGET  always this one; static: the best one over all regions
     nearest        per region the best one of the first rounds
-    routed         the best one, replaced only by one that is significantly and noticeably better
+    routed         the best one, replaced only by a significantly and noticeably
+                   better one
     race:K         the K best so far at once; the first token wins
-    fallback:MS    the best so far, and the second one, too, if there is no token after MS milliseconds
+    fallback:MS    the best so far, and the second one, too, if there is no token
+                   after MS milliseconds
     """
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
         answer = client.simulate(selection, policies=_with_reference(policies))

@@ -8,7 +8,9 @@ completion are quick. An error ends a command with `error: …` and `hint: …` 
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -18,6 +20,8 @@ import click
 
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.text import did_you_mean, printable, same_name
+
+_HELP_WIDTH = 78
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -116,17 +120,28 @@ class CommandGroup(click.Group):
 
 def print_error(sentence: str, hint: str = "", *, prefix: str = "error") -> None:
     """Print `error: …` and `hint: …` on stderr, without control characters: a sentence may quote another machine."""
-    lines = "\n".join(printable(line) for line in sentence.split("\n"))
-    click.echo(f"{prefix}: {lines}", err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)
+    first, *more = (printable(line) for line in sentence.split("\n"))
+    texts = (f"{prefix}: {first}", *more, *([f"hint: {hint}"] if hint else ()))
+    for line in (line for text in texts for line in text.split("\n")):
+        click.echo(fit_terminal(line), err=True)
+
+
+def fit_terminal(line: str) -> str:
+    """Fold a line for a terminal between words; a line with a command stays whole, so that it can be copied."""
+    if not sys.stderr.isatty() or "isochrone" in line:
+        return line
+    return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
 
 
 def exit_codes(*, usage: str = "usage or settings", failed: str = "failed", **more: str) -> str:
     """The end of a program's help: what each exit code means there; `more` are further ones as `_3="…"`."""
     codes = {"0": "ok", "1": failed, "2": usage, **{name.removeprefix("_"): text for name, text in more.items()}}
     # The backspace keeps click from filling the lines.
-    return "\b\nExit codes:\n" + "\n".join(f"  {code}  {text}" for code, text in codes.items())
+    lines = (
+        textwrap.fill(text, _HELP_WIDTH, initial_indent=f"  {code}  ", subsequent_indent="     ")
+        for code, text in codes.items()
+    )
+    return "\b\nExit codes:\n" + "\n".join(lines)
 
 
 def example(*lines: str) -> str:
