@@ -148,8 +148,15 @@ def _locate(values: Reals, places: list[int], which: range) -> None:
 
 def _deviations(values: Reals) -> float:
     """Return the sum of the absolute deviations from the median."""
-    ordered, half = np.sort(values), len(values) // 2
-    return float(ordered[len(values) - half :].sum() - ordered[:half].sum())
+    ordered, half = _sorted(values), len(values) // 2
+    return float(np.add.reduce(ordered[len(values) - half :]) - np.add.reduce(ordered[:half]))
+
+
+def _sorted(values: Reals) -> Reals:
+    """Return a few values in order."""
+    ordered = values.copy()
+    ordered.sort()
+    return ordered
 
 
 def _separates(parts: Sequence[Reals], place: int) -> bool:
@@ -169,7 +176,7 @@ def _level(values: Reals) -> float:
 
 def _median(values: Reals) -> float:
     """Return the median of a few values, faster than numpy's, which is for large arrays."""
-    ordered, middle = np.sort(values), len(values) // 2
+    ordered, middle = _sorted(values), len(values) // 2
     return float(ordered[middle] + ordered[len(values) - 1 - middle]) / 2
 
 
