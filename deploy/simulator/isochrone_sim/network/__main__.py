@@ -25,7 +25,9 @@ def main() -> None:
     try:
         area = create_wide_area({region: round(float(text) * 1000) for region, _, text in regions})
     except OSError as error:
-        sys.exit(f"this machine does not allow network namespaces: {error.filename}: {error.strerror}")
+        # A call on an open file does not know its name.
+        what = f"{error.filename}: " if error.filename else ""
+        sys.exit(f"this machine does not allow network namespaces: {what}{(error.strerror or 'error').lower()}")
     # A delay line that waits for a core is a longer line. Only privileged users may go before all other processes.
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
