@@ -312,4 +312,4 @@ def test_a_stop_ends_watchers_politely(start_collector: StartCollector) -> None:
     with pytest.raises(grpc.RpcError) as ended:
         list(watch)
     assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert ended.value.details() == "this collector stops"
+    assert ended.value.details() == "this collector stops; watch again from the last generation"
