@@ -57,6 +57,8 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
         database_folder(place.path) as data,
         Processes(place.path / "logs", lock=place.lock, stop=stop) as processes,
     ):
+        if keep:
+            _print(f"its files stay in {place.path}")
         world = read_world(run("isochrone_sim", "world", "--output", "json"))
         _print(f"a simulated world of {len(world.models)} models, seen from {len(VANTAGES)} regions")
         collector = _start_collector(processes, data, world)

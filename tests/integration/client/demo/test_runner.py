@@ -110,3 +110,15 @@ def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, tmp_path: Path
         following.process.wait(2 * ENDED_SECONDS)
     assert_nothing_is_left(mark)
     assert leftovers(tmp_path) == []
+
+
+def test_a_kept_folder_is_named(tmp_path: Path, mark: str) -> None:
+    """With --keep the demo states where its files stay, and they are there after its end."""
+    command = [*DEMO, "--keep"]
+    with PseudoTerminal(command, columns=200, lines=30, TMPDIR=str(tmp_path), DEMO_TEST_MARK=mark) as keeping:
+        keeping.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
+        keeping.process.send_signal(signal.SIGTERM)
+        keeping.process.wait(2 * ENDED_SECONDS)
+        [left] = leftovers(tmp_path)
+        assert f"its files stay in {tmp_path / left}" in keeping.scrollback
+    assert_nothing_is_left(mark)
