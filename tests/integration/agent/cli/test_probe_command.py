@@ -17,7 +17,7 @@ from fix_simulator import Simulator
 
 def probe(*options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "isochrone_agent", "probe", *options]
-    environment = {**os.environ, **(env or {})}
+    environment = {**os.environ, "COLUMNS": "120", **(env or {})}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,15 +22,22 @@ ENDED_SECONDS = 60
 
 
 @pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path: those of sockets have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="d-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
 def mark() -> str:
     """A value by which all processes of a demo are found, whatever their parent and session."""
     return f"isochrone-test-{uuid.uuid4()}"
 
 
 @pytest.fixture
-def demo(tmp_path: Path, mark: str) -> Iterator[PseudoTerminal]:
+def demo(folder: Path, mark: str) -> Iterator[PseudoTerminal]:
     """A demo on a terminal, in a temporary folder below the test's."""
-    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), DEMO_TEST_MARK=mark) as terminal:
+    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as terminal:
         yield terminal
 
 
@@ -50,7 +58,7 @@ def assert_nothing_is_left(mark: str) -> None:
     eventually(ENDED_SECONDS, lambda: not list(marked_processes(mark)), "no process of the demo is left")
 
 
-def test_a_signal_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+def test_a_signal_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """After SIGTERM no process and no folder is left, the exit code names the signal, and the terminal is as it was."""
     wait_until_it_runs(demo, mark)
     assert demo.is_alternate()
@@ -58,67 +66,67 @@ def test_a_signal_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: st
     demo.process.terminate()
     assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGTERM
     assert_nothing_is_left(mark)
-    assert leftovers(tmp_path) == []
+    assert leftovers(folder) == []
     assert not demo.is_alternate()
     assert demo.shows_cursor()
     assert "Traceback" not in demo.scrollback
 
 
-def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """When the window of the demo is closed (SIGHUP), no process and no folder is left."""
     wait_until_it_runs(demo, mark)
     demo.close()
     demo.process.wait(ENDED_SECONDS)
     assert_nothing_is_left(mark)
-    assert leftovers(tmp_path) == []
+    assert leftovers(folder) == []
 
 
-def test_a_second_interrupt_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+def test_a_second_interrupt_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """Two Ctrl-C in a row end the demo without waiting for results, and nothing is left."""
     wait_until_it_runs(demo, mark)
     demo.press(CTRL_C)
     demo.press(CTRL_C)
     assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGINT
     assert_nothing_is_left(mark)
-    assert leftovers(tmp_path) == []
+    assert leftovers(folder) == []
     assert "ground truth" not in demo.scrollback
     assert demo.shows_cursor()
 
 
-def test_a_signal_during_the_start_ends_everything(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+def test_a_signal_during_the_start_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """A signal while the collector starts its database is obeyed, too."""
     demo.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
     demo.process.send_signal(signal.SIGTERM)
     assert demo.process.wait(2 * ENDED_SECONDS) == 128 + signal.SIGTERM
     assert_nothing_is_left(mark)
-    assert leftovers(tmp_path) == []
+    assert leftovers(folder) == []
 
 
-def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, tmp_path: Path, mark: str) -> None:
+def test_the_next_demo_follows_a_killed_one(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """After SIGKILL of the demo its processes end by themselves. A demo started meanwhile waits for them, and removes
     what they left.
     """
     wait_until_it_runs(demo, mark)
-    left, old = leftovers(tmp_path), {pid for pid, _ in marked_processes(mark)}
+    left, old = leftovers(folder), {pid for pid, _ in marked_processes(mark)}
     demo.process.kill()
     demo.process.wait()
-    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(tmp_path), DEMO_TEST_MARK=mark) as following:
+    with PseudoTerminal(DEMO, columns=100, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as following:
         following.wait_for(lambda text: "a simulated world of" in text, 2 * ENDED_SECONDS, "the first step")
         assert old.isdisjoint(pid for pid, _ in marked_processes(mark))
-        assert set(left).isdisjoint(leftovers(tmp_path))
+        assert set(left).isdisjoint(leftovers(folder))
         following.process.terminate()
         following.process.wait(2 * ENDED_SECONDS)
     assert_nothing_is_left(mark)
-    assert leftovers(tmp_path) == []
+    assert leftovers(folder) == []
 
 
-def test_a_kept_folder_is_named(tmp_path: Path, mark: str) -> None:
+def test_a_kept_folder_is_named(folder: Path, mark: str) -> None:
     """With --keep the demo states where its files stay, and they are there after its end."""
     command = [*DEMO, "--keep"]
-    with PseudoTerminal(command, columns=200, lines=30, TMPDIR=str(tmp_path), DEMO_TEST_MARK=mark) as keeping:
+    with PseudoTerminal(command, columns=200, lines=30, TMPDIR=str(folder), DEMO_TEST_MARK=mark) as keeping:
         keeping.wait_for(lambda text: "a simulated world of" in text, 60, "the first step")
         keeping.process.send_signal(signal.SIGTERM)
         keeping.process.wait(2 * ENDED_SECONDS)
-        [left] = leftovers(tmp_path)
-        assert f"its files stay in {tmp_path / left}" in keeping.scrollback
+        [left] = leftovers(folder)
+        assert f"its files stay in {folder / left}" in keeping.scrollback
     assert_nothing_is_left(mark)
