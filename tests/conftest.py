@@ -21,6 +21,11 @@ pytest_plugins = [
     "fix_webhook",
 ]
 
+# The readline library sets these for child processes, whose tables would have another width than on the command line.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+    os.unsetenv(name)
+
 # A shell starts background jobs with SIGINT ignored, which child processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

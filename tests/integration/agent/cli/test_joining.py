@@ -223,7 +223,7 @@ def test_check_speaks_as_whoever_joined(collector: Collector, tmp_path: Path) ->
     assert findings["collector"]["verdict"] == "ok", findings
     # The plan's target wants a key, and here is none.
     assert (done.returncode, findings["credentials"]["verdict"]) == (1, "fail")
-    assert findings["credentials"]["hint"].startswith("add a [")
+    assert findings["credentials"]["hint"].startswith("write a [")
 
 
 async def test_an_identity_of_another_is_not_taken_up(collector: Collector, tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def vantage(name: str, liveness: Liveness) -> VantageStatus:
     [
         ([], "warn", "none has sent anything yet"),
         ([Liveness.ONLINE] * 2, "ok", "all 2 are online"),
-        ([Liveness.ONLINE, Liveness.LATE], "warn", "1 of 2 are not online: v1 is late"),
-        ([Liveness.SILENT] * 7, "warn", "7 of 7 are not online: v0 is silent, v1 is silent, v2 is silent"),
+        ([Liveness.ONLINE, Liveness.LATE], "warn", "1 of 2 are not online: v1: late"),
+        ([Liveness.SILENT] * 7, "warn", "7 of 7 are not online: v0: no samples, v1: no samples, v2: no samples"),
     ],
 )
 def test_who_is_away_is_named(states: list[Liveness], verdict: str, sentence: str) -> None:
