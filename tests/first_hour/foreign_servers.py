@@ -34,12 +34,20 @@ def foreign_servers(folder: Path) -> Iterator[list[ForeignServer]]:
     """Run every server that is installed here."""
     with ExitStack() as stack:
         found = []
-        if LITELLM in os.environ:
+        if _has_proxy():
             found.append(stack.enter_context(_litellm(folder)))
         if fix_transformers.ENVIRONMENT_VARIABLE in os.environ:
             served = stack.enter_context(fix_transformers.serve_tiny_model(folder))
             found.append(ForeignServer(project="transformers", base_url=served.base_url, model=served.model))
         yield found
+
+
+def _has_proxy() -> bool:
+    """Return whether LiteLLM is installed with the packages of its proxy, `litellm[proxy]`."""
+    if LITELLM not in os.environ:
+        return False
+    imported = [os.environ[LITELLM], "-c", "import litellm, fastapi, websockets"]
+    return subprocess.run(imported, capture_output=True, check=False).returncode == 0
 
 
 @contextmanager
