@@ -85,9 +85,10 @@ def test_a_closed_terminal_ends_everything(demo: PseudoTerminal, folder: Path, m
 def test_a_second_interrupt_ends_everything(demo: PseudoTerminal, folder: Path, mark: str) -> None:
     """Two Ctrl-C in a row end the demo without waiting for results, and nothing is left."""
     wait_until_it_runs(demo, mark)
+    demo.wait_for(lambda text: "warming up 4/6" in text, 60, "samples, which take a while to report")
     demo.press(CTRL_C)
     # Two signals that are pending at once are one.
-    time.sleep(0.5)
+    time.sleep(0.05)
     demo.press(CTRL_C)
     assert demo.process.wait(ENDED_SECONDS) == 128 + signal.SIGINT
     assert_nothing_is_left(mark)
