@@ -22,7 +22,9 @@ _HOUR_US = 60 * MINUTE_US
 # The age below which a unit is used, and the unit.
 _AGE_UNITS = ((MINUTE_US, SECOND_US, "s"), (_HOUR_US, MINUTE_US, "min"), (2 * DAY_US, _HOUR_US, "h"))
 _SPAN_UNITS = ((DAY_US, "d"), (_HOUR_US, "h"), (MINUTE_US, "min"), (SECOND_US, "s"))
-_MS_PER_US = 1e-3
+_US_PER_MS = 1000.0
+# Units of the wire that people read in a larger one: its name and its size.
+_DISPLAY_UNITS = {"us": ("ms", _US_PER_MS)}
 
 
 def number(value: float | None, *, signed: bool = False, decimals: int | None = None) -> str:
@@ -56,7 +58,22 @@ def interval(low: float | None, high: float | None, *, signed: bool = False) -> 
 
 def milliseconds(us: float | None) -> float | None:
     """Microseconds as milliseconds; `None` stays `None`."""
-    return None if us is None else us * _MS_PER_US
+    return None if us is None else us / _US_PER_MS
+
+
+def display_unit(unit: str) -> str:
+    """The unit in which people read a quantity of the wire's `unit`: `ms` for `us`, otherwise the same."""
+    return _DISPLAY_UNITS[unit][0] if unit in _DISPLAY_UNITS else unit
+
+
+def display_unit_size(unit: str) -> float:
+    """How many of `unit` make one of its display unit: 1000 for `us`, otherwise 1."""
+    return _DISPLAY_UNITS[unit][1] if unit in _DISPLAY_UNITS else 1.0
+
+
+def displayed(value: float | None, unit: str) -> float | None:
+    """A quantity of the wire's `unit` in its display unit; `None` stays `None`."""
+    return None if value is None else value / display_unit_size(unit)
 
 
 def percent(value: float | None) -> str:

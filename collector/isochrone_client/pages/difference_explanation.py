@@ -4,7 +4,18 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from isochrone_client.formats import UNKNOWN, age, fitting_decimals, minute, moment, number, percent
+from isochrone_client.formats import (
+    UNKNOWN,
+    age,
+    display_unit,
+    display_unit_size,
+    displayed,
+    fitting_decimals,
+    minute,
+    moment,
+    number,
+    percent,
+)
 from isochrone_wire.answers import Decision, Differential, Level, Metric, Part, Proportion, Side
 
 MIN_ROUNDS = 6
@@ -305,21 +316,18 @@ def _counted(count: int, noun: str) -> str:
 
 def _amount(row: Differential, value: float | None) -> str:
     """A quantity of the row's metric with its unit."""
-    if row.unit == "us":
-        return f"{number(None if value is None else value / _US_PER_MS)} ms"
-    return f"{number(value)} {row.unit}"
+    return f"{number(displayed(value, row.unit))} {display_unit(row.unit)}"
 
 
 def _signed(row: Differential, value: float) -> str:
     """A difference in the row's metric, with its sign and unit."""
-    scale, unit = (_US_PER_MS, "ms") if row.unit == "us" else (1.0, row.unit)
-    return f"{number(value / scale, signed=True)} {unit}"
+    return f"{number(displayed(value, row.unit), signed=True)} {display_unit(row.unit)}"
 
 
 def _bounds(row: Differential, low: float, high: float) -> str:
     less, more = ("lower", "higher") if row.metric.more_is_better else ("shorter", "longer")
-    scale, unit = (_US_PER_MS, "ms") if row.unit == "us" else (1.0, row.unit)
-    return range_text(low / scale, high / scale, unit=unit, words=(less, more))
+    size = display_unit_size(row.unit)
+    return range_text(low / size, high / size, unit=display_unit(row.unit), words=(less, more))
 
 
 def range_text(low: float, high: float, *, unit: str, words: tuple[str, str]) -> str:

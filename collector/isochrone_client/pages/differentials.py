@@ -13,7 +13,8 @@ from isochrone_client.formats import (
     amount_interval,
     amount_percent,
     between,
-    milliseconds,
+    display_unit,
+    displayed,
     minute,
     moment,
     number,
@@ -133,8 +134,10 @@ def page(
 def _columns(
     rows: tuple[Differential, ...], metric: Metric, decision: Callable[[Differential], str]
 ) -> tuple[Column[Differential], ...]:
-    unit = "ms" if metric.unit == "us" else metric.unit
-    of = milliseconds if metric.unit == "us" else _unscaled
+    unit = display_unit(metric.unit)
+
+    def of(value: float | None) -> float | None:
+        return displayed(value, metric.unit)
 
     def difference(heading: str, part: Callable[[Differential], float | None], priority: int) -> Column[Differential]:
         return Column(
@@ -180,10 +183,6 @@ def _columns(
 def _decision(row: Differential, *, now_at: int) -> str:
     """The decision, with the time since which it holds if the difference changed within the window."""
     return f"{row.decision} since {moment(row.levels[-1].from_at, now_at=now_at)}" if has_step(row) else row.decision
-
-
-def _unscaled(value: float | None) -> float | None:
-    return value
 
 
 def _if_certain(row: Differential, number: Amount) -> str | Amount:

@@ -3,7 +3,15 @@
 from collections.abc import Callable
 
 from isochrone_client.errors import InsufficientError, NoSamplesError
-from isochrone_client.formats import UNKNOWN, Amount, amount, amount_interval, between, milliseconds
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    amount,
+    amount_interval,
+    between,
+    display_unit,
+    displayed,
+)
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.render.page import Column, Page
@@ -50,8 +58,11 @@ def require_best(answer: RegionCostList) -> None:
 
 
 def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], ...]:
-    unit = "ms" if metric.unit == "us" else metric.unit
-    of = milliseconds if metric.unit == "us" else _unscaled
+    unit = display_unit(metric.unit)
+
+    def of(value: float | None) -> float | None:
+        return displayed(value, metric.unit)
+
     return (
         Column(heading="provider", text=lambda row: row.provider, wide=True, once=True),
         Column(heading="region", text=lambda row: row.region, wide=True),
@@ -73,10 +84,6 @@ def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], 
             wide=True,
         ),
     )
-
-
-def _unscaled(value: float | None) -> float | None:
-    return value
 
 
 def _is_best(row: RegionCost) -> bool:

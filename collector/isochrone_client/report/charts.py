@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from isochrone_client.formats import number
+from isochrone_client.formats import display_unit, display_unit_size, number
 from isochrone_client.pages.difference_explanation import ADDENDS
 from isochrone_client.report.html_elements import Markup, element
 from isochrone_wire.answers import Decision, Differential
@@ -56,8 +56,8 @@ def intervals(rows: Sequence[Differential]) -> ChartColumn | None:
     if not known:
         return None
     extents = [bound for row in known for bound in (row.shift_low, row.shift_high, row.margin, -(row.margin or 0.0))]
-    scale = _scale([bound for bound in extents if bound is not None], unit=1000.0 if known[0].unit == "us" else 1.0)
-    unit = "ms" if known[0].unit == "us" else known[0].unit
+    scale = _scale([bound for bound in extents if bound is not None], unit=display_unit_size(known[0].unit))
+    unit = display_unit(known[0].unit)
     return ChartColumn(
         heading=f"difference and interval, {unit}", axis=_axis(scale), cell=lambda row: _whisker(row, scale)
     )

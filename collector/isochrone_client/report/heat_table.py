@@ -7,9 +7,10 @@ from isochrone_client.formats import (
     UNKNOWN,
     Amount,
     amount_dollars,
+    display_unit,
+    displayed,
     fitting_decimals,
     interval,
-    milliseconds,
     moment,
     number,
 )
@@ -67,7 +68,7 @@ class HeatTable:
     def decimals(self) -> int:
         """The decimals of all values."""
         medians = [cell.median for row in self.rows for cell in row.cells.values() if cell.median is not None]
-        return fitting_decimals(_of(self.metric, max(medians, default=0.0)) or 0.0)
+        return fitting_decimals(displayed(max(medians, default=0.0), self.metric.unit) or 0.0)
 
 
 def heat_table(
@@ -121,7 +122,7 @@ def page(table: HeatTable) -> Page[HeatRow]:
     """The table as text: `513 (+191)`."""
     return Page(
         schema=SCHEMA,
-        title=f"median {table.metric}, {_unit(table.metric)}, and the difference from {table.baseline}",
+        title=f"median {table.metric}, {display_unit(table.metric.unit)}, and the difference from {table.baseline}",
         fields=(),
         columns=(
             Column(heading="target", text=lambda row: row.target, wide=True),
@@ -154,16 +155,8 @@ _MORE: tuple[Column[HeatRow], ...] = (
 _NOTE = "lowest success and lowest speed: of all regions"
 
 
-def _unit(metric: Metric) -> str:
-    return "ms" if metric.unit == "us" else metric.unit
-
-
-def _of(metric: Metric, value: float | None) -> float | None:
-    return milliseconds(value) if metric.unit == "us" else value
-
-
 def _value(cell: Cell, table: HeatTable) -> str:
-    return number(_of(table.metric, cell.median), decimals=table.decimals)
+    return number(displayed(cell.median, table.metric.unit), decimals=table.decimals)
 
 
 def _difference(cell: Cell, table: HeatTable) -> str:
@@ -176,7 +169,7 @@ def _difference(cell: Cell, table: HeatTable) -> str:
     if row.decision is Decision.UNDECIDED:
         return "undecided"
     since = "" if row.since_at is None else f" since {moment(row.since_at, now_at=table.now_at)}"
-    return f"{number(_of(table.metric, row.shift), signed=True, decimals=table.decimals)}{since}"
+    return f"{number(displayed(row.shift, table.metric.unit), signed=True, decimals=table.decimals)}{since}"
 
 
 def drawing(table: HeatTable) -> Markup:
@@ -185,7 +178,7 @@ def drawing(table: HeatTable) -> Markup:
     heads = [tables.heading(region, baseline if region == table.baseline else "") for region in table.regions]
     more = [tables.heading(column.heading, element("small", column.unit)) for column in _MORE]
     content = tables.table(
-        caption=f"median {table.metric} in {_unit(table.metric)}, and the difference from {table.baseline}",
+        caption=f"median {table.metric} in {display_unit(table.metric.unit)}, and the difference from {table.baseline}",
         head=[tables.heading("target", class_="name"), *heads, *more],
         rows=[_cells(table, row, texts) for row, texts in zip(table.rows, cell_texts(_MORE, table.rows), strict=True)],
         class_="heat tiles" if len(table.regions) > MAX_COLUMNS else "heat",
@@ -211,8 +204,8 @@ def _tooltip(cell: Cell, table: HeatTable) -> str | None:
     row = cell.difference
     if row is None:
         return None
-    low, high = _of(table.metric, row.shift_low), _of(table.metric, row.shift_high)
-    text = f"{row.decision}, {interval(low, high, signed=True)} {_unit(table.metric)} over {row.n} rounds"
+    low, high = displayed(row.shift_low, table.metric.unit), displayed(row.shift_high, table.metric.unit)
+    text = f"{row.decision}, {interval(low, high, signed=True)} {display_unit(table.metric.unit)} over {row.n} rounds"
     return f"{text}: {row.reason}" if row.reason else text
 
 

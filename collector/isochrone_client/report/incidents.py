@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from isochrone_client.formats import UNKNOWN, milliseconds, moment, number
+from isochrone_client.formats import UNKNOWN, display_unit, displayed, moment, number
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList, Level, Liveness, Metric, VantageList
 from isochrone_wire.insights import AlertKind, AlertList, DriftEvent, DriftList, SeriesList, SeriesPoint
@@ -160,9 +160,8 @@ def _change(metric: Metric, before: float, after: float, *, has_ended: bool, siz
 
 def quantity(metric: Metric, value: float | None, *, unit: bool = True) -> str:
     """A value of a metric, with its unit: `205 ms`, `60 tokens/s`."""
-    of, name = (milliseconds(value), "ms") if metric.unit == "us" else (value, metric.unit)
-    text = number(of)
-    return f"{text} {name}" if unit and text != UNKNOWN else text
+    text = number(displayed(value, metric.unit))
+    return f"{text} {display_unit(metric.unit)}" if unit and text != UNKNOWN else text
 
 
 def _outages(answer: SeriesList) -> Iterator[Incident]:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from isochrone_client.formats import UNKNOWN, Amount, amount, milliseconds, number
+from isochrone_client.formats import (
+    UNKNOWN,
+    Amount,
+    amount,
+    display_unit,
+    display_unit_size,
+    displayed,
+    number,
+)
 from isochrone_client.render.page import Column, Page
 from isochrone_client.report.charts import Scale
 from isochrone_client.report.html_elements import Markup, breakable, element, joined
@@ -68,7 +76,7 @@ class TimeCharts:
     @property
     def unit(self) -> str:
         """The unit of the axis."""
-        return "ms" if self.metric.unit == "us" else self.metric.unit
+        return display_unit(self.metric.unit)
 
     def shown(self, target: str) -> tuple[Series, ...]:
         """The lines of a target, in the order of the regions."""
@@ -119,7 +127,7 @@ def page(charts: TimeCharts) -> Page[Series]:
 
 
 def _number(charts: TimeCharts, value: float | None) -> Amount:
-    return amount(milliseconds(value) if charts.metric.unit == "us" else value)
+    return amount(displayed(value, charts.metric.unit))
 
 
 def _trend(charts: TimeCharts, line: Series) -> str:
@@ -214,7 +222,7 @@ def _plot(charts: TimeCharts, lines: Sequence[Series], marks: Sequence[tuple[int
 def _value_scale(charts: TimeCharts, lines: Sequence[Series]) -> Scale:
     """From zero to the highest median, unless a few are extreme."""
     values = sorted(point.p50 for line in lines for point in line.points if point.p50 is not None)
-    unit = 1000.0 if charts.metric.unit == "us" else 1.0
+    unit = display_unit_size(charts.metric.unit)
     if not values:
         return Scale(low=0.0, high=unit, unit=unit)
     usual = values[min(len(values) * 9 // 10, len(values) - 1)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from isochrone_client.formats import age, between, interval, milliseconds, moment, number
+from isochrone_client.formats import age, between, display_unit, displayed, interval, moment, number
 from isochrone_client.report.incidents import Incident, absent_vantages
 from isochrone_wire.answers import (
     CoverageList,
@@ -59,11 +59,11 @@ def _counted(rows: Sequence[Differential], *, of: str, with_region: bool = False
 
 
 def _size(row: Differential, *, with_region: bool) -> str:
-    scale, unit = (milliseconds, "ms") if row.unit == "us" else (lambda value: value, row.unit)
     bounds = sorted(abs(bound) for bound in (row.shift_low, row.shift_high) if bound is not None)
-    around = f", {interval(scale(bounds[0]), scale(bounds[-1]))}" if bounds else ""
+    around = f", {interval(displayed(bounds[0], row.unit), displayed(bounds[-1], row.unit))}" if bounds else ""
     place = f"{row.target} from {row.region}" if with_region else row.target
-    return f"{place} by {number(scale(abs(row.shift or 0.0)))} {unit}{around}"
+    size = number(displayed(abs(row.shift or 0.0), row.unit))
+    return f"{place} by {size} {display_unit(row.unit)}{around}"
 
 
 def present(
