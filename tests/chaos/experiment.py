@@ -19,7 +19,7 @@ from chaos.testbed import Testbed, TestedAgent, testbed
 NEARLY_EMPTY = 200
 DRAIN_SECONDS = 120.0
 DRAIN_ATTEMPTS = 3
-WARM_UP_SECONDS = 3.0
+FIRST_SAMPLE_SECONDS = 120.0
 
 Echo = Callable[[str], None]
 
@@ -39,7 +39,7 @@ async def run(folder: Path, faults: Sequence[Fault], *, agents: int, own_disks: 
     async with testbed(folder, agents=agents, own_disks=own_disks, tls=tls) as running:
         watching = asyncio.create_task(running.watch())
         try:
-            await asyncio.sleep(WARM_UP_SECONDS)
+            await _have_recorded(running.agents)
             events = await _inject_all(running, faults, echo)
             echo("no more faults; waiting for the spools to drain")
             await _drained(running.agents)
@@ -50,6 +50,15 @@ async def run(folder: Path, faults: Sequence[Fault], *, agents: int, own_disks: 
             if await _stop_agents(running):
                 break
         return await _collect_evidence(running, events)
+
+
+async def _have_recorded(agents: Sequence[TestedAgent]) -> None:
+    """Wait until every agent has recorded samples: what never ran cannot be disturbed."""
+    deadline = time.monotonic() + FIRST_SAMPLE_SECONDS
+    while not all(agent.journal() for agent in agents):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"an agent recorded nothing within {FIRST_SAMPLE_SECONDS:g} s")
+        await asyncio.sleep(0.1)
 
 
 async def _inject_all(running: Testbed, faults: Sequence[Fault], echo: Echo) -> list[Event]:
