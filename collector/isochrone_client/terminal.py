@@ -1,7 +1,6 @@
 """Output of the commands: answers on stdout, remarks on stderr, colours on a terminal only."""
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ from isochrone_client.render import renderer
 from isochrone_client.render.fields import field_names, select_fields
 from isochrone_client.render.json import one_line
 from isochrone_client.render.page import Page, RenderOptions, Row
-from isochrone_wire.cli.command_line import fit_terminal
+from isochrone_wire.cli.command_line import fit_terminal, terminal_width
 from isochrone_wire.text import printable
 
-PIPED_WIDTH = 100
 _FOR_PEOPLE = ("table", "markdown")
 # Cursor home, then erase the screen: what is shown next replaces what was there.
 _CLEAR = "\x1b[H\x1b[2J"
@@ -42,12 +40,9 @@ TABLE = Output()
 
 
 def render_options(output: Output = TABLE) -> RenderOptions:
-    """The width and colours of stdout: those of the terminal; elsewhere COLUMNS or 100 columns, without colours."""
-    if not sys.stdout.isatty():
-        columns = os.environ.get("COLUMNS", "")
-        return RenderOptions(width=int(columns) if columns.isdecimal() else PIPED_WIDTH, wide=output.wide)
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return RenderOptions(width=shutil.get_terminal_size().columns, colour=not plain, wide=output.wide)
+    """The width of stdout, and its colours: none if it is no terminal."""
+    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return RenderOptions(width=terminal_width(sys.stdout), colour=not plain, wide=output.wide)
 
 
 def write(page: Page[Row], output: Output = TABLE) -> None:

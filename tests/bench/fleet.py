@@ -30,19 +30,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
-from urllib.parse import urlencode
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
-from bench.footprint import cpu_seconds, ready, rss_mb
-from bench.reference_collector import RunningServer, reference_collector
+from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collector
+from bench.reference_collector import reference_collector
 from bench.result import at_most, conclude
 from bench.simulated_agents import BACKLOG_BATCHES, EVERY_SECONDS, vantage_name
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.address import parse_address
-from isochrone_wire.channel import PLAIN, open_channel, presented_certificate
+from isochrone_wire.channel import open_channel
 from isochrone_wire.credentials import Credential, hash_secret
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc, operations_pb2, operations_pb2_grpc
 
@@ -81,7 +79,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, EmbeddedPostgres(Path(name, "postgres")) as postgres:
         credentials = _credentials(postgres.conninfo, options.agents)
         agents = [(number, credentials[vantage_name(number)]) for number in range(options.agents)]
-        with _collector(Path(name), postgres.conninfo, plain=options.plain) as collector:
+        with running_collector(Path(name), postgres.conninfo, *(() if options.plain else ("--tls",))) as collector:
             targets = _apply(collector, credentials["operator"], credentials[vantage_name(0)])
             figures, pushes = _storm(collector, agents, targets)
         sent, stored = len(pushes) - len(agents), _batches(postgres.conninfo)
@@ -152,23 +150,6 @@ def _p99_ms(pushes: Sequence[Push]) -> float:
 
 def _p50_ms(pushes: Sequence[Push]) -> float:
     return 1000 * median(push.took for push in pushes)
-
-
-@contextlib.contextmanager
-def _collector(folder: Path, conninfo: str, *, plain: bool) -> Iterator[RunningServer]:
-    parts = {key: value for key, value in conninfo_to_dict(conninfo).items() if value}
-    where = ("--database-url", f"postgresql:///?{urlencode(parts)}", "--data-dir", str(folder / "collector"))
-    how = ("--metrics-listen", "off", *(() if plain else ("--tls",)))
-    command = [sys.executable, "-m", "isochrone_collector", "serve", "--listen", "127.0.0.1:0", *where, *how]
-    with (folder / "collector.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
-    try:
-        address = ready(process)["listen"]
-        trust = PLAIN if plain else presented_certificate(parse_address(address)).pinned
-        yield RunningServer(process=process, log=folder / "collector.log", address=address, trust=trust)
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @contextlib.contextmanager

@@ -8,45 +8,19 @@ usage: footprint.py [--seconds N] prints a RESULT line; exit 1 when a goal is mi
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from bench.processes import cpu_seconds, ready, rss_mb, start
 from bench.result import at_least, at_most, conclude
 from bench.simulator import MODEL, TOKENS, WORLD
 
 # A cheap agent that measures nothing must fail.
 GOALS = {"rss_ratio": at_most(1.35), "cpu_ratio": at_most(0.75), "probes_ok": at_least(0.8)}
 SETTLE_SECONDS = 10
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def start(module: str, *options: str) -> subprocess.Popen[bytes]:
-    """Start one of our programs without output."""
-    command = [sys.executable, "-m", module, *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-
-def ready(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """Return the line of JSON that reports readiness."""
-    assert process.stdout is not None
-    line: dict[str, str] = json.loads(process.stdout.readline())
-    return line
-
-
-def rss_mb(pid: int) -> float:
-    """Return the resident memory in megabytes (10^6 bytes)."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the user and system time so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def run(folder: Path, processes: list[subprocess.Popen[bytes]], seconds: int) -> dict[str, float]:

@@ -17,16 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from bench.processes import running_collector
 from bench.push_payloads import BATCH_SAMPLES
 from bench.pusher import LoadSpec, PusherConfig, Report
 from bench.raw_copy import RawCopy
 from bench.reference_collector import reference_collector
-from bench.result import at_least, at_most, conclude
+from bench.result import at_least, at_most, conclude, percentile
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire import codec, enrolment, identity_file
 from isochrone_wire.answers import TargetList
@@ -141,27 +142,8 @@ def rate(reports: Sequence[Report]) -> float:
 
 
 def p99_ms(reports: Sequence[Report]) -> float:
-    """Return the nearest-rank 99th percentile of the reply times, in milliseconds."""
-    waits = sorted(wait for report in reports for wait in report.waits)
-    return waits[math.ceil(0.99 * len(waits)) - 1] * 1000
-
-
-@contextmanager
-def collector(database_url: str, folder: Path) -> Iterator[Identity]:
-    """Run the real process under TLS; yield the identity of its operator."""
-    where = ("--listen", "127.0.0.1:0", "--database-url", database_url, "--data-dir", str(folder / "collector"))
-    command = [sys.executable, "-m", "isochrone_collector", "serve", "--tls", "--metrics-listen", "off", *where]
-    with (folder / "collector.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit((folder / "collector.log").read_text())
-        yield identity_file.read(Path(json.loads(line)["operator"]))
-    finally:
-        process.terminate()
-        process.wait(30)
+    """Return the 99th percentile of the reply times, in milliseconds."""
+    return 1000 * percentile([wait for report in reports for wait in report.waits], 0.99)
 
 
 def plan_targets(operator: Identity) -> list[int]:
@@ -269,7 +251,8 @@ def reference_p99_ms(size: Size, conninfo: str, folder: Path, targets: list[int]
 def collector_figures(size: Size, conninfo: str, folder: Path) -> tuple[dict[str, float], list[int]]:
     """Measure the collector; return its figures and the ids of the targets."""
     with ExitStack() as stack:
-        operator = stack.enter_context(collector(conninfo, folder))
+        running = stack.enter_context(running_collector(folder, conninfo, "--tls"))
+        operator = identity_file.read(Path(running.reported["operator"]))
         targets = plan_targets(operator)
         agents = PusherPool([enrol_pusher(operator, f"flood-{nth}", targets, nth) for nth in range(FLOODING)])
         stack.callback(agents.end)

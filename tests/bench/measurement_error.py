@@ -1,10 +1,10 @@
 """Measurement errors of a client: its results against the ground truth, summarised as a row."""
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.result import percentile
 from bench.simulator import GroundTruth, true_tokens_per_second, true_ttft_us
 
 
@@ -58,8 +58,3 @@ def compare(
         cpu_ms=cpu_ms,
         lagged=lagged,
     )
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile."""
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

@@ -29,6 +29,7 @@ import numpy as np
 from bench import ingest
 from bench.exact_quantiles import from_samples, from_summaries, largest_error_percent
 from bench.ingest import PusherPool
+from bench.processes import running_collector
 from bench.pusher import LoadSpec, Report
 from bench.query_dataset import BASELINE, Dataset, Size, build_dataset, log
 from bench.result import at_least, at_most, conclude
@@ -36,6 +37,7 @@ from isochrone_client.address import Collector
 from isochrone_client.client import ObservatoryClient
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_collector.store.probe_queries import Scope
+from isochrone_wire import identity_file
 from isochrone_wire.answers import DifferentialList, Selection, Window
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
@@ -203,7 +205,8 @@ def run(scale: Scale, stack: ExitStack) -> dict[str, float]:
 
 def measured(conninfo: str, dataset: Dataset, folder: Path, stack: ExitStack, *, exact: int) -> dict[str, float]:
     """Return all figures for an existing database."""
-    operator = stack.enter_context(ingest.collector(conninfo, folder))
+    running = stack.enter_context(running_collector(folder, conninfo, "--tls"))
+    operator = identity_file.read(Path(running.reported["operator"]))
     agents = PusherPool(
         [ingest.enrol_pusher(operator, f"live-{nth}", list(dataset.target_ids), nth) for nth in range(AGENTS)]
     )

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -21,7 +20,7 @@ import grpc.aio
 import psycopg
 
 from bench import push_payloads
-from bench.footprint import ready
+from bench.processes import RunningServer, ready
 from isochrone_collector.server.certificates import SERVER_NAME, Certificates
 from isochrone_collector.settings import Tls
 from isochrone_collector.store.postgres import instants
@@ -33,23 +32,6 @@ from isochrone_wire.v1 import fleet_pb2
 CONNECTIONS = 4
 ORIGIN = Origin(vantage_id=1, region="us-east-2", epoch=1, seq=1, received_at=1)
 TABLE = "reference_sample"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningServer:
-    """A running server: its process, log, address and trust."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-    address: str
-    trust: Trust
-
-    @property
-    def pid(self) -> int:
-        """The process id. Exits the benchmark if the process has ended."""
-        if self.process.poll() is not None:
-            raise SystemExit(f"the server exited with {self.process.returncode}: {self.log.read_text()[-1000:]}")
-        return self.process.pid
 
 
 class Committer:
@@ -140,7 +122,7 @@ def reference_collector(conninfo: str, folder: Path, *, tls: bool) -> Iterator[R
         assert process.stdin is not None
         process.stdin.write(json.dumps(config).encode() + b"\n")
         process.stdin.flush()
-        yield RunningServer(process=process, log=log, address=ready(process)["listen"], trust=trust)
+        yield RunningServer(process=process, log=log, reported=ready(process), trust=trust)
     finally:
         process.terminate()
         process.wait(10)

@@ -1,8 +1,9 @@
 """The last line of a benchmark, and its exit code."""
 
+import math
 import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
@@ -28,6 +29,11 @@ def at_most(bound: float) -> Goal:
 def at_least(bound: float) -> Goal:
     """Return a goal for a figure that must not be smaller."""
     return Goal(">=", bound)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the nearest-rank percentile."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def conclude(figures: Mapping[str, float], goals: Mapping[str, Goal]) -> int:

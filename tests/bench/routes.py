@@ -29,12 +29,9 @@ from pathlib import Path
 from random import Random
 from statistics import median, quantiles
 from typing import Any
-from urllib.parse import urlencode
-
-from psycopg.conninfo import conninfo_to_dict
 
 from bench.fleet import raise_limit
-from bench.footprint import cpu_seconds, ready, rss_mb
+from bench.processes import RunningServer, cpu_seconds, rss_mb, running_collector
 from bench.reference_fan_out import recorded_event, reference_fan_out
 from bench.result import at_most, conclude
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
@@ -60,15 +57,6 @@ VANTAGES = tuple(Vantage(name=f"{region}-{n}", region=region) for region in REGI
 TARGETS = {"alpha/m": 200_000, "beta/m": 300_000, "gamma/m": 400_000, "delta/m": 500_000}
 # The route has only these two members, so that when one fails the other always takes over.
 ROUTE_MEMBERS = ("alpha/m", "beta/m")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningCollector:
-    """A running collector."""
-
-    process: subprocess.Popen[bytes]
-    address: str
-    http: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,32 +141,30 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory() as name,
         EmbeddedPostgres(Path(name, "postgres")) as postgres,
-        _collector(Path(name), postgres.conninfo) as collector,
+        running_collector(Path(name), postgres.conninfo, "--http-listen", "127.0.0.1:0") as collector,
     ):
         fleet = Fleet(collector.address)
         now_at = time.time_ns() // 1000
         fleet.push([now_at - place * ROUND_US for place in range(60, 0, -1)])
         time.sleep(SETTLE_SECONDS)
-        event = recorded_event(collector.http, REGIONS[0])
+        event = recorded_event(collector.reported["http"], REGIONS[0])
         figures, measured = _measured(collector, fleet, options)
     return _conclude(figures, measured, _reference(event, options))
 
 
-def _measured(
-    collector: RunningCollector, fleet: Fleet, options: argparse.Namespace
-) -> tuple[dict[str, float], Arrivals]:
+def _measured(collector: RunningServer, fleet: Fleet, options: argparse.Namespace) -> tuple[dict[str, float], Arrivals]:
     """Return the collector's figures, and what arrived."""
     watchers = [
         (number, REGIONS[number % len(REGIONS)], bool(number // 3 % 2) and not options.grpc_only)
         for number in range(options.watchers)
     ]
-    with _watchers(collector.address, collector.http, watchers) as processes:
-        before = cpu_seconds(collector.process.pid)
+    with _watchers(collector.address, collector.reported["http"], watchers) as processes:
+        before = cpu_seconds(collector.pid)
         changes = _changed(options.changes, partial(_push_failure, fleet))
-        used = cpu_seconds(collector.process.pid) - before
+        used = cpu_seconds(collector.pid) - before
         figures = {
             "collector_cpu_pct": 100 * used / (options.changes * EVERY_SECONDS),
-            "collector_rss_mb": rss_mb(collector.process.pid),
+            "collector_rss_mb": rss_mb(collector.pid),
         }
         return figures, Arrivals(changes, [_seen(process) for process in processes], options.watchers)
 
@@ -237,23 +223,6 @@ def _delays(process: dict[str, Any], changes: Sequence[Change]) -> Iterator[floa
                 place += 1
             if place < len(own):
                 yield own[place][0] - change.at
-
-
-@contextlib.contextmanager
-def _collector(folder: Path, conninfo: str) -> Iterator[RunningCollector]:
-    parts = {key: value for key, value in conninfo_to_dict(conninfo).items() if value}
-    where = ("--database-url", f"postgresql:///?{urlencode(parts)}", "--data-dir", str(folder / "collector"))
-    listen = ("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--metrics-listen", "off")
-    with (folder / "collector.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "isochrone_collector", "serve", *listen, *where], stdout=subprocess.PIPE, stderr=log
-        )
-    try:
-        endpoints = ready(process)
-        yield RunningCollector(process=process, address=endpoints["listen"], http=endpoints["http"])
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @contextlib.contextmanager

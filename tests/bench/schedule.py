@@ -12,7 +12,6 @@ usage: schedule.py [--seconds N] [--targets N] prints a RESULT line; exit 1 when
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -22,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.footprint import ready, start
-from bench.result import at_least, at_most, conclude
+from bench.processes import ready, start
+from bench.result import at_least, at_most, conclude, percentile
 from bench.simulator import MODEL, Simulator
 
 GOALS = {
@@ -87,12 +86,6 @@ def stored(collector: str) -> list[dict[str, Any]]:
     done = subprocess.run([*command, "--limit", "10000"], capture_output=True, text=True, check=True)
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
     return [row for row in rows if not row["outcome"].startswith("skipped")]
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-import shutil
+import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from isochrone_agent.plan.credentials import validate_key
 from isochrone_agent.probe.dialects import DIALECTS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.tls import tls_context
-from isochrone_wire.cli.command_line import Choice, Seconds, example, table_or_json
+from isochrone_wire.cli.command_line import Choice, Seconds, example, table_or_json, terminal_width
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
@@ -40,7 +40,7 @@ SCHEMA = "isochrone.probe/1"
 _INTERRUPTED = 130
 _GAP_SECONDS = 30.0
 _STREAM_SECONDS = 180.0
-_LEAST_WIDTH, _WIDTH = 60, 100
+_LEAST_WIDTH = 60
 _EXAMPLES = (
     "isochrone-agent probe groq/llama-3.3-70b-versatile --runs 10",
     "isochrone-agent probe --base-url http://127.0.0.1:8080/v1 --model qwen3-8b",
@@ -147,11 +147,7 @@ def command(
     interrupted = _interrupted(_probe_runs(prober, targets, runs, batches, key=key, show_progress=show_progress))
     samples = [sample for batch in batches for sample in batch]
     bursts = [summarise(batch) for batch in batches] if burst else []
-    linear_fit = fit(_points(samples)) if sweep else None
-    if show_progress:
-        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit, width=_width())))
-    else:
-        _print_json(samples, bursts, linear_fit)
+    _print_result(samples, bursts, fit(_points(samples)) if sweep else None, output)
     if interrupted:
         click.echo(f"isochrone-agent: interrupted after {len(batches)} of {runs * len(targets)} runs", err=True)
         raise SystemExit(_INTERRUPTED)
@@ -185,11 +181,15 @@ async def _probe_runs(
 
 
 def _width() -> int:
-    """Return the columns of the terminal; COLUMNS or 100 elsewhere."""
-    return max(_LEAST_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+    return max(_LEAST_WIDTH, terminal_width(sys.stdout))
 
 
-def _print_json(samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None) -> None:
+def _print_result(
+    samples: Sequence[Sample], bursts: Sequence[Burst], linear_fit: LinearFit | None, output: str
+) -> None:
+    if output == "table":
+        click.echo("\n" + "\n".join(probe_output.footer(samples, bursts, linear_fit, width=_width())))
+        return
     document = {"schema": SCHEMA, "samples": to_json_value(samples)}
     document |= {"bursts": to_json_value(bursts)} if bursts else {}
     document |= {"sweep": to_json_value(linear_fit)} if linear_fit else {}

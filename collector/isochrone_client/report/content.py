@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isochrone_client.client import ObservatoryClient
+from isochrone_client.formats import display_unit
 from isochrone_client.pages import (
     coverage,
     difference_phases,
@@ -31,23 +32,12 @@ _NOTHING = "Nothing in this window."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Material:
-    """The request, the answers, and the incidents found in them."""
+    """The request, the answers, the incidents found in them, and the medians of all targets and regions."""
 
     request: ReportRequest
     answers: Answers
     incidents: tuple[Incident, ...]
-
-    @property
-    def heat(self) -> heat_table.HeatTable:
-        """The medians of all targets and regions."""
-        standings, compared = self.answers.leaderboard.answer, self.answers.differences.answer
-        return heat_table.heat_table(
-            standings.standings if standings else (),
-            compared.differentials if compared else (),
-            metric=self.request.metric,
-            baseline=self.answers.baseline,
-            now_at=self.request.now_at,
-        )
+    heat: heat_table.HeatTable
 
 
 def build_report(
@@ -69,7 +59,7 @@ def compose(answers: Answers, request: ReportRequest, *, collector: str) -> Repo
         vantages=answers.vantages.answer,
         differences=answers.differences.answer,
     )
-    material = _Material(request=request, answers=answers, incidents=found)
+    material = _Material(request=request, answers=answers, incidents=found, heat=_heat_table(answers, request))
     return Report(
         window=request.selection.window,
         span=answers.span,
@@ -91,6 +81,17 @@ def compose(answers: Answers, request: ReportRequest, *, collector: str) -> Repo
             *_differences(material),
             *_others(material),
         ),
+    )
+
+
+def _heat_table(answers: Answers, request: ReportRequest) -> heat_table.HeatTable:
+    standings, compared = answers.leaderboard.answer, answers.differences.answer
+    return heat_table.heat_table(
+        standings.standings if standings else (),
+        compared.differentials if compared else (),
+        metric=request.metric,
+        baseline=answers.baseline,
+        now_at=request.now_at,
     )
 
 
@@ -148,7 +149,7 @@ def _over_time(material: _Material) -> Section:
     return _section(
         "time",
         f"{name[0].upper()}{name[1:]} over time",
-        f"The median of each target in {'ms' if metric.unit == 'us' else metric.unit}, a line per region. A dashed "
+        f"The median of each target in {display_unit(metric.unit)}, a line per region. A dashed "
         "mark is the beginning of an incident, with its number.",
         answers.series,
         lambda answer: time_charts.page(charts_of(answer)),

@@ -8,13 +8,12 @@ completion are quick. An error ends a command with `error: …` and `hint: …` 
 
 import io
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TextIO, TypeVar, cast
 
 import click
 
@@ -22,6 +21,7 @@ from isochrone_wire.errors import IsochroneError
 from isochrone_wire.text import did_you_mean, printable, same_name
 
 _HELP_WIDTH = 78
+_PIPED_WIDTH = 100
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -122,7 +122,7 @@ def print_error(sentence: str, hint: str = "", *, prefix: str = "error") -> None
     """Print `error: …` and `hint: …` on stderr, without control characters: a sentence may quote another machine."""
     first, *more = (printable(line) for line in sentence.split("\n"))
     texts = (f"{prefix}: {first}", *more, *([f"hint: {hint}"] if hint else ()))
-    for line in (line for text in texts for line in text.split("\n")):
+    for line in "\n".join(texts).split("\n"):
         click.echo(fit_terminal(line), err=True)
 
 
@@ -130,7 +130,18 @@ def fit_terminal(line: str) -> str:
     """Fold a line for a terminal between words; a line with a command stays whole, so that it can be copied."""
     if not sys.stderr.isatty() or "isochrone" in line:
         return line
-    return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(line, terminal_width(sys.stderr), break_long_words=False, break_on_hyphens=False)
+
+
+def terminal_width(stream: TextIO) -> int:
+    """The columns of `stream`: COLUMNS if it is set, else those of the terminal, else 100."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _PIPED_WIDTH
+    except (OSError, ValueError):  # no terminal; no file; closed
+        return _PIPED_WIDTH
 
 
 def exit_codes(*, usage: str = "usage or settings", failed: str = "failed", **more: str) -> str:
