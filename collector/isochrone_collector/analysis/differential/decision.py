@@ -19,7 +19,6 @@ at or below 5 %, for tests that are independent or positively dependent, as thos
 """
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 from isochrone_collector.analysis.probes import Reals
 from isochrone_collector.analysis.stats.paired import Shift
@@ -78,10 +77,16 @@ def undetermined_note(undetermined: int) -> str:
 
 
 def q_values(p_values: Reals) -> Reals:
-    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value."""
-    known = ~np.isnan(p_values)
+    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value.
+
+    Of m p-values, the k-th smallest gets m/k times itself, and at most what the next larger one gets (Y. Benjamini and
+    Y. Hochberg, Controlling the false discovery rate, J. R. Stat. Soc. B 57, 1995).
+    """
     found = np.full(len(p_values), np.nan)
-    found[known] = false_discovery_control(np.clip(p_values[known], 0, 1))
+    known = np.flatnonzero(~np.isnan(p_values))
+    falling = known[np.argsort(-p_values[known])]
+    places = np.arange(len(falling), 0, -1)
+    found[falling] = np.minimum.accumulate(np.minimum(p_values[falling] * len(falling) / places, 1.0))
     return found
 
 

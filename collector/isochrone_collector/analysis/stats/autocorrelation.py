@@ -23,9 +23,9 @@ The limit: in a short series autocorrelation does not stand out from noise. With
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
-from scipy.stats import rankdata
 
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ranks import mean_ranks
 
 _CELLS = 1 << 17
 _UPPER = 0.975
@@ -36,7 +36,7 @@ _LEAST_DIVISOR = 0.5
 def correlation_time(values: Reals) -> float:
     """Return τ of one series, at least 1."""
     n = len(values)
-    centred = rankdata(values) - (n + 1) / 2 if n else values
+    centred = mean_ranks(values[np.newaxis])[0] - (n + 1) / 2 if n else values
     total = float(centred @ centred)
     lags, likeness = 0, 0.0
     for lag in range(1, n if total else 1):
@@ -74,7 +74,7 @@ def _freedom(worth: Reals | float) -> Reals:
 
 def _times(rows: Reals) -> Reals:
     n = rows.shape[1]
-    centred = rankdata(rows, axis=1) - (n + 1) / 2
+    centred = mean_ranks(rows) - (n + 1) / 2
     totals = np.einsum("ij,ij->i", centred, centred)
     lags, likeness = np.zeros(len(rows)), np.zeros(len(rows))
     going = np.flatnonzero(totals)

@@ -14,10 +14,10 @@ from math import floor, sqrt
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from isochrone_collector.analysis.stats.autocorrelation import corrected_p_values
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ranks import mean_ranks
 
 MIN_N = 6
 """The number of differences below which no interval reaches 95 %."""
@@ -59,7 +59,7 @@ def p_values(series: Ragged, taus: Reals) -> Reals:
 
 
 def _statistics(rows: Reals) -> Reals:
-    ranks = rankdata(np.abs(rows), axis=1)
+    ranks = mean_ranks(np.abs(rows))
     return np.asarray(np.einsum("ij,ij->i", ranks, (np.sign(rows) + 1) / 2))
 
 

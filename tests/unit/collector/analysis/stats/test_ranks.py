@@ -1,0 +1,22 @@
+"""Ranks compared with SciPy's."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.stats import rankdata
+
+from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.stats.ranks import mean_ranks
+
+
+@given(
+    arrays.arrays(
+        np.float64,
+        arrays.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=12),
+        elements=st.integers(-3, 3).map(float) | st.floats(-1e9, 1e9),
+    )
+)
+def test_ranks_are_those_of_scipy(rows: Reals) -> None:
+    """Each row is ranked on its own, and ties share the mean of their ranks."""
+    assert np.array_equal(mean_ranks(rows), rankdata(rows, axis=1) if rows.size else np.zeros(rows.shape))
