@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 INSTALL := $(BIN)/python tests/tools/install_progress.py
 ARGS ?=
+# Some environments set it; then every process compiles all modules again, which takes longer than its start.
+unexport PYTHONDONTWRITEBYTECODE
 IS_NEW_ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Isochrone needs Python 3.11 or newer; name one with PYTHON=python3.12")
 
 help: ## list the targets

@@ -65,8 +65,7 @@ def installed_packages() -> int:
 def install(extras: str, size: str) -> int:
     """Install with pip, show the progress, and return the exit code of pip."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    # Python compiles a module when it is first imported; most of these never are.
-    wanted = ["--no-compile", "--constraint", "constraints.txt", "--editable", f".[{extras}]"]
+    wanted = ["--constraint", "constraints.txt", "--editable", f".[{extras}]"]
     opening = f"installing into {Path(sys.prefix).name} (once, {size})"
     progress, before, started = Progress(), installed_packages(), time.monotonic()
 
