@@ -253,6 +253,8 @@ async def test_what_may_be_spent_is_on_disk_before_it_is_sent(fault_simulator: S
                 await asyncio.sleep(0.01)
             reserved = [(s.requests, s.tokens) for s in await made.spool.spend(day_of(now_at()))]
             assert reserved == ([(1, max_round_cost(of).tokens)] if bound else [])
+            # No other round begins, which would be aborted.
+            made.rounds.apply_plan(plan_of(budgets=bound))
             await made.rounds.finish(PATIENCE_SECONDS)
             probed = sent(made.samples())
         known = sum((s.prompt_tokens or 0) + (s.output_tokens or 0) for s in probed)
