@@ -80,10 +80,11 @@ def create_table(conninfo: str) -> None:
     """Create the table, with one batch of realistic rows, in a migrated database."""
     batch = push_payloads.bodies([1], now_at=push_payloads.EVERY_US, seed=1)[0]
     names = ", ".join(COLUMNS)
-    with psycopg.connect(conninfo) as connection, connection.cursor() as cursor:
+    with psycopg.connect(conninfo) as connection:
+        # A cursor takes the adapters that its connection has when it is made.
         instants.register(connection)
-        cursor.execute(f"CREATE TABLE {TABLE} (LIKE sample)")
-        with cursor.copy(f"COPY {TABLE} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
+        connection.execute(f"CREATE TABLE {TABLE} (LIKE sample)")
+        with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(list(COLUMNS.values()))
             for row in push_payloads.rows(batch, ORIGIN, 1):
                 copy.write_row(row)

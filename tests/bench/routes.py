@@ -47,7 +47,7 @@ from isochrone_wire.v1 import (
     operations_pb2_grpc,
 )
 
-GOALS = {"commit_to_consumer_p99_ratio": at_most(4), "missing": at_most(0)}
+GOALS = {"commit_to_consumer_p99_ratio": at_most(10), "missing": at_most(0)}
 PROCESSES = 2
 EVERY_SECONDS = 1.0
 SETTLE_SECONDS = 5.0

@@ -81,7 +81,7 @@ def played(course: Course) -> list[tuple[Inputs, State, Decision]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(courses())
 def test_weights_add_up_and_entries_stand_in_rank_order(course: Course) -> None:
     """Weights of a ranking add up to 1; ranks ascend from 1; no member is both ranked and excluded, or missing."""
@@ -100,7 +100,7 @@ def test_weights_add_up_and_entries_stand_in_rank_order(course: Course) -> None:
         assert known | left_out == {one.name for one in inputs.targets}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(courses())
 def test_weights_move_a_step_an_epoch(course: Course) -> None:
     """Within an epoch no weight moves by more than 25 points, but for what was carried by a member that fails, is left
@@ -125,7 +125,7 @@ def test_weights_move_a_step_an_epoch(course: Course) -> None:
             begun = dict(after)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(courses())
 def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> None:
     """Inputs, state and table survive serialization; a replay gives the same bytes and can be explained."""
@@ -140,7 +140,7 @@ def test_a_decision_can_be_made_again_from_what_is_stored(course: Course) -> Non
         assert explain_steps(inputs, before, decision)[-1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(courses(), st.permutations(NAMES))
 def test_the_order_of_members_means_nothing(course: Course, order: list[str]) -> None:
     """The order of the members does not affect their ranks and weights."""
@@ -163,7 +163,7 @@ def test_the_order_of_members_means_nothing(course: Course, order: list[str]) ->
         assert again.state == decision.state
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(courses())
 def test_nobody_is_switched_to_who_fails_and_nothing_gets_fresher_by_itself(course: Course) -> None:
     """The first choice fails only when everybody does, or when it was kept; the newest sample never goes back, and is
