@@ -68,7 +68,11 @@ class ConnectionUse(StrEnum):
 
 
 class Quality(IntFlag):
-    """Flags that qualify a sample's measurements; zero is a clean sample."""
+    """Flags that qualify a sample's measurements; zero is a clean sample.
+
+    A `BLOCKED` round was not sent, because the previous probe of its target hung. It counts as a timeout, at the time
+    that this probe had waited when the round began.
+    """
 
     CLEAN = 0
     LAGGED = 1
@@ -79,6 +83,7 @@ class Quality(IntFlag):
     CLOCK_STEPPED = 32
     REUSED = 64
     USER_STAMPS = 128
+    BLOCKED = 256
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -273,7 +278,7 @@ class Sample:
     first token of any channel, the first token of the answer and the last token; they exclude connection setup.
     `rtt_us` is the kernel's measurement for this connection, which reaches to the provider's edge. `error` is one
     bounded sentence without keys, prompts or answers. `timeout_us` is the limit that a timed-out or stalled probe
-    reached.
+    reached; of a round that was blocked, the time that the previous probe had waited when the round began.
     """
 
     target_id: int
@@ -323,6 +328,11 @@ class Sample:
     http_status: int | None = None
     error: str | None = None
     timeout_us: int | None = None
+
+    @property
+    def sent(self) -> bool:
+        """True if a request was sent; rounds that were skipped or blocked sent none."""
+        return not self.outcome.skipped and Quality.BLOCKED not in self.quality
 
     @property
     def connect_us(self) -> int | None:

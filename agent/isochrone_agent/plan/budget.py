@@ -58,7 +58,7 @@ def max_round_cost(target: Target) -> Cost:
 def spend_of(sample: Sample, target: Target) -> Spend:
     """Return the spend of one request of `target`, derived from its sample; zero if nothing was sent."""
     day_at = day_of(sample.dispatched_at)
-    if sample.outcome.skipped:
+    if not sample.sent:
         return Spend(provider=target.provider, day_at=day_at)
     prompt_tokens, output_tokens = _charged_tokens(sample, target)
     known = sample.cost_usd is not None and (prompt_tokens, output_tokens) == (

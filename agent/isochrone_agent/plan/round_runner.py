@@ -14,11 +14,12 @@ from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.plan.budget import BudgetTracker, settle
 from isochrone_agent.plan.credentials import Keyring, describe_missing
-from isochrone_agent.plan.schedule import Due, Schedule
+from isochrone_agent.plan.overlap import Probing
+from isochrone_agent.plan.schedule import Due, Schedule, grace_us
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
-from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Sample, Spend, Target, day_of
+from isochrone_wire.model import SECOND_US, Outcome, Overlap, Plan, Quality, Sample, Spend, Target, day_of
 
 # Short, so that a jump of the wall clock is noticed.
 MAX_SLEEP_US = SECOND_US // 2
@@ -81,6 +82,8 @@ class RoundRunner:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: Counter[int] = Counter()
+        # By target id: the probe that was started last.
+        self._latest: dict[int, Probing] = {}
         # By target id, on the monotonic clock, so that a step of the wall clock does not prolong a wait.
         self._throttled_until_ns: dict[int, int] = {}
         self._stopping = False
@@ -133,6 +136,8 @@ class RoundRunner:
         """Wait for the rounds in flight. After `seconds`, abort those that remain; their samples record that."""
         if not self._tasks:
             return
+        for probing in self._latest.values():
+            probing.followed_by(())
         await asyncio.wait(self._tasks, timeout=seconds)
         self._stopping = True
         self._prober.abort()
@@ -184,9 +189,12 @@ class RoundRunner:
         try:
             if self._spend_error and self._budgets.has_budget(due.target):
                 await self._load_spend()
+            await self._wait_for_previous(due)
             skipped = self._skipped(due)
             if skipped is None:
                 return await self._probe(due)
+            if skipped[0] is Outcome.SKIPPED_OVERLAP:
+                return [await self._overlapping_sample(due, *skipped)]
             outcome, reason = skipped
         except CredentialError as error:
             reason = str(error)
@@ -196,6 +204,23 @@ class RoundRunner:
             reason = f"the agent failed: {type(error).__name__}"
             log.exception("probe.failed", target=due.target.name)
         return [self._unsent_sample(due, outcome, reason)]
+
+    async def _wait_for_previous(self, due: Due) -> None:
+        """Wait within the round's grace for the previous probe: a limit that is a multiple of the interval is reached
+        just after a round begins.
+        """
+        if self._busy[due.target.id] and due.target.overlap is Overlap.SKIP:
+            left_us = due.begins_at + grace_us(due.target) - self._clock()
+            await self._latest[due.target.id].ended(within_us=max(left_us, 0))
+
+    async def _overlapping_sample(self, due: Due, outcome: Outcome, reason: str) -> Sample:
+        """Return the sample of a round that could not start, once it is known whether the probe before it hung."""
+        sample = self._unsent_sample(due, outcome, reason)
+        waited_us = await self._latest[due.target.id].waited_us(due.round_at)
+        if waited_us is None:
+            return sample
+        error = f"not sent: the previous probe had waited {waited_us / SECOND_US:.3g} s, and got no token"
+        return replace(sample, outcome=Outcome.TIMED_OUT, timeout_us=waited_us, quality=Quality.BLOCKED, error=error)
 
     def _skipped(self, due: Due) -> tuple[Outcome, str] | None:
         """Return the outcome and the reason if the round is skipped, else `None`."""
@@ -217,6 +242,8 @@ class RoundRunner:
     async def _probe(self, due: Due) -> list[Sample]:
         target, samples = due.target, list[Sample]()
         key = self._key_for(target)
+        previous, probing = self._latest.get(target.id), Probing(target)
+        self._latest[target.id] = probing
         self._busy[target.id] += 1
         self._budgets.begin(target)
         try:
@@ -224,6 +251,7 @@ class RoundRunner:
         finally:
             self._busy[target.id] -= 1
             self._budgets.end(target, samples)
+            self._end(probing, previous, samples)
             if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
                 # Cancelled or failed, but a request may have been sent.
                 self._budgets.record([unsettled])
@@ -231,6 +259,13 @@ class RoundRunner:
         if waits_us:
             self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
         return samples
+
+    def _end(self, probing: Probing, previous: Probing | None, samples: Sequence[Sample]) -> None:
+        """Pass the samples that were sent to the rounds waiting for them; an aborted probe shows nothing."""
+        sent = [] if self._stopping else [sample for sample in samples if sample.sent]
+        probing.end(sent)
+        if previous is not None:
+            previous.followed_by(sent)
 
     def _key_for(self, target: Target) -> str | None:
         """Return the key, and keep `missing_keys` current: files with keys may appear and disappear."""

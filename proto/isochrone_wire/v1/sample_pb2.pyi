@@ -230,7 +230,9 @@ class Sample(_message.Message):
     error: _builtins.str
     """One bounded sentence without keys, prompts or answers."""
     timeout_us: _builtins.int
-    """The limit that a timed-out or stalled probe reached; statistics treat the sample as censored at this value."""
+    """The limit that a timed-out or stalled probe reached; statistics treat the sample as censored at this value. Of a
+    round that was blocked (quality 256), the time that the previous probe had waited without a first token.
+    """
     @_builtins.property
     def ratelimit(self) -> Global___RateLimit: ...
     def __init__(

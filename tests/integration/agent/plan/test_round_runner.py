@@ -29,6 +29,7 @@ from isochrone_wire.model import (
     Outcome,
     Overlap,
     Plan,
+    Quality,
     Sample,
     Spend,
     Target,
@@ -142,17 +143,40 @@ def overlapping(samples: Sequence[Sample]) -> int:
 
 
 def sent(samples: Sequence[Sample]) -> list[Sample]:
-    return [sample for sample in samples if not sample.outcome.skipped]
+    return [sample for sample in samples if sample.sent]
+
+
+def blocked(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if Quality.BLOCKED in sample.quality]
 
 
 async def test_a_slow_target_is_skipped_while_it_answers(fault_simulator: Simulator, tmp_path: Path) -> None:
     """With `overlap: skip` a target that takes longer than its interval has one probe in flight, and a sample for each
-    round.
+    round. Rounds behind a probe that is answered are skipped, and none of them is a timeout.
     """
-    of = target(fault_simulator, "fault-slow-headers", workload=HASTY)
+    of = target(fault_simulator, "fault-slow-headers")
     samples = await run(tmp_path, plan_of(of), lambda found: len(sent(found)) >= 2 and overlapping(found) >= 3)
     first, second, *_ = sent(samples)
-    assert second.dispatched_at - first.dispatched_at >= QUICK.first_token_us
+    assert first.ttft_us is not None
+    assert second.dispatched_at - first.dispatched_at >= first.ttft_us
+    assert blocked(samples) == []
+
+
+async def test_rounds_behind_a_probe_that_hangs_are_timeouts(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A round that could not start because of a probe that hangs is a timeout at the time waited until then, and sends
+    and costs nothing.
+    """
+    of = target(fault_simulator, "fault-silence", workload=HASTY)
+    budget = Budget(provider="sim", requests_per_day=1000)
+    samples = await run(tmp_path, plan_of(of, budgets=[budget]), lambda found: len(blocked(found)) >= 4)
+    asked = sent(samples)
+    for sample in blocked(samples):
+        before = max((other for other in asked if other.round_at < sample.round_at), key=lambda one: one.round_at)
+        assert sample.outcome is Outcome.TIMED_OUT
+        assert sample.timeout_us == sample.round_at - before.dispatched_at - (before.connect_us or 0)
+        assert sample.timeout_us <= QUICK.first_token_us
+        assert "not sent" in (sample.error or "")
+    assert [spend.requests for spend in await spent_today(tmp_path)] == [len(asked)]
 
 
 async def test_overlap_may_be_allowed(fault_simulator: Simulator, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""Rounds that cannot start because the previous probe of their target is in flight (`overlap: skip`).
+
+A hanging probe keeps the following rounds from starting. If these did not count, an outage would be one failure per
+timeout instead of one per round. The laws:
+
+1. A probe hung if it failed without a first token. A round behind such a probe is blocked: it counts as a timeout at
+   the time that the probe had waited when the round began, because a request sent then would have met the same outage.
+2. The outage ended at an unknown instant before the next probe. If that one hung too, or answered only after its
+   interval, all rounds between are blocked; if it answered, those that are nearer to the probe that hung.
+3. A round behind a probe that was answered, however late, is not blocked: the probe's own value says more than the
+   time waited until then. It stays skipped, without a value.
+4. Without a next probe (the agent stops, the target is paused) nothing is known, and the rounds stay skipped.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from isochrone_wire.model import SECOND_US, Outcome, Sample, Target
+
+Samples = Sequence[Sample]
+# A provider that refuses a request because of its rate is not hanging.
+_ANSWERED = (Outcome.OK, Outcome.THROTTLED)
+
+
+def waited_us(round_at: int, *, before: Samples, after: Samples, every_us: int) -> int | None:
+    """Return how long the probe before a round had waited for a first token when the round began, in microseconds;
+    `None` unless the round is blocked. `before` and `after` are the samples of the probes before and after the round,
+    one per stream.
+    """
+    if not before or not after or not _hung(before):
+        return None
+    still_hangs = _hung(after) or _slow(after, every_us)
+    if not still_hangs and 2 * round_at >= before[0].round_at + after[0].round_at:
+        return None
+    return max(0, round_at - max(_asked_at(sample) for sample in before))
+
+
+def _hung(samples: Samples) -> bool:
+    return all(sample.ttft_us is None and sample.outcome not in _ANSWERED for sample in samples)
+
+
+def _slow(samples: Samples, every_us: int) -> bool:
+    return all(sample.ttft_us is not None and sample.ttft_us > every_us for sample in samples)
+
+
+def _asked_at(sample: Sample) -> int:
+    """Return the instant at which the request was sent, relative to the planned start of its round."""
+    return sample.round_at + sample.late_us + (sample.connect_us or 0)
+
+
+class Probing:
+    """One probe (or burst) of a target, until the next one of the target has ended."""
+
+    def __init__(self, target: Target) -> None:
+        loop = asyncio.get_running_loop()
+        self._every_us = target.every_us
+        # After this time without a next probe none is expected.
+        self._patience_us = 2 * target.every_us + target.workload.timeouts.total_us
+        self._samples: asyncio.Future[Samples] = loop.create_future()
+        self._next: asyncio.Future[Samples] = loop.create_future()
+
+    def end(self, samples: Samples) -> None:
+        """Record the samples of this probe; none if it was not sent."""
+        self._samples.set_result(samples)
+
+    def followed_by(self, samples: Samples) -> None:
+        """Record the samples of the next probe; none if there is no such probe. Later calls have no effect."""
+        if not self._next.done():
+            self._next.set_result(samples)
+
+    async def ended(self, *, within_us: int) -> None:
+        """Wait until the probe has ended, at most `within_us` microseconds."""
+        await asyncio.wait([self._samples], timeout=within_us / SECOND_US)
+
+    async def waited_us(self, round_at: int) -> int | None:
+        """Return the function `waited_us` of a round that began during this probe, as soon as it is known."""
+        await asyncio.wait([self._samples])
+        before = self._samples.result()
+        if before and _hung(before):
+            await asyncio.wait([self._next], timeout=self._patience_us / SECOND_US)
+        after = self._next.result() if self._next.done() else ()
+        return waited_us(round_at, before=before, after=after, every_us=self._every_us)

@@ -1,0 +1,117 @@
+"""Samples of an agent during outages, in simulated time: the agent's round runner with its schedule, limits and overlap
+policy, and a provider that answers at once or, if the request begins in an outage, never.
+"""
+
+import asyncio
+import selectors
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from isochrone_agent.plan import round_runner
+from isochrone_agent.plan.credentials import Keyring
+from isochrone_agent.plan.round_runner import RoundRunner
+from isochrone_agent.probe.prober import Prober
+from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Plan, Sample, Spend, Target
+
+OUTAGE_US, CYCLE_US = 100 * SECOND_US, 600 * SECOND_US
+OUTAGE_SHARE = OUTAGE_US / CYCLE_US
+# The golden ratio spreads the starts of the outages evenly over the rounds.
+_GOLDEN = 0.618034
+
+Hangs = Callable[[int], bool]
+"""Returns whether a request that is sent at an instant (microseconds) is never answered."""
+
+TTFT_US = 300_000
+CONNECT_US = 40_000
+
+
+def in_outage(at: int) -> bool:
+    """Return whether an instant is in an outage: 100 s in every 600 s, at another place in each."""
+    cycle, place_us = divmod(at, CYCLE_US)
+    return 0 <= place_us - cycle * _GOLDEN % 1 * (CYCLE_US - OUTAGE_US) < OUTAGE_US
+
+
+class _SimulatedTime(asyncio.SelectorEventLoop):
+    """An event loop whose clock advances at once to the next timer."""
+
+    def __init__(self) -> None:
+        selector = selectors.SelectSelector()
+        select, self._now = selector.select, 0.0
+
+        def advance(timeout: float | None = None) -> list[Any]:
+            self._now += timeout or 0.0
+            return select(0)
+
+        selector.select = advance  # type: ignore[method-assign]  # instead of waiting
+        super().__init__(selector)
+
+    def time(self) -> float:
+        """Return the simulated time in seconds."""
+        return self._now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Provider(Prober):
+    """A prober of a simulated provider; `clock` is the simulated wall time."""
+
+    hangs: Hangs
+    clock: Callable[[], int]
+
+    async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:  # noqa: ARG002  # as `Prober.probe`
+        """Return the sample that a real probe would record. See `Prober.probe`."""
+        dispatched_at, limit_us = self.clock(), target.workload.timeouts.first_token_us
+        await asyncio.sleep(CONNECT_US / SECOND_US)
+        hangs = self.hangs(self.clock())
+        await asyncio.sleep((limit_us if hangs else TTFT_US) / SECOND_US)
+        measured = {"timeout_us": limit_us} if hangs else {"ttft_us": TTFT_US, "ttfat_us": TTFT_US, "e2e_us": TTFT_US}
+        return Sample(
+            target_id=target.id,
+            round_at=round_at,
+            outcome=Outcome.TIMED_OUT if hangs else Outcome.OK,
+            dispatched_at=dispatched_at,
+            tcp_us=CONNECT_US,
+            **measured,
+        )
+
+
+@dataclass(slots=True)
+class _Memory:
+    """A spool that only keeps the samples."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    async def spend(self, _day_at: int) -> list[Spend]:
+        return []
+
+    async def record(self, sample: Sample, _spends: Sequence[Spend] = ()) -> None:
+        self.samples.append(sample)
+
+
+def record(targets: Sequence[Target], *, from_at: int, until_at: int, hangs: Hangs) -> list[Sample]:
+    """Return the samples of one agent that runs from one instant until another, in the order of their rounds."""
+    spool = _Memory()
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        def clock() -> int:
+            return from_at + round(loop.time() * SECOND_US)
+
+        provider = _Provider(vantage="simulated", tls=ssl.create_default_context(), hangs=hangs, clock=clock)
+        rounds = RoundRunner(provider, cast(AsyncSpool, spool), Keyring(), concurrency=100, clock=clock)
+        rounds.apply_plan(Plan(version=1, baseline="us", targets=tuple(targets)))
+        running = asyncio.create_task(rounds.run())
+        await asyncio.sleep((until_at - from_at) / SECOND_US)
+        running.cancel()
+        await rounds.finish(0)
+
+    with asyncio.Runner(loop_factory=_SimulatedTime) as runner, pytest.MonkeyPatch.context() as patch:
+        # The simulated wall clock does not jump, so nothing has to look for jumps.
+        patch.setattr(round_runner, "MAX_SLEEP_US", DAY_US)
+        runner.run(run())
+    return sorted(spool.samples, key=lambda sample: (sample.round_at, sample.target_id))
