@@ -42,3 +42,11 @@ class Probes:
 
     def __len__(self) -> int:
         return len(self.target_id)
+
+
+def sign_is_known(ours: Reals, our_limit: Flags, theirs: Reals, their_limit: Flags) -> Flags:
+    """Return, for each two values, whether the sign of their difference is known: neither is a limit, or one is and
+    exceeds the other's value.
+    """
+    excess = ours - theirs
+    return np.where(our_limit, ~their_limit & (excess > 0), ~their_limit | (excess < 0))

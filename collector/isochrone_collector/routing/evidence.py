@@ -17,7 +17,7 @@ from itertools import combinations
 import numpy as np
 
 from isochrone_collector.analysis.histogram import buckets_of
-from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals
+from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
 from isochrone_collector.analysis.stats.autocorrelation import correlation_time, widening
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
 from isochrone_collector.analysis.stats.proportion import wilson
@@ -200,8 +200,9 @@ def comparisons_of(
 
 
 def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: int, rules: Rules) -> Comparison:
-    (slots, a), (_, b) = _paired(probes, left, right, slot_us)
-    distinct, differences = _medians(slots, a - b)
+    slots, (a, a_limit), (b, b_limit) = _paired(probes, left, right, slot_us)
+    known = sign_is_known(a, a_limit, b, b_limit)
+    distinct, differences = _medians(slots[known], (a - b)[known])
     middle, short = (distinct * slot_us >= at - span_us for span_us in (rules.middle_us, rules.short_us))
     slow_a, slow_b = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (a, b))
     return Comparison(
@@ -228,25 +229,30 @@ def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
 Series = tuple[Integers, Reals]
 
 
-def _paired(probes: ProbeTable, left: int, right: int, slot_us: int) -> tuple[Series, Series]:
-    """Return the slots and TTFTs of both members where one vantage has a value of both."""
+def _paired(
+    probes: ProbeTable, left: int, right: int, slot_us: int
+) -> tuple[Integers, tuple[Reals, Flags], tuple[Reals, Flags]]:
+    """Return the slots in which one vantage has a value of both members, and each one's TTFTs and which are limits."""
     vantages, place = np.unique(probes.vantage_id, return_inverse=True)
     slots = probes.round_at // slot_us
     cells = slots * max(len(vantages), 1) + place
     mine, theirs = (_first_rounds(probes, cells, member) for member in (left, right))
     shared, at_mine, at_theirs = np.intersect1d(mine[0], theirs[0], assume_unique=True, return_indices=True)
-    shared_slots = shared // max(len(vantages), 1)
-    return (shared_slots, mine[1][at_mine]), (shared_slots, theirs[1][at_theirs])
+    of_mine, of_theirs = (mine[1][at_mine], mine[2][at_mine]), (theirs[1][at_theirs], theirs[2][at_theirs])
+    return shared // max(len(vantages), 1), of_mine, of_theirs
 
 
-def _first_rounds(probes: ProbeTable, cells: Integers, member: int) -> Series:
-    """Return each cell with the median TTFT of the first round in it; a timeout counts with its limit."""
+def _first_rounds(probes: ProbeTable, cells: Integers, member: int) -> tuple[Integers, Reals, Flags]:
+    """Return each cell with the median TTFT of the first round in it, and whether that is a limit: half of the round's
+    probes or more were cut off.
+    """
     own = (probes.member == member) & ~np.isnan(probes.ttft_us)
-    rounds_at, values, within = probes.round_at[own], probes.ttft_us[own], cells[own]
+    rounds_at, values, limits, within = (of[own] for of in (probes.round_at, probes.ttft_us, probes.censored, cells))
     order = np.argsort(rounds_at, kind="stable")
     _, first, inverse = np.unique(within[order], return_index=True, return_inverse=True)
-    early = rounds_at[order] == rounds_at[order][first][inverse]
-    return _medians(within[order][early], values[order][early])
+    early = order[rounds_at[order] == rounds_at[order][first][inverse]]
+    found, medians = _medians(within[early], values[early])
+    return found, medians, _medians(within[early], limits[early].astype(np.float64))[1] > 0
 
 
 def _medians(groups: Integers, values: Reals) -> Series:

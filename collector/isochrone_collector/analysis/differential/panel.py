@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isochrone_collector.analysis.probes import Flags, Integers, Probes, Reals
+from isochrone_collector.analysis.probes import Flags, Integers, Probes, Reals, sign_is_known
 from isochrone_collector.analysis.sorting import beginnings, order_by, order_within
 
 # Above any probe's limit in microseconds, even after adding one.
@@ -63,12 +63,8 @@ class Panel:
         return np.asarray(self.group % max(1, len(self.regions)) == place)
 
     def sign_is_known(self, ours: Integers, theirs: Integers) -> Flags:
-        """Return, for each two rows, whether the sign of their difference is known: neither is censored, or one is and
-        its limit, a lower bound of its value, exceeds the other's value.
-        """
-        our_limit, their_limit = self.censored[ours], self.censored[theirs]
-        excess = self.value[ours] - self.value[theirs]
-        return np.where(our_limit, ~their_limit & (excess > 0), ~their_limit | (excess < 0))
+        """Return, for each two rows, whether the sign of their difference is known (see `probes.sign_is_known`)."""
+        return sign_is_known(self.value[ours], self.censored[ours], self.value[theirs], self.censored[theirs])
 
     def round_keys(self) -> Integers:
         """Return one number per target and round, equal in all regions and ascending within a region."""

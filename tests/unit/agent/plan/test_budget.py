@@ -172,6 +172,7 @@ def test_days_long_past_are_forgotten() -> None:
         (replace(UNCOUNTED, outcome=Outcome.CONNECT_FAILED), {"requests": 1}),
         (replace(UNCOUNTED, outcome=Outcome.THROTTLED, http_status=429), {"requests": 1}),
         *((replace(OK, outcome=skip), {}) for skip in Outcome if skip.skipped),
+        (replace(OK, outcome=Outcome.TIMED_OUT, quality=Quality.BLOCKED), {}),
     ],
 )
 def test_what_a_sample_has_cost(sample: Sample, spend: dict[str, float]) -> None:

@@ -183,6 +183,18 @@ def test_pairs_are_of_one_vantage_and_slot() -> None:
     assert (found.n, found.window and found.window.estimate) == (1, 100_000.0)
 
 
+def test_limits_compare_only_with_values_below_them() -> None:
+    """A timeout is slower than a value below its limit. Two timeouts, and a limit below the value, show no difference,
+    whatever the limits are.
+    """
+    a, b = (10_000, 50_000, 300, 10_000), (40_000, 200, 300, 12_000)
+    rows = seen(*((0, 7, n, OK, ms) for n, ms in enumerate(a)), *((1, 7, n, OK, ms) for n, ms in enumerate(b)))
+    limits = replace(rows, censored=np.array([True, True, False, True, True, False, False, False]))
+    (found,) = comparisons_of(limits, [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
+    assert found.window is not None
+    assert (found.n, found.window.estimate) == (4, 24_900_000.0)
+
+
 def test_nothing_shared_is_no_comparison() -> None:
     """Without a shared round the shift is `None`, not NaN."""
     (found,) = comparisons_of(seen(*course(0, 7, "--")), [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)

@@ -1,0 +1,117 @@
+"""Outages in which requests hang, from the agent's rounds to every question: each reports their share of the time."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from fix_collector import Caller, StartCollector
+from isochrone_client.client import ObservatoryClient
+from isochrone_collector.jobs.rollup import LATE_EVERY_US, Rollup
+from isochrone_collector.store.postgres.pool import Database
+from isochrone_wire.answers import Selection, Source, Window
+from isochrone_wire.insights import Eligible
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Sample, Target, Vantage
+from testdata.outages import CYCLE_US, OUTAGE_SHARE, in_outage, record
+from testdata.waiting import eventually
+
+US = "us-east-2"
+PLAN = f"""
+baseline: {US}
+targets:
+  - {{provider: p, model: every-10, base_url: http://h, every: 10s}}
+  - {{provider: p, model: every-30, base_url: http://h, every: 30s}}
+  - {{provider: p, model: every-60, base_url: http://h, every: 60s}}
+  - {{provider: p, model: rare, base_url: http://h, every: 300s}}
+routes:
+  - {{name: chat, members: [p/every-10, p/every-30, p/every-60, p/rare]}}
+"""
+# The window of a route has 72 rounds of its rarest member; the other ones have enough rounds in it to find the share.
+PROBED = ("p/every-10", "p/every-30", "p/every-60")
+SPAN_US = 48 * CYCLE_US
+# No outage just before the end, so that the route has members that do not fail at present.
+CALM_US = 4 * MINUTE_US
+Shares = dict[str, float]
+
+
+def last_calm(now_at: int) -> int:
+    """Return the last instant that no outage precedes."""
+    at = now_at
+    while any(in_outage(at - before_us) for before_us in range(0, CALM_US, 10 * SECOND_US)):
+        at -= 10 * SECOND_US
+    return at
+
+
+def push(call: Caller, samples: Sequence[Sample]) -> None:
+    vantage = Vantage(name="us-1", region=US)
+    receipt = call.push(Batch(vantage=vantage, epoch=1, seq=1, samples=tuple(samples)))
+    assert receipt.stored == len(samples), receipt
+
+
+def coverage_shares(call: Caller, selection: Selection) -> Shares:
+    lines = call.coverage(selection)
+    assert all(line.recorded >= line.planned - 1 for line in lines)
+    counts = {line.target: (line.outcomes[Outcome.TIMED_OUT], line.outcomes[Outcome.OK]) for line in lines}
+    return {target: late / (late + ok) for target, (late, ok) in counts.items()}
+
+
+def leaderboard_shares(call: Caller, selection: Selection, source: Source) -> Shares:
+    board = call.leaderboard(selection)
+    assert board.source is source
+    return {line.target: 1 - line.success.value for line in board.standings if line.success is not None}
+
+
+def series_shares(call: Caller, selection: Selection) -> Shares:
+    series = call.series(selection).series
+    failed = {line.target: sum(point.failed for point in line.points) for line in series}
+    return {line.target: failed[line.target] / sum(p.ok + p.failed for p in line.points) for line in series}
+
+
+def route_shares(address: str) -> Shares:
+    with ObservatoryClient(address) as client:
+        (table,) = client.get_tables(US).tables
+    shares = {entry.target: 1 - entry.success.value for entry in table.entries if entry.success is not None}
+    return {target: share for target, share in shares.items() if target in PROBED}
+
+
+async def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector) -> None:
+    """Outages of 100 s in every 600 s are 16.7 % of the rounds at every interval, also in summaries and a route."""
+    collector = start_collector()
+    call = collector.call
+    call.apply(PLAN)
+    targets: tuple[Target, ...] = call.targets().targets
+    now_at = time.time_ns() // 1000
+    until_at = last_calm(now_at)
+    push(call, record(targets, from_at=until_at - SPAN_US, until_at=until_at, hangs=in_outage))
+
+    selection = Selection(window=Window(from_at=until_at - SPAN_US, until_at=until_at), targets=PROBED)
+    long = Selection(window=Window(from_at=now_at - 9 * DAY_US, until_at=now_at), targets=PROBED)
+    eventually(30, lambda: route_shares(collector.address).keys() == {*PROBED}, "every member has evidence")
+    database = Database(collector.database_url)
+    await database.open()
+    await Rollup(database=database, clock=lambda: now_at + LATE_EVERY_US + MINUTE_US).run()
+    await database.close()
+    found = {
+        "coverage": coverage_shares(call, selection),
+        "leaderboard": leaderboard_shares(call, selection, Source.SAMPLES),
+        "summaries": leaderboard_shares(call, long, Source.SUMMARIES),
+        "series": series_shares(call, selection),
+        "route": route_shares(collector.address),
+    }
+    truth = pytest.approx(OUTAGE_SHARE, abs=0.015)
+    assert found == dict.fromkeys(found, dict.fromkeys(PROBED, truth))
+
+
+def test_an_outage_counts_against_a_latency_target(start_collector: StartCollector) -> None:
+    """The rounds of an outage are values beyond every limit, so that no use with a limit for p95 is met."""
+    call = start_collector().call
+    call.apply(PLAN)
+    until_at = time.time_ns() // 1000
+    samples = record(call.targets().targets, from_at=until_at - SPAN_US, until_at=until_at, hangs=in_outage)
+    push(call, samples)
+    selection = Selection(window=Window(from_at=until_at - SPAN_US, until_at=until_at))
+    with_value = [sample for sample in samples if sample.outcome in (Outcome.OK, Outcome.TIMED_OUT)]
+    for line in call.latency_budgets(selection, "web"):
+        target = next(target for target in call.targets().targets if target.name == line.target)
+        assert line.n == sum(sample.target_id == target.id for sample in with_value)
+        assert line.eligible is Eligible.NO
