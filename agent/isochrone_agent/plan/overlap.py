@@ -15,6 +15,7 @@ timeout instead of one per round. The laws:
 import asyncio
 from collections.abc import Sequence
 
+from isochrone_agent.plan.schedule import Due
 from isochrone_wire.model import SECOND_US, Outcome, Sample, Target
 
 Samples = Sequence[Sample]
@@ -22,17 +23,17 @@ Samples = Sequence[Sample]
 _ANSWERED = (Outcome.OK, Outcome.THROTTLED)
 
 
-def waited_us(round_at: int, *, before: Samples, after: Samples, every_us: int) -> int | None:
-    """Return how long the probe before a round had waited for a first token when the round began, in microseconds;
-    `None` unless the round is blocked. `before` and `after` are the samples of the probes before and after the round,
-    one per stream.
+def waited_us(due: Due, *, before: Samples, after: Samples) -> int | None:
+    """Return how long the probe before a round had waited for a first token at the planned start of the round, in
+    microseconds; `None` unless the round is blocked. `before` and `after` are the samples of the probes before and
+    after the round, one per stream.
     """
     if not before or not after or not _hung(before):
         return None
-    still_hangs = _hung(after) or _slow(after, every_us)
-    if not still_hangs and 2 * round_at >= before[0].round_at + after[0].round_at:
+    still_hangs = _hung(after) or _slow(after, due.target.every_us)
+    if not still_hangs and 2 * due.round_at >= before[0].round_at + after[0].round_at:
         return None
-    return max(0, round_at - max(_asked_at(sample) for sample in before))
+    return min(_waited_us(due, sample) for sample in before)
 
 
 def _hung(samples: Samples) -> bool:
@@ -43,9 +44,10 @@ def _slow(samples: Samples, every_us: int) -> bool:
     return all(sample.ttft_us is not None and sample.ttft_us > every_us for sample in samples)
 
 
-def _asked_at(sample: Sample) -> int:
-    """Return the instant at which the request was sent, relative to the planned start of its round."""
-    return sample.round_at + sample.late_us + (sample.connect_us or 0)
+def _waited_us(due: Due, before: Sample) -> int:
+    """Return the time from a request until the round, which a step of the wall clock may falsify, within its bounds."""
+    waited = due.begins_at - before.dispatched_at - (before.connect_us or 0)
+    return max(0, waited if before.timeout_us is None else min(waited, before.timeout_us))
 
 
 class Probing:
@@ -53,7 +55,6 @@ class Probing:
 
     def __init__(self, target: Target) -> None:
         loop = asyncio.get_running_loop()
-        self._every_us = target.every_us
         # After this time without a next probe none is expected.
         self._patience_us = 2 * target.every_us + target.workload.timeouts.total_us
         self._samples: asyncio.Future[Samples] = loop.create_future()
@@ -72,11 +73,11 @@ class Probing:
         """Wait until the probe has ended, at most `within_us` microseconds."""
         await asyncio.wait([self._samples], timeout=within_us / SECOND_US)
 
-    async def waited_us(self, round_at: int) -> int | None:
-        """Return the function `waited_us` of a round that began during this probe, as soon as it is known."""
+    async def waited_us(self, due: Due) -> int | None:
+        """Return `waited_us` of a round behind this probe, when the probe and, if it hung, the next one have ended."""
         await asyncio.wait([self._samples])
         before = self._samples.result()
         if before and _hung(before):
             await asyncio.wait([self._next], timeout=self._patience_us / SECOND_US)
         after = self._next.result() if self._next.done() else ()
-        return waited_us(round_at, before=before, after=after, every_us=self._every_us)
+        return waited_us(due, before=before, after=after)

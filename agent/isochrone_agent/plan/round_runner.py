@@ -189,12 +189,14 @@ class RoundRunner:
         try:
             if self._spend_error and self._budgets.has_budget(due.target):
                 await self._load_spend()
+            begun_at = self._clock()
             await self._wait_for_previous(due)
             skipped = self._skipped(due)
             if skipped is None:
                 return await self._probe(due)
             if skipped[0] is Outcome.SKIPPED_OVERLAP:
-                return [await self._overlapping_sample(due, *skipped)]
+                sample = self._unsent_sample(due, *skipped, at=begun_at)
+                return [await self._overlapping_sample(sample, due)]
             outcome, reason = skipped
         except CredentialError as error:
             reason = str(error)
@@ -213,10 +215,9 @@ class RoundRunner:
             left_us = due.begins_at + grace_us(due.target) - self._clock()
             await self._latest[due.target.id].ended(within_us=max(left_us, 0))
 
-    async def _overlapping_sample(self, due: Due, outcome: Outcome, reason: str) -> Sample:
+    async def _overlapping_sample(self, sample: Sample, due: Due) -> Sample:
         """Return the sample of a round that could not start, once it is known whether the probe before it hung."""
-        sample = self._unsent_sample(due, outcome, reason)
-        waited_us = await self._latest[due.target.id].waited_us(due.round_at)
+        waited_us = await self._latest[due.target.id].waited_us(due)
         if waited_us is None:
             return sample
         error = f"not sent: the previous probe had waited {waited_us / SECOND_US:.3g} s, and got no token"
@@ -306,8 +307,8 @@ class RoundRunner:
         self._reserved[due.target.id, due.round_at] = reservation
         return None
 
-    def _unsent_sample(self, due: Due, outcome: Outcome, reason: str) -> Sample:
-        at = self._clock()
+    def _unsent_sample(self, due: Due, outcome: Outcome, reason: str, *, at: int | None = None) -> Sample:
+        at = self._clock() if at is None else at
         return Sample(
             target_id=due.target.id,
             round_at=due.round_at,

@@ -1,21 +1,30 @@
 """Rounds behind a probe in flight: what they count as, and the share of an outage that they show."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from isochrone_agent.plan.overlap import waited_us
+from isochrone_agent.plan.schedule import Due
 from isochrone_wire.model import SECOND_US, Outcome, Quality, Sample, Target
 from testdata.outages import CONNECT_US, CYCLE_US, OUTAGE_SHARE, in_outage, record
 
 S = SECOND_US
-EVERY_US = 10 * S
 CYCLES = 48
 
 
 def probe(round_s: int, outcome: Outcome = Outcome.OK, *, ttft_s: float | None = None) -> Sample:
     ttft_us = None if ttft_s is None else round(ttft_s * S)
     return Sample(target_id=7, round_at=round_s * S, outcome=outcome, dispatched_at=round_s * S, ttft_us=ttft_us)
+
+
+def target(every_us: int = 10 * S) -> Target:
+    return Target(id=7, name="t", provider="p", model="m", base_url="http://x", every_us=every_us)
+
+
+def due(round_s: int) -> Due:
+    return Due(target=target(), round_at=round_s * S, begins_at=round_s * S)
 
 
 HUNG, HUNG_LATER = probe(0, Outcome.TIMED_OUT), probe(60, Outcome.TIMED_OUT)
@@ -43,36 +52,44 @@ def test_a_round_behind_a_probe_that_hung_is_blocked(
     before: Sample | None, after: Sample | None, blocked: list[int]
 ) -> None:
     """All rounds between two probes that hung are blocked; before an answer, those nearer to the probe that hung."""
-    ends = {"before": (before,) if before else (), "after": (after,) if after else (), "every_us": EVERY_US}
-    waited = {at: waited_us(at * S, **ends) for at in range(10, 60, 10)}  # type: ignore[arg-type]  # mixed values
+    ends = {"before": (before,) if before else (), "after": (after,) if after else ()}
+    waited = {at: waited_us(due(at), **ends) for at in range(10, 60, 10)}
     assert {at: us for at, us in waited.items() if us is not None} == {at: at * S for at in blocked}
 
 
 def test_a_burst_hung_if_all_its_streams_did() -> None:
     """One stream with an answer shows that the provider answers."""
     for before, expected in (((HUNG, HUNG), 10 * S), ((HUNG, probe(0, ttft_s=1)), None)):
-        assert waited_us(10 * S, before=before, after=(HUNG_LATER,), every_us=EVERY_US) == expected
+        assert waited_us(due(10), before=before, after=(HUNG_LATER,)) == expected
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_a_step_of_the_wall_clock_does_not_falsify_the_time_waited(step_s: int) -> None:
+    """The time waited is never negative, and never longer than the limit that the probe reached."""
+    stepped = replace(HUNG, dispatched_at=HUNG.dispatched_at + step_s * S, timeout_us=60 * S)
+    expected = 60 * S if step_s < 0 else 0
+    assert waited_us(due(10), before=(stepped,), after=(HUNG_LATER,)) == expected
 
 
 @pytest.mark.parametrize("every_s", [10, 30, 60])
 def test_an_outage_counts_once_per_round(every_s: int) -> None:
     """Outages of 100 s in every 600 s are 16.7 % of the rounds with a result, at every interval."""
-    target = Target(id=7, name="t", provider="p", model="m", base_url="http://x", every_us=every_s * S)
-    samples = record([target], from_at=0, until_at=CYCLES * CYCLE_US, hangs=in_outage)
+    of = target(every_s * S)
+    samples = record([of], from_at=0, until_at=CYCLES * CYCLE_US, hangs=in_outage)
     found = Counter(sample.outcome for sample in samples)
-    assert sum(found.values()) == CYCLES * CYCLE_US // target.every_us
+    assert sum(found.values()) == CYCLES * CYCLE_US // of.every_us
     share = found[Outcome.TIMED_OUT] / (found[Outcome.TIMED_OUT] + found[Outcome.OK])
     assert share == pytest.approx(OUTAGE_SHARE, abs=0.015)
     blocked = [sample for sample in samples if Quality.BLOCKED in sample.quality]
     assert bool(blocked) == (every_s < 60)
     sent = {sample.round_at: sample for sample in samples if sample.sent}
     for sample in blocked:
+        assert sample.late_us == 0
         before = sent[max(at for at in sent if at < sample.round_at)]
         assert sample.timeout_us == sample.round_at - before.dispatched_at - CONNECT_US
 
 
 def test_nothing_is_blocked_without_an_outage() -> None:
     """Answers that take longer than the interval leave rounds skipped, not blocked, and no failure."""
-    target = Target(id=7, name="t", provider="p", model="m", base_url="http://x", every_us=S // 10)
-    samples = record([target], from_at=0, until_at=60 * S, hangs=lambda _: False)
+    samples = record([target(S // 10)], from_at=0, until_at=60 * S, hangs=lambda _: False)
     assert {sample.outcome for sample in samples} == {Outcome.OK, Outcome.SKIPPED_OVERLAP}
