@@ -15,7 +15,7 @@ from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, S
 from testdata.outages import CYCLE_US, OUTAGE_SHARE, in_outage, record
 from testdata.waiting import eventually
 
-US = "us-east-2"
+US, SG = "us-east-2", "ap-southeast-1"
 PLAN = f"""
 baseline: {US}
 targets:
@@ -42,8 +42,8 @@ def last_calm(now_at: int) -> int:
     return at
 
 
-def push(call: Caller, samples: Sequence[Sample]) -> None:
-    vantage = Vantage(name="us-1", region=US)
+def push(call: Caller, region: str, samples: Sequence[Sample]) -> None:
+    vantage = Vantage(name=f"{region}-1", region=region)
     receipt = call.push(Batch(vantage=vantage, epoch=1, seq=1, samples=tuple(samples)))
     assert receipt.stored == len(samples), receipt
 
@@ -67,6 +67,12 @@ def series_shares(call: Caller, selection: Selection) -> Shares:
     return {line.target: failed[line.target] / sum(p.ok + p.failed for p in line.points) for line in series}
 
 
+def differential_shares(call: Caller, selection: Selection) -> Shares:
+    pairs = call.differentials(selection, baseline=US)
+    sides = {pair.target: pair.baseline_side for pair in pairs}
+    return {target: side.failures.value for target, side in sides.items() if side and side.failures}
+
+
 def route_shares(address: str) -> Shares:
     with ObservatoryClient(address) as client:
         (table,) = client.get_tables(US).tables
@@ -82,10 +88,12 @@ async def test_an_outage_has_its_share_in_every_answer(start_collector: StartCol
     targets: tuple[Target, ...] = call.targets().targets
     now_at = time.time_ns() // 1000
     until_at = last_calm(now_at)
-    push(call, record(targets, from_at=until_at - SPAN_US, until_at=until_at, hangs=in_outage))
+    window = Window(from_at=until_at - SPAN_US, until_at=until_at)
+    push(call, US, record(targets, from_at=window.from_at, until_at=until_at, hangs=in_outage))
+    push(call, SG, record(targets, from_at=window.from_at, until_at=until_at, hangs=lambda _: False))
 
-    selection = Selection(window=Window(from_at=until_at - SPAN_US, until_at=until_at), targets=PROBED)
-    long = Selection(window=Window(from_at=now_at - 9 * DAY_US, until_at=now_at), targets=PROBED)
+    selection = Selection(window=window, targets=PROBED, regions=(US,))
+    long = Selection(window=Window(from_at=now_at - 9 * DAY_US, until_at=now_at), targets=PROBED, regions=(US,))
     eventually(30, lambda: route_shares(collector.address).keys() == {*PROBED}, "every member has evidence")
     database = Database(collector.database_url)
     await database.open()
@@ -95,6 +103,7 @@ async def test_an_outage_has_its_share_in_every_answer(start_collector: StartCol
         "coverage": coverage_shares(call, selection),
         "leaderboard": leaderboard_shares(call, selection, Source.SAMPLES),
         "summaries": leaderboard_shares(call, long, Source.SUMMARIES),
+        "differentials": differential_shares(call, Selection(window=window, targets=PROBED)),
         "series": series_shares(call, selection),
         "route": route_shares(collector.address),
     }
@@ -108,7 +117,7 @@ def test_an_outage_counts_against_a_latency_target(start_collector: StartCollect
     call.apply(PLAN)
     until_at = time.time_ns() // 1000
     samples = record(call.targets().targets, from_at=until_at - SPAN_US, until_at=until_at, hangs=in_outage)
-    push(call, samples)
+    push(call, US, samples)
     selection = Selection(window=Window(from_at=until_at - SPAN_US, until_at=until_at))
     with_value = [sample for sample in samples if sample.outcome in (Outcome.OK, Outcome.TIMED_OUT)]
     for line in call.latency_budgets(selection, "web"):
