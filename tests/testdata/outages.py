@@ -68,14 +68,17 @@ class _Provider(Prober):
         await asyncio.sleep(CONNECT_US / SECOND_US)
         hangs = self.hangs(self.clock())
         await asyncio.sleep((limit_us if hangs else TTFT_US) / SECOND_US)
-        measured = {"timeout_us": limit_us} if hangs else {"ttft_us": TTFT_US, "ttfat_us": TTFT_US, "e2e_us": TTFT_US}
+        ttft_us = None if hangs else TTFT_US
         return Sample(
             target_id=target.id,
             round_at=round_at,
             outcome=Outcome.TIMED_OUT if hangs else Outcome.OK,
             dispatched_at=dispatched_at,
             tcp_us=CONNECT_US,
-            **measured,
+            ttft_us=ttft_us,
+            ttfat_us=ttft_us,
+            e2e_us=ttft_us,
+            timeout_us=limit_us if hangs else None,
         )
 
 

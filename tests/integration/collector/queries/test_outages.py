@@ -71,7 +71,7 @@ def series_shares(call: Caller, selection: Selection) -> Shares:
 def differential_shares(call: Caller, selection: Selection) -> Shares:
     pairs = call.differentials(selection, baseline=US)
     sides = {pair.target: pair.baseline_side for pair in pairs}
-    return {target: side.failures.value for target, side in sides.items() if side and side.failures}
+    return {target: side.failures.value for target, side in sides.items() if side.failures}
 
 
 async def roll_up(database_url: str, now_at: int) -> None:
