@@ -179,7 +179,12 @@ class ObservatoryClient:
         the contribution of each phase.
         """
         request = messages.GetDifferentialsRequest(
-            selection=encode(selection), baseline=baseline, against=against, metric=metric, explain=explain
+            selection=encode(selection),
+            baseline=baseline,
+            against=against,
+            metric=metric,
+            explain=explain,
+            knows_mixed=True,
         )
         return self._value(DifferentialList, self._call(self._stub.GetDifferentials, request))
 

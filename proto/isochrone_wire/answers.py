@@ -59,11 +59,14 @@ _METRIC_NAMES = {
 
 
 class Decision(StrEnum):
-    """The decision of a differential on a region relative to the baseline."""
+    """The decision of a differential on a region relative to the baseline. `MIXED`: the centre of all rounds differs,
+    but the medians or most rounds differ in the other direction.
+    """
 
     FASTER = "faster"
     SLOWER = "slower"
     EQUIVALENT = "equivalent"
+    MIXED = "mixed"
     UNDECIDED = "undecided"
 
 
@@ -219,8 +222,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The contribution of one phase (`dns`, `tcp`, `tls`, `rtt`, `server`, `provider`) to a differential with its 95 %
-    interval, and the medians of both sides; in microseconds, over the n rounds in which both sides have all phases.
+    """The contribution of one phase (`dns`, `tcp`, `tls`, `rtt`, `server`) to a differential with its 95 % interval,
+    and the medians of both sides; in microseconds, over the n rounds in which both sides have all phases. `provider` is
+    the time that the provider reports, `edge` the rest of the server's part.
     """
 
     name: str
@@ -252,13 +256,17 @@ class Level:
 class Differential:
     """Region minus baseline for one target and metric, paired by round.
 
-    `shift` with its 95 % interval is in `unit`; `n` counts rounds in which both regions have a value, `baseline_n` and
-    `region_n` the rounds of each. `reason` explains an `undecided` decision.
+    `shift`, the pseudomedian of the rounds' differences, with its 95 % interval is in `unit`, as are `margin` and
+    `median_difference`, the difference of the two medians; `n` counts rounds in which both regions have a value,
+    `baseline_n` and `region_n` the rounds of each. A decision needs `rounds_needed`, 0 if the collector does not state
+    them; `reason` explains an `undecided` or `mixed` one. `correlation` is the rank correlation of the two regions'
+    values in the same round.
 
     `n_eff` is the effective sample size of n autocorrelated rounds. If `paired` is false, the regions share no rounds
     and n is 0. `faster_probability` is the probability that the region beats the baseline in a round. `margin` is the
-    smallest relevant shift. `q_value` is the smallest false-discovery rate, over all differentials of the answer, at
-    which this difference is significant. `network_shift` and `server_shift` split the shift of a latency by its origin.
+    smallest relevant shift. `q_value` is the smallest false-discovery rate, over all targets of the plan and all
+    regions, at which this difference is significant. `network_shift` and `server_shift` split the shift of a latency by
+    its origin; the server's part begins behind the address that was dialled.
     If the difference changed in a step within the window, or a change point of either side is known in it, all figures
     are those of the rounds since then: `since_at` is the first of them, and `levels` has each level, oldest first.
     """
@@ -294,6 +302,9 @@ class Differential:
     region_side: Side = Side()
     parts: tuple[Part, ...] = ()
     levels: tuple[Level, ...] = ()
+    median_difference: float | None = None
+    correlation: float | None = None
+    rounds_needed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,9 @@ class Eligible(StrEnum):
 class RegionCost:
     """The latency that a provider adds in one region, relative to the region where it is fastest.
 
-    `added` is the shift in microseconds (or tokens per second) against `best_region` over `targets` targets, as n pairs
-    by target and round; it is zero in the best region. `median` is the median over targets of their medians.
+    `added` is the pseudomedian of the differences from `best_region` in microseconds (or tokens per second), over
+    `targets` targets, as n pairs by target and round; it is zero in the best region. `median` is the median over
+    targets of their medians.
     """
 
     provider: str

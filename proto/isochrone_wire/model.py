@@ -228,6 +228,17 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MarginRule:
+    """The smallest difference of a metric that matters: `least` in its unit, and `percent` of the smaller of the two
+    medians, whichever is larger; `None` for the default.
+    """
+
+    metric: str
+    least: float | None = None
+    percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The targets that every vantage probes. Versions count up from 1; `baseline` is the reference region.
 
@@ -241,6 +252,7 @@ class Plan:
     budgets: tuple[Budget, ...] = ()
     control: str = ""
     routes: tuple[Route, ...] = ()
+    margins: tuple[MarginRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

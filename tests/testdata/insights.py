@@ -37,6 +37,7 @@ PARTS = (
     _part("tls", 178_400.0, (14_500.0, 193_000.0)),
     _part("rtt", 178_000.0, (11_900.0, 189_900.0)),
     _part("server", 13_400.0, (308_100.0, 321_700.0), spread=9_800.0),
+    _part("edge", 4_300.0, (57_100.0, 61_400.0), spread=3_100.0),
     _part("provider", 9_100.0, (251_000.0, 260_300.0), spread=7_700.0),
 )
 
@@ -70,7 +71,7 @@ REGION_COSTS = (
         added=None,
         n=3,
         decision=Decision.UNDECIDED,
-        reason="3 of 6 rounds needed",
+        reason="3 of 24 rounds needed",
     ),
 )
 

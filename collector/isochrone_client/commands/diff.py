@@ -75,9 +75,10 @@ def diff(
 ) -> None:
     """Compare regions with a baseline, target by target.
 
-    Values are paired by round. The shift is region minus baseline, with its 95 % interval; a shift that the samples
-    cannot settle is undecided, and the reason is below the table. Rounds are shown as their number and as the number of
-    independent rounds that they are worth, which is smaller where neighbouring rounds resemble each other.
+    Values are paired by round. The difference is region minus baseline: the pseudomedian of the rounds' differences
+    (shift in JSON) with its 95 % interval. If the samples cannot settle it, it is undecided, and if the medians or most
+    rounds contradict it, it is mixed; the reason is below the table. `60 ≈ 12` are 60 rounds that are worth 12
+    independent ones, because neighbouring rounds resemble each other.
     """
     if explain is not None and targets:
         raise click.UsageError("--explain names the target itself; leave --target out")

@@ -18,15 +18,19 @@ from isochrone_client.formats import (
 )
 from isochrone_wire.answers import Decision, Differential, Level, Metric, Part, Proportion, Side
 
-MIN_ROUNDS = 6
+FEWEST_ROUNDS = 6
+"""The rounds that an interval needs."""
 HANDSHAKES = ("dns", "tcp", "tls")
 NETWORK = (*HANDSHAKES, "rtt")
-# The phases that add up to `ttft_cold`. The provider's own figure is a part of the server's and is not added.
+# The phases that add up to `ttft_cold`. The parts of the server's are not added.
 ADDENDS = (*NETWORK, "server")
+SERVER_CAVEAT = "everything behind the address that was dialled, from the provider's edge to the model"
 _FULL_COVERAGE = 0.9
 _HALF_COVERAGE = 0.5
 _MANY_FAILURES = 0.02
 _SLIGHT = 0.01
+# From this correlation on the difference of two values varies less than either of them.
+_ALIKE = 0.5
 _NEVER = 1e6
 _US_PER_MS = 1000.0
 _HUNDRED = 100.0
@@ -133,8 +137,19 @@ def _difference(row: Differential) -> Iterator[str]:
         yield f"The {noun} of {row.target} is {comparison} than from {row.baseline}."
     else:
         yield f"The {noun} of {row.target} is the same from {row.region} as from {row.baseline}."
-    yield f"The 95 % interval of this difference is {_bounds(row, row.shift_low, row.shift_high)}."
-    yield f"The medians are {_amount(row, row.region_median)} and {_amount(row, row.baseline_median)}."
+    yield (
+        "This is the pseudomedian of the rounds' differences; its 95 % interval is "
+        f"{_bounds(row, row.shift_low, row.shift_high)}."
+    )
+    yield f"The medians are {_amount(row, row.region_median)} and {_amount(row, row.baseline_median)}{_apart(row)}."
+
+
+def _apart(row: Differential) -> str:
+    """`: 193 ms longer` for the difference of the medians; empty if it is unknown."""
+    if row.median_difference is None:
+        return ""
+    size = _size(row, row.median_difference)
+    return f": {size}" if row.median_difference else ", the same"
 
 
 def _step(row: Differential, *, now_at: int) -> Iterator[str]:
@@ -163,32 +178,54 @@ def _decision(row: Differential, *, now_at: int) -> Iterator[str]:
         yield f"The decision is about the rounds since {moment(row.levels[-1].from_at, now_at=now_at)}."
     smallest = f"the smallest that matters, {_amount(row, row.margin)}"
     reached = f"the interval excludes zero, and the difference is at least {smallest}"
+    by = f"by {_amount(row, abs(row.shift or 0.0))}{_around(row)}"
     yield {
-        Decision.FASTER: f"{row.region} is faster: {reached}.",
-        Decision.SLOWER: f"{row.region} is slower: {reached}.",
+        Decision.FASTER: f"{row.region} is faster {by}: {reached}.",
+        Decision.SLOWER: f"{row.region} is slower {by}: {reached}.",
         Decision.EQUIVALENT: f"The two are equivalent: the whole interval is smaller than {smallest}.",
+        Decision.MIXED: f"It is mixed: {row.reason}.",
         Decision.UNDECIDED: f"It is undecided: {row.reason or 'the samples do not decide it'}.",
     }[row.decision]
+
+
+def _around(row: Differential) -> str:
+    """` (180 to 204 ms)`; empty without an interval."""
+    if row.shift_low is None or row.shift_high is None:
+        return ""
+    near, far = sorted((abs(row.shift_low), abs(row.shift_high)))
+    size, decimals = display_unit_size(row.unit), fitting_decimals(far / display_unit_size(row.unit))
+    bounds = f"{number(near / size, decimals=decimals)} to {number(far / size, decimals=decimals)}"
+    return f" ({bounds} {display_unit(row.unit)})"
 
 
 def _confidence(row: Differential) -> Iterator[str]:
     if row.paired:
         yield f"Both sides have a value in {_counted(row.n, 'round')}; the rounds are compared in pairs."
+        yield from _alike(row)
     else:
         yield (
             f"The two have no rounds in common: {_counted(row.region_n, 'round')} of {row.region} are compared with "
             f"{row.baseline_n} of {row.baseline}, unpaired."
         )
     if row.n_eff is not None and row.n_eff < row.n - 0.5:
-        yield f"Neighbouring rounds are correlated and count as {number(row.n_eff, decimals=0)} independent ones."
+        worth = number(row.n_eff, decimals=0)
+        yield f"{_counted(row.n, 'round')} ≈ {worth} independent, because neighbouring rounds resemble each other."
     if row.faster_probability is not None:
         yield _better(row.region, row.faster_probability)
     if row.q_value is not None:
         share = f"at most {_HUNDRED * row.q_value:.2g} %" if row.q_value >= _LEAST_SHARE else "less than 0.01 %"
         yield (
-            f"Of the differences in this answer that are at least as clear as this one, {share} are expected to be "
-            "chance (the false-discovery rate)."
+            f"Of the differences of the whole plan in this window that are at least as clear as this one, {share} are "
+            "expected to be chance (the false-discovery rate)."
         )
+
+
+def _alike(row: Differential) -> Iterator[str]:
+    if row.correlation is None:
+        return
+    size = f"{'negative ' if row.correlation < 0 else ''}correlation of {abs(row.correlation):.2f}"
+    effect = "which pairing removes" if row.correlation >= _ALIKE else "so pairing removes little"
+    yield f"Their values in the same round have a {size}, {effect}."
 
 
 def _better(region: str, probability: float) -> str:
@@ -209,6 +246,7 @@ def _origins(row: Differential) -> Iterator[str]:
     phases = ", ".join(f"{_PHASE_NAMES[name]} {_part(part)}" for name, part in parts.items())
     yield f"{what} takes {_more(_added(row, ADDENDS))} in total: {phases}."
     yield from _network_and_server(_added(row, NETWORK), _added(row, ("server",)))
+    yield f"The server's part is {SERVER_CAVEAT}."
     absent = [name for name in ADDENDS if name not in parts]
     if absent:
         yield f"These requests do not have the phases {', '.join(absent)}."
@@ -221,6 +259,7 @@ def _added(row: Differential, names: tuple[str, ...]) -> float:
 def _split(row: Differential) -> Iterator[str]:
     if row.network_shift is not None and row.server_shift is not None:
         yield from _network_and_server(row.network_shift, row.server_shift)
+        yield f"The server's part is {SERVER_CAVEAT}."
 
 
 def _network_and_server(network: float, server: float) -> Iterator[str]:
@@ -255,13 +294,17 @@ def _handshakes(row: Differential) -> Iterator[str]:
 
 
 def _provider(row: Differential) -> Iterator[str]:
-    own, server = part_of(row, "provider"), part_of(row, "server")
+    own, edge, server = (part_of(row, name) for name in ("provider", "edge", "server"))
     if own is None:
         if row.parts:
             yield "The provider does not report its own processing time."
         return
     yield f"The provider reports that it takes {_part(own)}, in {_counted(own.n, 'round')}."
-    if server is not None:
+    if edge is not None:
+        network = _more(_added(row, NETWORK))
+        yield f"In three parts: the network takes {network}, the way behind the edge {_part(edge)},"
+        yield f"and the provider {_more(own.shift)}."
+    elif server is not None:
         yield f"As measured by the agents, the server takes {_more(server.shift)}."
 
 
@@ -294,8 +337,9 @@ def _next_steps(row: Differential) -> Iterator[str]:
     ):
         yield from _next_steps_for_side(region, rounds, side)
     needed = rounds_needed(row)
-    if row.n < MIN_ROUNDS:
-        missing = _counted(MIN_ROUNDS - row.n, "more round")
+    least = max(row.rounds_needed, FEWEST_ROUNDS)
+    if row.paired and row.n < least:
+        missing = _counted(least - row.n, "more round")
         yield f"A decision needs {missing} with a value on both sides: wait or use a longer --window."
     elif needed is not None and needed > row.n:
         yield f"With the current spread, about {needed} rounds would decide it: wait or use a longer --window."
@@ -317,6 +361,12 @@ def _counted(count: int, noun: str) -> str:
 def _amount(row: Differential, value: float | None) -> str:
     """A quantity of the row's metric with its unit."""
     return f"{number(displayed(value, row.unit))} {display_unit(row.unit)}"
+
+
+def _size(row: Differential, value: float) -> str:
+    """A difference in the row's metric, with its direction in a word: `193 ms longer`."""
+    less, more = ("lower", "higher") if row.metric.more_is_better else ("shorter", "longer")
+    return f"{_amount(row, abs(value))} {less if value < 0 else more}"
 
 
 def _signed(row: Differential, value: float) -> str:

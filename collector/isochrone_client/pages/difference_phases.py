@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from isochrone_client.formats import UNKNOWN, Amount, amount, between, milliseconds
-from isochrone_client.pages.difference_explanation import ADDENDS, part_of
+from isochrone_client.pages.difference_explanation import ADDENDS, SERVER_CAVEAT, part_of
 from isochrone_client.pages.differentials import select_rows
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
@@ -13,7 +13,8 @@ SCHEMA = "isochrone.origins/1"
 _SCALE = "difference"
 _NOTES = (
     "all: the sum of the phases, close to the difference of ttft_cold (of ttft if connections are kept open)",
-    "provider: the difference in the provider's own processing time, a part of the server's",
+    f"server: {SERVER_CAVEAT}",
+    "provider: the part of the server's that the provider reports as its own processing time; edge: the rest of it",
 )
 
 
@@ -28,6 +29,7 @@ def page(answer: DifferentialList) -> Page[Differential]:
             target_column(rows, lambda row: row.target),
             *(_shift(name) for name in ADDENDS),
             Column(heading="all", unit="ms", text=_whole, scale=_SCALE),
+            _shift("edge"),
             _shift("provider"),
             Column(heading="rounds", text=lambda row: str(max(part.n for part in row.parts)), priority=2),
         ),

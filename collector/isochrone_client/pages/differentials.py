@@ -19,7 +19,7 @@ from isochrone_client.formats import (
     moment,
     number,
 )
-from isochrone_client.pages.difference_explanation import has_step, step_sentence
+from isochrone_client.pages.difference_explanation import SERVER_CAVEAT, has_step, step_sentence
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
@@ -30,10 +30,16 @@ from isochrone_wire.model import MINUTE_US
 
 SCHEMA = "isochrone.diff/1"
 DECIDED = "decided"
-_STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.UNDECIDED: "dim"}
+_STYLE_OF = {
+    Decision.FASTER: "green",
+    Decision.SLOWER: "red",
+    Decision.MIXED: "yellow",
+    Decision.UNDECIDED: "dim",
+}
 _QUANTITIES = (
     "baseline_median",
     "region_median",
+    "median_difference",
     "shift",
     "shift_low",
     "shift_high",
@@ -127,7 +133,12 @@ def page(
         ),
         rows=rows,
         group=lambda row: f"{row.region} against {row.baseline}",
-        notes=(*footnotes.notes, *(one.sentence for one in answer.missing), *_freshness(rows, now_at=now_at)),
+        notes=(
+            *footnotes.notes,
+            *(one.sentence for one in answer.missing),
+            *([f"server: {SERVER_CAVEAT}"] if any(row.server_shift is not None for row in rows) else ()),
+            *_freshness(rows, now_at=now_at),
+        ),
     )
 
 
@@ -175,7 +186,7 @@ def _columns(
             priority=3,
         ),
         *(split if metric.includes_request else ()),
-        Column(heading="rounds /\nindependent", text=_rounds, priority=6),
+        Column(heading="rounds ≈\nindependent", text=_rounds, priority=6),
         Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
     )
 
@@ -191,8 +202,9 @@ def _if_certain(row: Differential, number: Amount) -> str | Amount:
 
 
 def _rounds(row: Differential) -> str:
-    """The number of rounds, and the effective number after correction for autocorrelation."""
-    return str(row.n) if row.n_eff is None else f"{row.n}/{number(row.n_eff, decimals=0)}"
+    """The number of rounds, and how many independent ones they are worth after correction for autocorrelation."""
+    worth = str(row.n) if row.n_eff is None else number(row.n_eff, decimals=0)
+    return str(row.n) if worth == str(row.n) else f"{row.n} ≈ {worth}"
 
 
 def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
@@ -201,7 +213,7 @@ def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
 
 
 def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
-    if row.decision is Decision.UNDECIDED and row.reason:
+    if row.decision in (Decision.UNDECIDED, Decision.MIXED) and row.reason:
         yield row.reason
     if not row.paired:
         yield f"no rounds in common: {row.region_n} of {row.region} and {row.baseline_n} of {row.baseline}, unpaired"

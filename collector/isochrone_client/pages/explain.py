@@ -51,7 +51,7 @@ def phases_page(answer: DifferentialList) -> Page[PhaseRow]:
     """The contribution of each phase, for people."""
     return Page(
         schema=SCHEMA,
-        title="contribution of each phase to the first token; the provider's own figure is a part of the server's",
+        title="contribution of each phase to the first token; edge and provider are the parts of the server's",
         fields=(),
         columns=_PHASE_COLUMNS,
         rows=tuple(PhaseRow(row=row, part=part) for row in answer.differentials for part in row.parts),

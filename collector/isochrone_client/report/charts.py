@@ -17,7 +17,12 @@ _HEIGHT = 22
 _MIDDLE = _HEIGHT // 2
 _BAR = 12
 _TICKS = 5
-_CLASSES = {Decision.FASTER: "dot good", Decision.SLOWER: "dot bad", Decision.UNDECIDED: "dot dim"}
+_CLASSES = {
+    Decision.FASTER: "dot good",
+    Decision.SLOWER: "dot bad",
+    Decision.MIXED: "dot dim",
+    Decision.UNDECIDED: "dot dim",
+}
 _WHOLE = 100.0
 
 

@@ -179,7 +179,7 @@ def _differences(material: _Material) -> tuple[Section, ...]:
             "differentials",
             "Differentials",
             "Each region minus the baseline, per target. The dot is the difference, the line its 95 % interval, the "
-            "shaded band the smallest difference that matters; a hollow dot is undecided.",
+            "shaded band the smallest difference that matters; a hollow dot is undecided or mixed.",
             outcome,
             by_region,
             chart=charts.intervals,
@@ -188,7 +188,8 @@ def _differences(material: _Material) -> tuple[Section, ...]:
             "origins",
             "Origin of the differences",
             "The time to a first token over a fresh connection is the sum of name lookup, TCP and TLS handshakes, the "
-            "request's round trip, and the server. Increases are stacked to the right of zero, decreases to the left.",
+            "request's round trip, and the server, which is everything behind the address that was dialled. Increases "
+            "are stacked to the right of zero, decreases to the left.",
             outcome,
             difference_phases.page,
             chart=charts.bars,

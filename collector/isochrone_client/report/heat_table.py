@@ -166,8 +166,8 @@ def _difference(cell: Cell, table: HeatTable) -> str:
         return ""
     if row.decision is Decision.EQUIVALENT:
         return "same"
-    if row.decision is Decision.UNDECIDED:
-        return "undecided"
+    if row.decision in (Decision.UNDECIDED, Decision.MIXED):
+        return row.decision.value
     since = "" if row.since_at is None else f" since {moment(row.since_at, now_at=table.now_at)}"
     return f"{number(displayed(row.shift, table.metric.unit), signed=True, decimals=table.decimals)}{since}"
 
@@ -210,11 +210,11 @@ def _tooltip(cell: Cell, table: HeatTable) -> str | None:
 
 
 def _class(cell: Cell) -> str:
-    """`worse1` to `worse3`, `better1` to `better3` by the relative difference; `unsure` if it is undecided."""
+    """`worse1` to `worse3`, `better1` to `better3` by the relative difference; `unsure` if it is neither."""
     row = cell.difference
     if row is None or row.decision is Decision.EQUIVALENT:
         return ""
-    if row.decision is Decision.UNDECIDED:
+    if row.decision in (Decision.UNDECIDED, Decision.MIXED):
         return "unsure"
     strength = 1 + sum(abs(row.shift_percent or 0.0) >= limit for limit in _STRONGER)
     return f"{'worse' if row.decision is Decision.SLOWER else 'better'}{strength}"
@@ -229,7 +229,7 @@ def _key() -> Markup:
         ("better1", "faster by less than 20 %"),
         ("better2", "20 to 50 %"),
         ("better3", "50 % or more"),
-        ("unsure", "undecided"),
+        ("unsure", "undecided, or mixed"),
     )
     items = (element("li", element("span", class_=f"swatch {name}"), text) for name, text in entries)
     return element("ul", *items, class_="legend", aria_label="colours")

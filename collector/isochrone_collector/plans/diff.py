@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 
 from isochrone_collector import durations
+from isochrone_collector.analysis.differential.margin import margin_of
 from isochrone_collector.plans.cost import budget_limits, budget_owner, forecast, requests_per_day, usd_per_day
-from isochrone_wire.model import Budget, Plan, Route, Slo, Target
+from isochrone_wire.answers import Metric
+from isochrone_wire.model import Budget, MarginRule, Plan, Route, Slo, Target
 from isochrone_wire.operations import PlanChange
 
 NEW_ROUTE = "new route "
@@ -21,6 +23,7 @@ def same_meaning(one: Plan | None, other: Plan) -> bool:
         and _by_name(one) == _by_name(other)
         and set(one.budgets) == set(other.budgets)
         and _routes(one) == _routes(other)
+        and set(one.margins) == set(other.margins)
     )
 
 
@@ -49,6 +52,7 @@ def compare(old: Plan | None, new: Plan, *, vantages: int = 0) -> PlanChange:
 def _other_changes(old: Plan, new: Plan) -> Iterator[str]:
     if old.control != new.control:
         yield f"control: {old.control or 'none'} → {new.control or 'none'}"
+    yield from _margin_changes(old.margins, new.margins)
     yield from _budget_changes(old.budgets, new.budgets)
     yield from _route_changes(_routes(old), _routes(new))
     yield from _paused_members(new)
@@ -76,6 +80,22 @@ def _difference(name: str, old: object, new: object) -> str:
     if isinstance(old, int) and isinstance(new, int) and name.endswith("_us"):
         return f"{name.removesuffix('_us')} {durations.write(old)} → {durations.write(new)}"
     return name
+
+
+def _margin_changes(old: Iterable[MarginRule], new: Iterable[MarginRule]) -> Iterator[str]:
+    before, after = ({rule.metric: rule for rule in rules} for rules in (old, new))
+    for metric in sorted(before.keys() | after.keys()):
+        was, becomes = before.get(metric), after.get(metric)
+        if was != becomes:
+            yield f"smallest {metric} difference that matters: {_margin(metric, was)} → {_margin(metric, becomes)}"
+
+
+def _margin(metric: str, rule: MarginRule | None) -> str:
+    """Return `20ms or 5 %`, with the defaults for what the rule leaves open."""
+    margin = margin_of(Metric(metric), () if rule is None else (rule,))
+    is_rate = Metric(metric).more_is_better
+    least = f"{margin.least:g} {Metric(metric).unit}" if is_rate else durations.write(round(margin.least))
+    return " or ".join([least] * bool(margin.least) + [f"{100 * margin.share:g} %"])
 
 
 def _budget_changes(old: Iterable[Budget], new: Iterable[Budget]) -> list[str]:

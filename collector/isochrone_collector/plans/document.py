@@ -19,13 +19,16 @@ from isochrone_collector.plans.schema import (
     BudgetShape,
     DocumentShape,
     LimitsShape,
+    MarginShape,
     ProviderShape,
+    RateMarginShape,
     Shape,
     TargetShape,
     WorkloadShape,
 )
 from isochrone_collector.plans.yaml_source import Path, Problem, YamlText
-from isochrone_wire.model import Budget, Plan, Price, Route, Target, Workload, target_id
+from isochrone_wire.answers import Metric
+from isochrone_wire.model import Budget, MarginRule, Plan, Price, Route, Target, Workload, target_id
 from isochrone_wire.plan_limits import MAX_PROMPTS_BYTES
 from isochrone_wire.reasoning_effort import COMMON_EFFORTS, supported_efforts
 from isochrone_wire.text import did_you_mean, nearest
@@ -80,6 +83,7 @@ class _Reader:
         if len(complete) == len(targets):
             self.report_idle_budgets(budgets, targets=tuple(complete.values()))
             self.report_unknown_control(document.control, targets=tuple(complete.values()))
+        margins = self.margins(document.margins)
         routes = self.routes(document.routes, tuple(complete.values()) if len(complete) == len(targets) else None)
         return Plan(
             version=version,
@@ -88,6 +92,7 @@ class _Reader:
             budgets=tuple(budgets.values()),
             control=document.control or "",
             routes=routes,
+            margins=margins,
         )
 
     def document(self) -> DocumentShape | None:
@@ -216,6 +221,19 @@ class _Reader:
         names = {target.name for target in targets}
         if name is not None and name not in names:
             self.report(("control",), f"control: {unknown('target', name, names)}")
+
+    def margins(self, items: Mapping[str, object]) -> tuple[MarginRule, ...]:
+        """Return the margins in the order of the metrics."""
+        found: dict[Metric, MarginRule] = {}
+        for name, item in items.items():
+            path = ("margins", name)
+            if name not in list(Metric):
+                self.report(path, unknown("metric", name, [metric.value for metric in Metric]))
+                continue
+            metric = Metric(name)
+            if shape := self.shaped(RateMarginShape if metric.more_is_better else MarginShape, item, path):
+                found[metric] = shape.value(metric)
+        return tuple(found[metric] for metric in Metric if metric in found)
 
     def routes(self, items: list[object], targets: Sequence[Target] | None) -> tuple[Route, ...]:
         """Return the routes; they are checked against the targets if all of these are valid."""

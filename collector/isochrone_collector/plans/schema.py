@@ -11,11 +11,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isochrone_collector import durations
 from isochrone_collector.names import unknown
+from isochrone_wire.answers import Metric
 from isochrone_wire.model import (
     DEFAULT_PROMPT,
     SECOND_US,
     Budget,
     ConnectionUse,
+    MarginRule,
     Overlap,
     Timeouts,
     Workload,
@@ -42,6 +44,7 @@ from isochrone_wire.plan_limits import (
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "cohere")
 DEFAULT_DIALECT = "openai-chat"
 MAX_ROUTES = 200
+MAX_RATE = 1e6
 
 _DEFAULTS = Timeouts()
 
@@ -100,6 +103,8 @@ Url = Annotated[str, Field(max_length=MAX_URL_CHARS), AfterValidator(_clean), Af
 Every = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_EVERY_US, MAX_EVERY_US)]
 Spread = Annotated[int, BeforeValidator(durations.parse_us), _within(0, MAX_SPREAD_US)]
 Limit = Annotated[int, BeforeValidator(durations.parse_us), _within(MIN_TIMEOUT_US, MAX_TIMEOUT_US)]
+LeastDuration = Annotated[int, BeforeValidator(durations.parse_us), _within(0, MAX_TIMEOUT_US)]
+Rate = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
 Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
 Amount = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 DialectName = Annotated[str, AfterValidator(_dialect)]
@@ -210,6 +215,24 @@ class BudgetShape(LimitsShape):
     provider: Name
 
 
+class MarginShape(Shape):
+    """The smallest difference of a latency that matters: a duration, and a percentage of the smaller median."""
+
+    least: LeastDuration | None = None
+    percent: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = None
+
+    def value(self, metric: Metric) -> MarginRule:
+        """Return the wire's value."""
+        least = None if self.least is None else float(self.least)
+        return MarginRule(metric=metric.value, least=least, percent=self.percent)
+
+
+class RateMarginShape(MarginShape):
+    """The smallest difference of a rate that matters: in tokens per second, and a percentage of the smaller median."""
+
+    least: Rate | None = None  # type: ignore[assignment]  # a number instead of a duration
+
+
 def _list_or_mapping(item: object) -> object:
     if not isinstance(item, list | dict):
         raise ValueError("expected a list of budgets, or a mapping of providers to their limits")  # noqa: TRY004  # pydantic reports a ValueError as a problem
@@ -229,6 +252,7 @@ class DocumentShape(Shape):
     budgets: Annotated[Any, BeforeValidator(_list_or_mapping)] = []
     control: Name | None = None
     routes: Annotated[list[Any], Field(max_length=MAX_ROUTES)] = []
+    margins: dict[str, Any] = {}
     workloads: dict[Name, Any] = {}
     providers: dict[Name, Any] = {}
     targets: Annotated[list[Any], Field(max_length=MAX_TARGETS)]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import display_names, matching, unknown
 from isochrone_collector.plans.service import Plans
@@ -36,6 +37,10 @@ class QueryContext:
         if plan is None:
             return TargetList(plan_version=0, baseline="")
         return TargetList(plan_version=plan.version, baseline=plan.baseline, targets=plan.targets)
+
+    def margin(self, metric: Metric) -> Margin:
+        """Return the smallest difference of a metric that matters, by the plan in force."""
+        return margin_of(metric, self.plans.current.margins if self.plans.current else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

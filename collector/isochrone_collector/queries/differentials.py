@@ -1,14 +1,21 @@
-"""The query for differentials between regions and a baseline."""
+"""The query for differentials between regions and a baseline.
+
+The false-discovery rate is that of a fixed family: all targets of the plan, from all regions, in the window. A question
+about some of them therefore reads the probes of all of them. If the plans ask for more than `FAMILY_PROBES` probes in
+the window, the family is not read, and its size alone enters the rate; this depends on plan and window only, so every
+question about the window has the same q-values.
+"""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential import decomposition
 from isochrone_collector.analysis.differential.decomposition import Phases
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps
+from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
@@ -20,28 +27,41 @@ from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
-from isochrone_collector.store.rows import VantageRow
+from isochrone_collector.store.rows import TargetRow, VantageRow
 from isochrone_wire.absences import absences, absences_besides
-from isochrone_wire.answers import Absence, Differential, DifferentialList, Metric, Selection
+from isochrone_wire.answers import Absence, Decision, Differential, DifferentialList, Metric, Selection
+from isochrone_wire.model import Target
+
+FAMILY_PROBES = 1_000_000
+"""The most planned probes of a window for which a question about some of the targets reads all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Query:
-    """A resolved query; `regions` are compared with the baseline, all regions with probes if it is empty."""
+    """A resolved query; `regions` are compared with the baseline, all regions with probes if it is empty. `planned` are
+    the targets of the plan.
+    """
 
     resolved: ResolvedSelection
     metric: Metric
+    margin: Margin
     baseline: str
     regions: tuple[str, ...]
     control: Control | None
-    planned: frozenset[int]
+    planned: Mapping[int, Target]
     now_at: int
+
+    @property
+    def judged(self) -> set[int]:
+        """The ids of the selected targets, and that of the control target."""
+        return {*self.resolved.targets, *([self.control[0]] if self.control else [])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """The data that the query reads."""
+    """The data that the query reads. `family_size` is the number of comparisons of a family that was not read."""
 
+    family_size: int | None
     probes: Probes
     vantages: list[VantageRow]
     spans: list[PlanSpan]
@@ -57,11 +77,13 @@ async def differentials(
     against: Sequence[str],
     metric: str,
     explain: bool = False,
+    knows_mixed: bool = True,
 ) -> DifferentialList:
     """Return one differential per target and region against `baseline`, the plan's if it is empty.
 
     Targets of the plan in force always have a line, others only if they have values. `explain` adds the parts by phase.
-    Raises `BadRequest` and `UnknownName`.
+    A reader that does not know `mixed` receives `undecided` with the same reason. Raises `BadRequest` and
+    `UnknownName`.
     """
     measure = metric_of(metric)
     reference = baseline or context.targets().baseline
@@ -75,10 +97,11 @@ async def differentials(
         query = _Query(
             resolved=resolved,
             metric=measure,
+            margin=context.margin(measure),
             baseline=reference,
             regions=tuple(dict.fromkeys(against or selection.regions)),
             control=participation.control_of(context.plans.current),
-            planned=frozenset(target.id for target in context.targets().targets),
+            planned={target.id: target for target in context.targets().targets},
             now_at=context.clock(),
         )
         data = await _read(context, connection, query, explain=explain)
@@ -88,41 +111,74 @@ async def differentials(
     )
     answers = await asyncio.to_thread(_answers, query, data, panel, participations)
     missing = await _missing(context, query, participations)
-    return DifferentialList(window=selection.window, differentials=answers, missing=missing)
+    known = answers if knows_mixed else tuple(map(_without_mixed, answers))
+    return DifferentialList(window=selection.window, differentials=known, missing=missing)
+
+
+def _subject(target_id: int, name: str, target: Target | TargetRow, *, region: str) -> Subject:
+    return Subject(target_id=target_id, target=name, provider=target.provider, model=target.model, region=region)
+
+
+def _without_mixed(line: Differential) -> Differential:
+    return replace(line, decision=Decision.UNDECIDED) if line.decision is Decision.MIXED else line
 
 
 async def _read(context: QueryContext, connection: Connection, query: _Query, *, explain: bool) -> _Data:
-    window, targets = query.resolved.scope.window, query.resolved.scope.target_ids
+    window = query.resolved.scope.window
     regions = tuple(dict.fromkeys((query.baseline, *query.regions))) if query.regions else None
-    scope = Scope(window=window, target_ids=targets, regions=regions)
-    with_control = {*targets, query.control[0]} if query.control else targets
-    every = Scope(window=window, target_ids=tuple(with_control), regions=regions)
+    scope = Scope(window=window, target_ids=query.resolved.scope.target_ids, regions=regions)
+    every_vantage = await vantages.vantages(connection)
+    spans = await context.plans.spans(connection, window)
+    family_size = _size_if_not_read(query, every_vantage, spans)
+    every = (
+        Scope(window=window, target_ids=(*query.judged.union(query.planned),))
+        if family_size is None
+        else replace(scope, target_ids=(*query.judged,))
+    )
     return _Data(
+        family_size=family_size,
         probes=await probe_queries.probes(connection, every, query.metric),
-        vantages=await vantages.vantages(connection),
-        spans=await context.plans.spans(connection, window),
-        changes=await drift.newest_changes(connection, scope, query.metric),
+        vantages=every_vantage,
+        spans=spans,
+        changes=await drift.newest_changes(connection, every, query.metric),
         phases=await probe_queries.phases(connection, scope) if explain else None,
     )
+
+
+def _size_if_not_read(query: _Query, every_vantage: Sequence[VantageRow], spans: Sequence[PlanSpan]) -> int | None:
+    """Return the number of comparisons in the family if it has too many probes to be read."""
+    counts = participation.planned_probes(
+        every_vantage, spans, target_ids=query.planned, window=query.resolved.scope.window, now_at=query.now_at
+    )
+    probes = sum(count * query.planned[target_id].workload.concurrency for (target_id, _), count in counts.items())
+    if probes <= FAMILY_PROBES:
+        return None
+    return sum(count > 0 for (_, region), count in counts.items() if region != query.baseline)
 
 
 def _answers(
     query: _Query, data: _Data, panel: Panel, participations: Mapping[TargetRegion, Participation]
 ) -> tuple[Differential, ...]:
-    regions = query.regions or _regions_with_probes(participations, query.resolved.targets)
-    against = tuple(region for region in regions if region != query.baseline)
-    subjects = _subjects(query, panel, against)
-    wanted = [subject.key for subject in subjects]
-    histories = level_histories(panel, wanted, baseline=query.baseline, changes=data.changes, metric=query.metric)
+    asked = _subjects(query, panel, query.regions or _regions_with_probes(participations, query.resolved.targets))
+    is_read = data.family_size is None
+    subjects = [*asked, *(_rest_of_family(query, participations, asked) if is_read else ())]
+    histories = level_histories(
+        panel, [one.key for one in subjects], baseline=query.baseline, changes=data.changes, margin=query.margin
+    )
     changes = since_steps(data.changes, histories)
+    wanted, problems_of = [one.key for one in asked], {query.baseline, *(one.region for one in subjects)}
     known = ComparisonContext(
         participations=participations,
-        region_problems=participation.region_problems(query.control, participations, (query.baseline, *against)),
+        region_problems=participation.region_problems(query.control, participations, problems_of),
         changes=changes,
         histories=histories,
         parts=decomposition.parts(data.phases, wanted, baseline=query.baseline, changes=changes) if data.phases else {},
+        margin=query.margin,
+        family=frozenset(query.planned),
+        family_size=data.family_size,
     )
-    return differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, known=known)
+    found = differentials_of(panel, subjects, metric=query.metric, baseline=query.baseline, known=known)
+    return found[: len(asked)]
 
 
 def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participation]:
@@ -131,7 +187,7 @@ def _participations(query: _Query, data: _Data) -> dict[TargetRegion, Participat
         data.probes,
         data.vantages,
         data.spans,
-        target_ids={*query.resolved.targets, *([query.control[0]] if query.control else [])},
+        target_ids=query.judged.union(query.planned),
         window=query.resolved.scope.window,
         now_at=query.now_at,
     )
@@ -164,11 +220,21 @@ def _regions_with_probes(
 
 
 def _subjects(query: _Query, panel: Panel, regions: Sequence[str]) -> list[Subject]:
-    resolved = query.resolved
-    shown = query.planned | panel.targets_with_values()
+    shown = query.planned.keys() | panel.targets_with_values()
     return [
-        Subject(target_id=row.id, target=resolved.names[row.id], provider=row.provider, model=row.model, region=region)
-        for row in resolved.targets.values()
+        _subject(row.id, query.resolved.names[row.id], row, region=region)
+        for row in query.resolved.targets.values()
         if row.id in shown
         for region in regions
+        if region != query.baseline
     ]
+
+
+def _rest_of_family(
+    query: _Query, participations: Mapping[TargetRegion, Participation], asked: Sequence[Subject]
+) -> list[Subject]:
+    """Return the members of the family that were read although they were not asked for."""
+    known = {one.key for one in asked}
+    regions = [region for region in _regions_with_probes(participations, query.planned) if region != query.baseline]
+    family = [_subject(one.id, one.name, one, region=region) for one in query.planned.values() for region in regions]
+    return [one for one in family if one.key not in known]

@@ -36,6 +36,21 @@ def participations(
     return participation.participations(probes, participation.planned(presences, spans, target_ids))
 
 
+def planned_probes(
+    vantages: Iterable[VantageRow],
+    spans: Sequence[PlanSpan],
+    *,
+    target_ids: Iterable[int],
+    window: Window,
+    now_at: int,
+) -> dict[TargetRegion, int]:
+    """Return the probes of each target that the plans asked the vantages of each region for, by what is known without
+    their samples.
+    """
+    presences = [_presence(vantage, window, None, now_at) for vantage in vantages]
+    return participation.planned(presences, spans, target_ids)
+
+
 def region_problems(
     control: Control | None, found: Mapping[TargetRegion, Participation], regions: Iterable[str]
 ) -> dict[str, str]:

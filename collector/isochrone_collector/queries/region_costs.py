@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential.levels import with_steps
+from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.pairing import Changes
 from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.probes import Probes
@@ -28,6 +29,7 @@ class _Data:
     spans: list[PlanSpan]
     changes: Changes
     control: Control | None
+    margin: Margin
     now_at: int
 
 
@@ -47,6 +49,7 @@ async def region_costs(context: QueryContext, selection: Selection, *, metric: s
             spans=await context.plans.spans(connection, selection.window),
             changes=await drift.newest_changes(connection, resolved.scope, measure),
             control=control,
+            margin=context.margin(measure),
             now_at=context.clock(),
         )
     costs = await asyncio.to_thread(_weigh, data, measure)
@@ -68,5 +71,5 @@ def _weigh(data: _Data, metric: Metric) -> tuple[RegionCost, ...]:
     )
     providers = {target.id: target.provider for target in targets.values()}
     panel = build_panel(data.probes)
-    changes = with_steps(panel, list(targets), changes=data.changes, metric=metric)
-    return costs_of(panel, providers, metric=metric, unfit=unfit, changes=changes)
+    changes = with_steps(panel, list(targets), changes=data.changes, margin=data.margin)
+    return costs_of(panel, providers, metric=metric, unfit=unfit, changes=changes, margin=data.margin)

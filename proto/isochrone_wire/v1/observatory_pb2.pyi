@@ -428,10 +428,13 @@ class GetDifferentialsRequest(_message.Message):
     AGAINST_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    KNOWS_MIXED_FIELD_NUMBER: _builtins.int
     baseline: _builtins.str
     metric: _builtins.str
     explain: _builtins.bool
     """Include the contribution of each phase."""
+    knows_mixed: _builtins.bool
+    """The reader knows the decision `mixed`; without it, `undecided` is sent instead."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     @_builtins.property
@@ -446,10 +449,11 @@ class GetDifferentialsRequest(_message.Message):
         against: _abc.Iterable[_builtins.str] | None = ...,
         metric: _builtins.str = ...,
         explain: _builtins.bool = ...,
+        knows_mixed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["against", b"against", "baseline", b"baseline", "explain", b"explain", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["against", b"against", "baseline", b"baseline", "explain", b"explain", "knows_mixed", b"knows_mixed", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -625,6 +629,9 @@ class Differential(_message.Message):
     REGION_SIDE_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
     LEVELS_FIELD_NUMBER: _builtins.int
+    MEDIAN_DIFFERENCE_FIELD_NUMBER: _builtins.int
+    CORRELATION_FIELD_NUMBER: _builtins.int
+    ROUNDS_NEEDED_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     provider: _builtins.str
     model: _builtins.str
@@ -635,6 +642,7 @@ class Differential(_message.Message):
     baseline_median: _builtins.float
     region_median: _builtins.float
     shift: _builtins.float
+    """The pseudomedian of the rounds' differences, neither their median nor the difference of the medians."""
     shift_low: _builtins.float
     shift_high: _builtins.float
     shift_percent: _builtins.float
@@ -654,6 +662,11 @@ class Differential(_message.Message):
     network_shift: _builtins.float
     server_shift: _builtins.float
     since_at: _builtins.int
+    median_difference: _builtins.float
+    correlation: _builtins.float
+    """Rank correlation of the two regions' values in the same round."""
+    rounds_needed: _builtins.int
+    """The rounds that a decision needs; 0 from a collector that does not state them."""
     @_builtins.property
     def baseline_side(self) -> Global___Side: ...
     @_builtins.property
@@ -698,17 +711,24 @@ class Differential(_message.Message):
         region_side: Global___Side | None = ...,
         parts: _abc.Iterable[Global___Part] | None = ...,
         levels: _abc.Iterable[Global___Level] | None = ...,
+        median_difference: _builtins.float | None = ...,
+        correlation: _builtins.float | None = ...,
+        rounds_needed: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline_median", b"baseline_median", "baseline_side", b"baseline_side", "faster_probability", b"faster_probability", "margin", b"margin", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "q_value", b"q_value", "region_median", b"region_median", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_correlation", b"_correlation", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_median_difference", b"_median_difference", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline_median", b"baseline_median", "baseline_side", b"baseline_side", "correlation", b"correlation", "faster_probability", b"faster_probability", "margin", b"margin", "median_difference", b"median_difference", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "q_value", b"q_value", "region_median", b"region_median", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline", b"baseline", "baseline_median", b"baseline_median", "baseline_n", b"baseline_n", "baseline_side", b"baseline_side", "decision", b"decision", "faster_probability", b"faster_probability", "levels", b"levels", "margin", b"margin", "metric", b"metric", "model", b"model", "n", b"n", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "paired", b"paired", "parts", b"parts", "provider", b"provider", "q_value", b"q_value", "reason", b"reason", "region", b"region", "region_median", b"region_median", "region_n", b"region_n", "region_side", b"region_side", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at", "target", b"target", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median", "_correlation", b"_correlation", "_faster_probability", b"_faster_probability", "_margin", b"_margin", "_median_difference", b"_median_difference", "_n_eff", b"_n_eff", "_network_shift", b"_network_shift", "_newest_at", b"_newest_at", "_q_value", b"_q_value", "_region_median", b"_region_median", "_server_shift", b"_server_shift", "_shift", b"_shift", "_shift_high", b"_shift_high", "_shift_low", b"_shift_low", "_shift_percent", b"_shift_percent", "_since_at", b"_since_at", "baseline", b"baseline", "baseline_median", b"baseline_median", "baseline_n", b"baseline_n", "baseline_side", b"baseline_side", "correlation", b"correlation", "decision", b"decision", "faster_probability", b"faster_probability", "levels", b"levels", "margin", b"margin", "median_difference", b"median_difference", "metric", b"metric", "model", b"model", "n", b"n", "n_eff", b"n_eff", "network_shift", b"network_shift", "newest_at", b"newest_at", "paired", b"paired", "parts", b"parts", "provider", b"provider", "q_value", b"q_value", "reason", b"reason", "region", b"region", "region_median", b"region_median", "region_n", b"region_n", "region_side", b"region_side", "rounds_needed", b"rounds_needed", "server_shift", b"server_shift", "shift", b"shift", "shift_high", b"shift_high", "shift_low", b"shift_low", "shift_percent", b"shift_percent", "since_at", b"since_at", "target", b"target", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__baseline_median: _TypeAlias = _typing.Literal["baseline_median"]  # noqa: Y015
     _WhichOneofArgType__baseline_median: _TypeAlias = _typing.Literal["_baseline_median", b"_baseline_median"]  # noqa: Y015
+    _WhichOneofReturnType__correlation: _TypeAlias = _typing.Literal["correlation"]  # noqa: Y015
+    _WhichOneofArgType__correlation: _TypeAlias = _typing.Literal["_correlation", b"_correlation"]  # noqa: Y015
     _WhichOneofReturnType__faster_probability: _TypeAlias = _typing.Literal["faster_probability"]  # noqa: Y015
     _WhichOneofArgType__faster_probability: _TypeAlias = _typing.Literal["_faster_probability", b"_faster_probability"]  # noqa: Y015
     _WhichOneofReturnType__margin: _TypeAlias = _typing.Literal["margin"]  # noqa: Y015
     _WhichOneofArgType__margin: _TypeAlias = _typing.Literal["_margin", b"_margin"]  # noqa: Y015
+    _WhichOneofReturnType__median_difference: _TypeAlias = _typing.Literal["median_difference"]  # noqa: Y015
+    _WhichOneofArgType__median_difference: _TypeAlias = _typing.Literal["_median_difference", b"_median_difference"]  # noqa: Y015
     _WhichOneofReturnType__n_eff: _TypeAlias = _typing.Literal["n_eff"]  # noqa: Y015
     _WhichOneofArgType__n_eff: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff"]  # noqa: Y015
     _WhichOneofReturnType__network_shift: _TypeAlias = _typing.Literal["network_shift"]  # noqa: Y015
@@ -734,9 +754,13 @@ class Differential(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__baseline_median) -> _WhichOneofReturnType__baseline_median | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__correlation) -> _WhichOneofReturnType__correlation | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__faster_probability) -> _WhichOneofReturnType__faster_probability | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__margin) -> _WhichOneofReturnType__margin | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_difference) -> _WhichOneofReturnType__median_difference | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__n_eff) -> _WhichOneofReturnType__n_eff | None: ...
     @_typing.overload

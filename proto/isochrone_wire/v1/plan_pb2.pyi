@@ -376,6 +376,43 @@ class Route(_message.Message):
 Global___Route: _TypeAlias = Route  # noqa: Y015
 
 @_typing.final
+class MarginRule(_message.Message):
+    """The smallest difference of one metric that matters; what is absent has its default."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    LEAST_FIELD_NUMBER: _builtins.int
+    PERCENT_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """See isochrone_wire.answers.Metric."""
+    least: _builtins.float
+    """In the metric's unit."""
+    percent: _builtins.float
+    """Of the smaller of the two medians."""
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        least: _builtins.float | None = ...,
+        percent: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_least", b"_least", "_percent", b"_percent", "least", b"least", "percent", b"percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_least", b"_least", "_percent", b"_percent", "least", b"least", "metric", b"metric", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__least: _TypeAlias = _typing.Literal["least"]  # noqa: Y015
+    _WhichOneofArgType__least: _TypeAlias = _typing.Literal["_least", b"_least"]  # noqa: Y015
+    _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
+    _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__least) -> _WhichOneofReturnType__least | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+
+Global___MarginRule: _TypeAlias = MarginRule  # noqa: Y015
+
+@_typing.final
 class Plan(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -385,6 +422,7 @@ class Plan(_message.Message):
     BUDGETS_FIELD_NUMBER: _builtins.int
     CONTROL_FIELD_NUMBER: _builtins.int
     ROUTES_FIELD_NUMBER: _builtins.int
+    MARGINS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     baseline: _builtins.str
     control: _builtins.str
@@ -395,6 +433,8 @@ class Plan(_message.Message):
     def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]: ...
     @_builtins.property
     def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]: ...
+    @_builtins.property
+    def margins(self) -> _containers.RepeatedCompositeFieldContainer[Global___MarginRule]: ...
     def __init__(
         self,
         *,
@@ -404,10 +444,11 @@ class Plan(_message.Message):
         budgets: _abc.Iterable[Global___Budget] | None = ...,
         control: _builtins.str = ...,
         routes: _abc.Iterable[Global___Route] | None = ...,
+        margins: _abc.Iterable[Global___MarginRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "control", b"control", "routes", b"routes", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline", "budgets", b"budgets", "control", b"control", "margins", b"margins", "routes", b"routes", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

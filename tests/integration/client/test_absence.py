@@ -86,7 +86,7 @@ STATES = {
         rounds=1,
         vantages=(FIRST, SECOND_VANTAGE),
         more=(
-            ("diff", "1 of 6 rounds needed"),
+            ("diff", "1 of 24 rounds needed"),
             ("leaderboard", "1 of 6 needed"),
             ("slo", "1 of 59 samples"),
             ("simulate", "too few to learn from"),

@@ -30,7 +30,7 @@ from isochrone_wire.model import DAY_US, SECOND_US
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 WINDOWLESS = ("targets", "regions")
 SCHEMA_OF = {"slo": "budgets"}
-UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 6 rounds needed")
+UNDECIDED = replace(DIFFERENTIALS[2], reason="3 of 24 rounds needed")
 
 
 def run(observatory: FakeObservatory, *arguments: str, columns: str = "") -> Result:
@@ -143,7 +143,7 @@ def test_explain_in_every_format(observatory: FakeObservatory) -> None:
     asked = ("diff", "--explain", "openai/*")
     assert "| origin | A first token" in run(observatory, *asked, "-o", "markdown").stdout
     (row,) = json.loads(run(observatory, *asked, "-o", "json").stdout)["rows"]
-    assert [part["name"] for part in row["parts"]] == ["dns", "tcp", "tls", "rtt", "server", "provider"]
+    assert [part["name"] for part in row["parts"]] == ["dns", "tcp", "tls", "rtt", "server", "edge", "provider"]
     assert row["story"][1].startswith("decision: ap-southeast-1 is slower")
     (line,) = csv.DictReader(io.StringIO(run(observatory, *asked, "-o", "csv").stdout))
     assert json.loads(line["parts"]) == row["parts"]
@@ -174,7 +174,7 @@ def test_undecided_is_shown_and_is_four_on_request(
     result = run(observatory, "diff", *more)
     assert result.exit_code == exit_code
     assert "undecided [1]" in result.stdout
-    assert "[1] 3 of 6 rounds needed" in result.stdout
+    assert "[1] 3 of 24 rounds needed" in result.stdout
     assert result.stderr.startswith("note: nothing is decided")
 
 
@@ -314,7 +314,7 @@ def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory, co
 def test_wide_shows_all_columns(observatory: FakeObservatory) -> None:
     """--wide shows what a narrow screen leaves out; without it a line names the columns and the option."""
     narrow = run(observatory, "diff", columns="80").stdout
-    assert "left out at 80 columns: providers of targets, network, server, rounds /\nindependent; --wide" in narrow
+    assert "left out at 80 columns: providers of targets, network, server, rounds ≈\nindependent; --wide" in narrow
     wide = run(observatory, "diff", "--wide", columns="80").stdout
     assert "left out" not in wide
     assert "openai/gpt-5-mini" in wide
@@ -366,7 +366,7 @@ def test_a_terminal_shows_colours(observatory: FakeObservatory) -> None:
         assert "\x1b[32mfaster" in text
         plain = re.sub(r"\x1b\[[\d;]*m", "", text)
         assert all(cell_len(line) <= min(columns, 200) for line in plain.splitlines())
-        assert ("rounds /" in plain.partition("left out")[0]) == (columns > 100)
+        assert ("rounds ≈" in plain.partition("left out")[0]) == (columns > 100)
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -421,4 +421,4 @@ def test_decisions_are_words_of_the_wire(observatory: FakeObservatory) -> None:
     """JSON has decision, reason and numbers as on the wire; unknown values are null."""
     rows = json.loads(run(observatory, "diff", "--sort", "target", "-o", "json").stdout)["rows"]
     assert [row["decision"] for row in rows] == [Decision.FASTER, Decision.UNDECIDED, Decision.SLOWER]
-    assert (rows[1]["shift"], rows[1]["reason"], rows[2]["shift"]) == (None, "3 of 6 rounds needed", 191_250.0)
+    assert (rows[1]["shift"], rows[1]["reason"], rows[2]["shift"]) == (None, "3 of 24 rounds needed", 191_250.0)

@@ -82,6 +82,7 @@ def test_requests_arrive_whole(observatory: FakeObservatory) -> None:
         client.list_samples(selection, limit=7)
     differentials, samples = observatory.requests
     assert isinstance(differentials, observatory_pb2.GetDifferentialsRequest)
+    assert differentials.knows_mixed
     assert (differentials.baseline, list(differentials.against), differentials.metric) == ("a", ["b", "c"], "rtt")
     assert (differentials.selection.window.from_at, differentials.selection.window.until_at) == (
         WINDOW.from_at,

@@ -1,58 +1,122 @@
-"""Decisions on shifts: `faster`, `slower`, `equivalent`, or `undecided` with the reason in words.
+"""Decisions on shifts: `faster`, `slower`, `equivalent`, `mixed`, or `undecided`, with a reason that names the size.
 
 The laws:
 
-1. `faster` and `slower` need an interval that excludes zero and a shift that matters, and must survive the correction
-   for all comparisons of the same answer: of a hundred equal pairs, five have an interval that excludes zero.
+1. `faster` and `slower` need an interval that excludes zero and a shift that matters (see `margin`), and must survive
+   the correction for all comparisons of the family (see `false_discovery`).
 2. `equivalent` needs the whole interval to be within the margin. That is two one-sided tests at 2.5 % each, of "it is
    slower by the margin" and of "it is faster by the margin" (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987)
    657-680, who allows 5 % each).
-3. No decision favours a side that lost most of its rounds: the remaining rounds are not what its users see. A decision
+3. Nothing is decided on fewer than 24 rounds, because autocorrelation does not stand out in them. Fewer are enough if
+   the memory of the series is known from elsewhere: six independent rounds, and at least six.
+4. No decision favours a side that lost most of its rounds: the remaining rounds are not what its users see. A decision
    against that side is still possible.
-4. Everything else is `undecided`.
-
-The correction is Benjamini and Hochberg's step-up procedure: with the p-values in order, p(1) <= … <= p(m), deciding
-for every comparison with q(i) = min over j >= i of m·p(j)/j at or below 5 % keeps the expected share of false decisions
-at or below 5 %, for tests that are independent or positively dependent, as those against a common baseline are
-(Y. Benjamini and Y. Hochberg, JRSS B 57 (1995) 289-300; Y. Benjamini and D. Yekutieli, Annals of Statistics 29 (2001)
-1165-1188).
+5. `mixed` replaces `faster` and `slower` where the difference of the medians or the share of faster rounds has the
+   opposite sign of the shift: then no single size describes the rounds.
+6. Everything else is `undecided`.
 """
 
-import numpy as np
+from dataclasses import dataclass
+from math import ceil
 
-from isochrone_collector.analysis.probes import Reals
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.analysis.stats.signed_rank import MIN_N
 from isochrone_wire.answers import Decision, Metric
 
-MARGIN_US = 20_000
-MARGIN_SHARE = 0.05
+LEAST_ROUNDS = 24
+"""The rounds that a decision needs if the memory of the series is unknown."""
+
 MAX_FALSE_SHARE = 0.05
+_US_PER_MS = 1000.0
+# Two decimals below 1, one below 10, none above.
+_DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
 
 Verdict = tuple[Decision, str]
-"""A decision and the reason for `undecided`, empty otherwise."""
+"""A decision and the reason for `undecided` or `mixed`, empty otherwise."""
 
 
-def margin_of(metric: Metric, baseline_median: float) -> float:
-    """Return the smallest difference that matters: 20 ms or 5 % of the baseline, if larger; 5 % for a rate."""
-    share = MARGIN_SHARE * abs(baseline_median)
-    return share if metric.more_is_better else max(MARGIN_US, share)
+def rounds_needed(memory: float | None = None) -> int:
+    """Return the rounds that a decision needs. `memory` is the number of rounds that are worth one independent round,
+    known from other rounds of the same series; it can lower the number, never raise it: the interval does that.
+    """
+    return LEAST_ROUNDS if memory is None else min(LEAST_ROUNDS, max(MIN_N, ceil(MIN_N * memory)))
 
 
-def decide(shift: Shift, *, n: int, margin: float, metric: Metric, undetermined: int = 0) -> Verdict:
-    """Decide on one shift of n rounds alone; if n is too few, the reason mentions the `undetermined` rounds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """The n rounds of a shift, with the `memory` of their series (see `rounds_needed`), and the `undetermined` ones
+    that were left out because a timeout leaves their sign open.
+    """
+
+    n: int
+    memory: float | None = None
+    undetermined: int = 0
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether a decision is possible."""
+        return self.n >= rounds_needed(self.memory)
+
+    @property
+    def lack(self) -> str:
+        """The number of rounds, the number needed, and the number of those left out."""
+        parts = (f"{self.n} of {rounds_needed(self.memory)} rounds needed", undetermined_note(self.undetermined))
+        return "; ".join(filter(None, parts))
+
+
+def decide(shift: Shift, *, rounds: Rounds, margin: float, metric: Metric) -> Verdict:
+    """Decide on one shift, before it is known whether its rounds are enough."""
     low, high = shift.low, shift.high
     if low is None or high is None:
-        parts = (f"{n} of {MIN_N} rounds needed", undetermined_note(undetermined))
-        return Decision.UNDECIDED, "; ".join(filter(None, parts))
+        return Decision.UNDECIDED, rounds.lack
     if -margin <= low and high <= margin:
         return Decision.EQUIVALENT, ""
+    size, matters = size_in_words(shift, metric), quantity(margin, metric)
     if low <= 0 <= high:
-        return Decision.UNDECIDED, "the interval includes zero, and also differences that matter"
+        return Decision.UNDECIDED, f"{size}: neither zero nor more than {matters} is excluded"
     if abs(shift.estimate) < margin:
-        return Decision.UNDECIDED, "the interval excludes zero, but the difference may be too small to matter"
-    better = (shift.estimate > 0) == metric.more_is_better
-    return (Decision.FASTER if better else Decision.SLOWER), ""
+        return Decision.UNDECIDED, f"{size}, not clearly more than {matters}"
+    return (Decision.FASTER if is_better(shift.estimate, metric) else Decision.SLOWER), ""
+
+
+def with_enough_rounds(verdict: Verdict, shift: Shift, *, rounds: Rounds, metric: Metric) -> Verdict:
+    """Withdraw a verdict on too few rounds."""
+    if verdict[0] is Decision.UNDECIDED or rounds.are_enough:
+        return verdict
+    return Decision.UNDECIDED, f"{size_in_words(shift, metric)} so far; {rounds.lack}"
+
+
+def is_better(difference: float, metric: Metric) -> bool:
+    """Return whether a difference, region minus baseline, is in favour of the region."""
+    return (difference > 0) == metric.more_is_better
+
+
+def size_in_words(shift: Shift, metric: Metric) -> str:
+    """Return `slower by 15 ms (5 to 25)`, or `12 ms faster to 35 ms slower` if the interval includes zero."""
+    bounds = [bound for bound in (shift.low, shift.high) if bound is not None]
+    if bounds and bounds[0] <= 0 <= bounds[-1]:
+        # The faster side of a rate is its upper bound.
+        faster, slower = reversed(bounds) if metric.more_is_better else bounds
+        return f"{quantity(faster, metric)} faster to {quantity(slower, metric)} slower"
+    near, far = sorted(map(abs, bounds or [shift.estimate] * 2))
+    around = f" ({_number(near, metric, like=far)} to {_number(far, metric)})" if bounds else ""
+    return f"{_word(shift.estimate, metric)} by {quantity(shift.estimate, metric, like=far)}{around}"
+
+
+def quantity(value: float, metric: Metric, *, like: float | None = None) -> str:
+    """Return the size of a difference with its unit, `15 ms`, with as many decimals as `like` would have."""
+    return f"{_number(value, metric, like=like)} {'ms' if metric.unit == 'us' else metric.unit}"
+
+
+def _number(value: float, metric: Metric, *, like: float | None = None) -> str:
+    size = _US_PER_MS if metric.unit == "us" else 1.0
+    longest = abs(value if like is None else like) / size
+    decimals = next((places for places, limit in _DECIMALS_BELOW if round(longest, places) < limit), 0)
+    return f"{abs(value) / size:.{decimals if longest else 0}f}"
+
+
+def _word(difference: float, metric: Metric) -> str:
+    return "faster" if is_better(difference, metric) else "slower"
 
 
 def after_losses(verdict: Verdict, *, baseline: str, region: str) -> Verdict:
@@ -76,20 +140,6 @@ def undetermined_note(undetermined: int) -> str:
     return f"{undetermined} left out: a timeout of one side came before the other's answer" if undetermined else ""
 
 
-def q_values(p_values: Reals) -> Reals:
-    """Return the lowest false-discovery rate at which each comparison is decided; NaN without a p-value.
-
-    Of m p-values, the k-th smallest gets m/k times itself, and at most what the next larger one gets (Y. Benjamini and
-    Y. Hochberg, Controlling the false discovery rate, J. R. Stat. Soc. B 57, 1995).
-    """
-    found = np.full(len(p_values), np.nan)
-    known = np.flatnonzero(~np.isnan(p_values))
-    falling = known[np.argsort(-p_values[known])]
-    places = np.arange(len(falling), 0, -1)
-    found[falling] = np.minimum.accumulate(np.minimum(p_values[falling] * len(falling) / places, 1.0))
-    return found
-
-
 def adjusted_for_comparisons(verdict: Verdict, *, q_value: float | None, comparisons: int) -> Verdict:
     """Withdraw a difference that may be chance among so many comparisons."""
     decision, _ = verdict
@@ -100,3 +150,28 @@ def adjusted_for_comparisons(verdict: Verdict, *, q_value: float | None, compari
             f"may be chance among {comparisons} comparisons (q-value {shown}; {MAX_FALSE_SHARE} needed)",
         )
     return verdict
+
+
+def unless_mixed(
+    verdict: Verdict, shift: Shift, *, median_difference: float, faster_share: float, metric: Metric
+) -> Verdict:
+    """Return `mixed` instead of a difference whose sign the medians or most rounds contradict.
+
+    `median_difference` is the region's median minus the baseline's, `faster_share` the share of rounds in which the
+    region is better.
+    """
+    decision, _ = verdict
+    if decision not in {Decision.FASTER, Decision.SLOWER}:
+        return verdict
+    sign = 1 if decision is Decision.FASTER else -1
+    contradicted = []
+    if median_difference and is_better(median_difference, metric) != (sign > 0):
+        medians = f"{_word(median_difference, metric)} by {quantity(median_difference, metric)}"
+        contradicted.append(f"its median is {medians}")
+    if sign * (faster_share - 0.5) < 0:
+        most = faster_share if sign < 0 else 1 - faster_share
+        contradicted.append(f"{100 * most:.0f} % of its rounds are {'faster' if sign < 0 else 'slower'}")
+    if not contradicted:
+        return verdict
+    whole = f"{size_in_words(shift, metric)} by the centre of all rounds, but {' and '.join(contradicted)}"
+    return Decision.MIXED, f"{whole}: no single size describes these rounds"

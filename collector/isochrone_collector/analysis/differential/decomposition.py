@@ -1,14 +1,17 @@
 """Decomposition of a difference into phases: Δttft_cold = Δdns + Δtcp + Δtls + Δrtt + Δserver.
 
 Connection setup is dns, tcp and tls. Of the time from the request to the first token, one rtt is the network's and the
-rest the server's (server = ttft - rtt). The provider's own figure (`provider`) is shown beside it, if it reports one.
-Only rounds in which both sides know every phase count.
+rest the server's (server = ttft - rtt). If the provider reports its own time, that of the server is divided once more:
+`provider` is the reported time, and `edge` the rest, server = edge + provider: what lies between the address that was
+dialled and the model. Only rounds in which both sides know every phase count, and for these two those in which both
+sides have a report.
 
 In each round, and so for means, the parts add up to the whole exactly. Each part is reported as its own Hodges-Lehmann
 shift, as robust as the whole and with its own interval; these shifts add up approximately, not exactly.
 
-The rtt is the kernel's for this connection and ends at the provider's edge: the path from the edge to the model counts
-as the server's. Reused connections have no setup phases; their parts are those of ttft.
+The rtt is the kernel's for this connection and ends at the address that was dialled, often an edge near the agent: the
+path from there to the model counts as the server's. Reused connections have no setup phases; their parts are those of
+ttft.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +68,11 @@ def _columns(phases: Phases) -> dict[str, Reals]:
     setup = {name: np.where(connected, np.nan_to_num(getattr(phases, name)), np.nan) for name in _CONNECTING}
     # A phase that a target never has is left out.
     setup = {name: np.where(_ever(phases.target_id, column > 0), column, np.nan) for name, column in setup.items()}
-    whole = {"rtt": phases.rtt, "server": phases.ttft - phases.rtt, "provider": phases.provider}
+    server = phases.ttft - phases.rtt
+    edge = server - phases.provider
+    # A provider that mostly reports more than the server's part reports something else.
+    edge = np.where(_mostly(phases.target_id, edge >= 0, complete & ~np.isnan(edge)), edge, np.nan)
+    whole = {"rtt": phases.rtt, "server": server, "edge": edge, "provider": phases.provider}
     return {name: np.where(counted, column, np.nan) for name, column in (setup | whole).items()}
 
 

@@ -11,17 +11,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
+    Rounds,
     Verdict,
     adjusted_for_comparisons,
     after_losses,
     decide,
-    margin_of,
     mostly_lost,
-    q_values,
+    rounds_needed,
     undetermined_note,
+    unless_mixed,
+    with_enough_rounds,
 )
 from isochrone_collector.analysis.differential.estimation import Estimate, estimates
+from isochrone_collector.analysis.differential.false_discovery import family_rates
 from isochrone_collector.analysis.differential.levels import LevelHistory
+from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
@@ -48,6 +52,11 @@ class Subject:
 class ComparisonContext:
     """Context of the comparisons: participation, regions with a problem of their own and its reason, the newest
     lasting changes or steps, the levels of the pairs that have several, and the parts by phase.
+
+    `margin` is the smallest difference that matters, that of the metric without a plan if it is `None`. `memories` are
+    the rounds of a pair that are worth one independent round, as far as its history shows them. `family` are the
+    targets whose comparisons count for the false-discovery rate, `None` for all; `family_size` is the number of its
+    comparisons if they were not all read.
     """
 
     participations: Mapping[TargetRegion, Participation] = field(default_factory=dict)
@@ -55,6 +64,19 @@ class ComparisonContext:
     changes: Changes = field(default_factory=dict)
     histories: Mapping[TargetRegion, LevelHistory] = field(default_factory=dict)
     parts: Mapping[TargetRegion, tuple[Part, ...]] = field(default_factory=dict)
+    margin: Margin | None = None
+    memories: Mapping[TargetRegion, float] = field(default_factory=dict)
+    family: frozenset[int] | None = None
+    family_size: int | None = None
+
+    def memory(self, key: TargetRegion) -> float | None:
+        """Return the memory of a pair, from its history or from the levels before the present one, if known."""
+        history = self.histories.get(key)
+        return self.memories.get(key, history.memory if history else None)
+
+    def is_member(self, subject: Subject) -> bool:
+        """Return whether a subject is in the family of comparisons."""
+        return self.family is None or subject.target_id in self.family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +113,21 @@ def differentials_of(
     """Return one differential per subject: region minus baseline, with its interval and the decision."""
     pairs = pair_up(panel, [subject.key for subject in subjects], baseline=baseline, changes=known.changes)
     lines = _lines(pairs, subjects, metric=metric, baseline=baseline, known=known)
-    rates = q_values(np.array([line.tested() for line in lines], dtype=np.float64))
-    comparisons = int(np.count_nonzero(~np.isnan(rates)))
+    rates = family_rates(
+        np.array([line.tested() for line in lines], dtype=np.float64),
+        is_member=np.array([known.is_member(subject) for subject in subjects], dtype=np.bool_),
+        size=known.family_size,
+    )
     return tuple(
         _differential(
             line,
             metric=metric,
             baseline=baseline,
-            q_value=None if np.isnan(rate) else float(rate),
-            comparisons=comparisons,
+            q_value=None if np.isnan(rate) else rate,
+            comparisons=rates.comparisons,
             known=known,
         )
-        for line, rate in zip(lines, rates, strict=True)
+        for line, rate in zip(lines, rates.q_values.tolist(), strict=True)
     )
 
 
@@ -188,15 +213,25 @@ def _differential(
         "region_side": line.region_participation.side(line.region_n),
         "parts": known.parts.get(subject.key, ()),
         "levels": history.levels if history else (),
+        "rounds_needed": rounds_needed(known.memory(subject.key)),
     }
     if estimate is None:
         return Differential(**common, reason=line.why_nothing())  # type: ignore[arg-type]  # a dict of mixed values
-    margin = margin_of(metric, estimate.baseline_median)
-    decision, reason = _verdict(line, estimate, margin=margin, metric=metric, q_value=q_value, comparisons=comparisons)
+    margin = (known.margin or margin_of(metric)).size(estimate.baseline_median, estimate.region_median)
+    verdict = _verdict(line, estimate, margin=margin, metric=metric, memory=known.memory(subject.key))
+    verdict = adjusted_for_comparisons(verdict, q_value=q_value, comparisons=comparisons)
+    faster = estimate.greater if metric.more_is_better else 1 - estimate.greater
+    decision, reason = unless_mixed(
+        verdict,
+        estimate.shift,
+        median_difference=estimate.region_median - estimate.baseline_median,
+        faster_share=faster,
+        metric=metric,
+    )
     return Differential(
         **common,  # type: ignore[arg-type]  # as above
         **_figures(estimate),  # type: ignore[arg-type]  # as above
-        faster_probability=estimate.greater if metric.more_is_better else 1 - estimate.greater,
+        faster_probability=faster,
         margin=margin,
         q_value=q_value,
         decision=decision,
@@ -204,19 +239,19 @@ def _differential(
     )
 
 
-def _verdict(
-    line: _Line, estimate: Estimate, *, margin: float, metric: Metric, q_value: float | None, comparisons: int
-) -> Verdict:
+def _verdict(line: _Line, estimate: Estimate, *, margin: float, metric: Metric, memory: float | None) -> Verdict:
+    """Return the verdict on one line, before the correction for all comparisons."""
     if line.unfit:
         return Decision.UNDECIDED, line.unfit
-    decision, reason = after_losses(
-        decide(estimate.shift, n=estimate.n, margin=margin, metric=metric, undetermined=line.undetermined),
+    n = estimate.n if estimate.paired else min(line.baseline_n, line.region_n)
+    rounds = Rounds(n=n, memory=memory, undetermined=line.undetermined)
+    verdict = after_losses(
+        decide(estimate.shift, rounds=rounds, margin=margin, metric=metric),
         baseline=line.baseline_losses,
         region=line.region_losses,
     )
-    if estimate.shift.low is None and line.since_at:
-        reason += ", counted from the change on"
-    return adjusted_for_comparisons((decision, reason), q_value=q_value, comparisons=comparisons)
+    decision, reason = with_enough_rounds(verdict, estimate.shift, rounds=rounds, metric=metric)
+    return decision, f"{reason}, counted from the change on" if rounds.lack in reason and line.since_at else reason
 
 
 def _figures(estimate: Estimate) -> dict[str, object]:
@@ -224,6 +259,8 @@ def _figures(estimate: Estimate) -> dict[str, object]:
     return {
         "baseline_median": median,
         "region_median": estimate.region_median,
+        "median_difference": estimate.region_median - median,
+        "correlation": estimate.correlation,
         "shift": shift.estimate,
         "shift_low": shift.low,
         "shift_high": shift.high,

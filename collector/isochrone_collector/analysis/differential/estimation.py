@@ -17,6 +17,7 @@ from isochrone_collector.analysis.differential.pairing import Pairs
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.stats.paired import Shift, paired_estimates, paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ranks import mean_ranks
 from isochrone_collector.analysis.stats.signed_rank import MIN_N
 from isochrone_collector.analysis.stats.unpaired import separation
 
@@ -26,7 +27,8 @@ _CELLS = 1 << 17
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """One pair's figures, named as in `Differential`. `p_value` is two-sided, of no shift; `greater` is the share of
-    rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half.
+    rounds (unpaired: of pairs of rounds) in which the region's value is the greater, ties counting half. `correlation`
+    is Spearman's, of both sides' values in the same round, from -1 to 1: what pairing removes.
     """
 
     shift: Shift
@@ -40,6 +42,7 @@ class Estimate:
     newest_at: int
     network_shift: float | None = None
     server_shift: float | None = None
+    correlation: float | None = None
 
 
 def estimates(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
@@ -55,9 +58,10 @@ def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
     differences = pairs.rows(region - baseline)
-    # Both spend most of their time in numpy's partition, which releases the GIL.
+    # All spend most of their time in numpy's sorting, which releases the GIL.
     with ThreadPoolExecutor(max_workers=1) as beside:
         parts = beside.submit(_parts if with_network else _no_parts, pairs)
+        alike = beside.submit(_correlations, pairs.rows(baseline), pairs.rows(region))
         shifts, counts = paired_shifts(differences), differences.counts
         network, server = parts.result()
     last = np.maximum(differences.offsets[1:] - 1, 0)
@@ -68,6 +72,7 @@ def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
         "greater": _sums(differences, (np.sign(differences.values) + 1) / 2) / np.maximum(counts, 1),
         "baseline_median": medians(pairs.rows(baseline)),
         "region_median": medians(pairs.rows(region)),
+        "correlation": alike.result(),
         "newest_at": panel.round_at[pairs.region][last] if len(pairs.pair) else last,
         "network_shift": network,
         "server_shift": server,
@@ -131,6 +136,20 @@ def _is_beyond(panel: Panel, side: slice, others: slice) -> bool:
     """Return whether every limit that a side hit exceeds all values of the other side."""
     limits = panel.value[side][panel.censored[side]]
     return bool(limits.min(initial=np.inf) > panel.value[others].max())
+
+
+def _correlations(baseline: Ragged, region: Ragged) -> Reals:
+    """Return Spearman's rank correlation of two values per round in each row; NaN if one is constant, or below six."""
+    found = np.full(len(baseline), np.nan)
+    portions = zip(baseline.portions(cells=_CELLS), region.portions(cells=_CELLS), strict=True)
+    for (places, values), (_, others) in portions:
+        n = values.shape[1]
+        if n >= MIN_N:
+            one, other = (mean_ranks(rows) - (n + 1) / 2 for rows in (values, others))
+            together, *squares = (np.einsum("ij,ij->i", *both) for both in ((one, other), (one, one), (other, other)))
+            size = np.sqrt(squares[0] * squares[1])
+            found[places] = np.divide(together, size, out=np.full(len(size), np.nan), where=size > 0)
+    return found
 
 
 def _sums(rows: Ragged, values: Reals) -> Reals:

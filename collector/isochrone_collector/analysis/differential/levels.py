@@ -21,15 +21,16 @@ from math import sqrt
 import numpy as np
 from scipy.special import stdtr
 
-from isochrone_collector.analysis.differential.decision import margin_of
+from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.estimation import medians
+from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up, since
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.analysis.stats.autocorrelation import correlation_time
 from isochrone_collector.analysis.stats.paired import paired_shift
 from isochrone_collector.analysis.stats.steps import LEAST, around_levels, noise_around, steps
-from isochrone_wire.answers import Level, Metric
+from isochrone_wire.answers import Level
 
 _ROUNDS_PER_ONE = 3
 # More rounds have a small signed-rank p-value if they deserve one; it knows their own autocorrelation best.
@@ -39,11 +40,13 @@ _FEW = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelHistory:
     """The levels of one pair, oldest first, at least two, and the p-value of no shift in the last one if that
-    is short, else 1.
+    is short, else 1. `memory` is the number of rounds that are worth one independent round, from the noise around all
+    levels; `None` if these have too few rounds to show it.
     """
 
     levels: tuple[Level, ...]
     p_value: float
+    memory: float | None = None
 
     @property
     def since_at(self) -> int:
@@ -52,13 +55,14 @@ class LevelHistory:
 
 
 def level_histories(
-    panel: Panel, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes, metric: Metric
+    panel: Panel, wanted: Sequence[TargetRegion], *, baseline: str, changes: Changes, margin: Margin
 ) -> dict[TargetRegion, LevelHistory]:
     """Return the levels of each wanted target and region whose difference from the baseline has more than one."""
     pairs = pair_up(panel, wanted, baseline=baseline, changes={})
     base, other = panel.value[pairs.baseline], panel.value[pairs.region]
     differences = pairs.rows(other - base)
-    margins = [margin_of(metric, median) for median in medians(pairs.rows(base)).tolist()]
+    sides = (medians(pairs.rows(values)).tolist() for values in (base, other))
+    margins = [margin.size(*both) for both in zip(*sides, strict=True)]
     found = {}
     for row, (key, own) in enumerate(zip(wanted, steps(differences, least_size=np.array(margins)), strict=True)):
         stored_at = since(changes, key, baseline)
@@ -77,7 +81,7 @@ def since_steps(changes: Changes, histories: Mapping[TargetRegion, LevelHistory]
     return {**changes, **{key: max(changes.get(key, 0), one.since_at) for key, one in histories.items()}}
 
 
-def with_steps(panel: Panel, target_ids: Sequence[int], *, changes: Changes, metric: Metric) -> Changes:
+def with_steps(panel: Panel, target_ids: Sequence[int], *, changes: Changes, margin: Margin) -> Changes:
     """Return the changes with the steps of each target between the region with most of its rounds and the others."""
     wanted: dict[str, list[TargetRegion]] = {}
     for target_id in target_ids if panel.regions else ():
@@ -86,7 +90,7 @@ def with_steps(panel: Panel, target_ids: Sequence[int], *, changes: Changes, met
         wanted.setdefault(most, []).extend(key for key in every if key[1] != most)
     found = changes
     for baseline, keys in wanted.items():
-        found = since_steps(found, level_histories(panel, keys, baseline=baseline, changes=changes, metric=metric))
+        found = since_steps(found, level_histories(panel, keys, baseline=baseline, changes=changes, margin=margin))
     return found
 
 
@@ -103,7 +107,13 @@ def _history(pairs: Pairs, shared: slice, places: Sequence[int]) -> LevelHistory
     base, other = pairs.baseline[shared], pairs.region[shared]
     edges = [0, *places, len(other)]
     levels = tuple(_level(panel, base[begin:end], other[begin:end]) for begin, end in pairwise(edges))
-    return LevelHistory(levels=levels, p_value=_p_value(panel.value[other] - panel.value[base], places, levels[-1]))
+    differences = panel.value[other] - panel.value[base]
+    memory = correlation_time(around_levels(differences, places))
+    return LevelHistory(
+        levels=levels,
+        p_value=_p_value(differences, places, levels[-1], memory=memory),
+        memory=memory if len(other) >= LEAST_ROUNDS else None,
+    )
 
 
 def _level(panel: Panel, base: Integers, other: Integers) -> Level:
@@ -123,13 +133,13 @@ def _level(panel: Panel, base: Integers, other: Integers) -> Level:
     )
 
 
-def _p_value(differences: Reals, places: Sequence[int], present: Level) -> float:
+def _p_value(differences: Reals, places: Sequence[int], present: Level, *, memory: float) -> float:
     if present.n > _FEW:
         return 1.0
     noise = noise_around(differences, places)
     if not noise:
         return float(not present.shift)
-    per_one = max(_ROUNDS_PER_ONE, correlation_time(around_levels(differences, places)))
+    per_one = max(_ROUNDS_PER_ONE, memory)
     score = abs(present.shift) / noise * sqrt(present.n / per_one)
     freedom = (len(differences) - len(places) - 1) * _ROUNDS_PER_ONE / per_one
     return float(2 * stdtr(max(freedom, 1.0), -score))

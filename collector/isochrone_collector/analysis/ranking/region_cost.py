@@ -9,8 +9,12 @@ The laws:
    Hodges-Lehmann shift of its differences to the best one, paired by target and round (see `stats.paired`); a pair that
    both sides lost to a timeout, or in which one side's timeout leaves the sign open (see `pairing`), does not count. A
    region that lost most of its rounds to timeouts is not the best if there is another, and no decision favours it.
-3. The half-width of the interval is multiplied by √τ. Differences of one target are correlated with their neighbours in
-   time, those of different targets need not be, so n/τ is the sum of the effective sample sizes of the targets.
+3. What slows a region down slows it down for all targets at once, so the differences of several targets in one round
+   are not independent, and neither are those of neighbouring rounds. The ranks of the differences, each around the
+   median of its target, are therefore added up over all targets of a round. The half-width of the interval is
+   multiplied by the √ of the variance of these sums, relative to that of independent ranks (the design effect of a
+   cluster sample: L. Kish, Survey Sampling (1965), section 5.4), times the τ of their series. The rounds that count
+   for a decision are those of one target.
 4. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
 
 The best region is chosen from the same rounds on which it is compared, so among equal regions a lucky one looks better
@@ -24,20 +28,24 @@ from types import MappingProxyType
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
+    Rounds,
     adjusted_for_comparisons,
     after_losses,
     decide,
-    margin_of,
     mostly_lost,
-    q_values,
     undetermined_note,
+    with_enough_rounds,
 )
+from isochrone_collector.analysis.differential.estimation import medians
+from isochrone_collector.analysis.differential.false_discovery import q_values
+from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.analysis.stats.autocorrelation import correlation_times
 from isochrone_collector.analysis.stats.paired import Shift, Shifts, paired_estimates, paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, grouped
+from isochrone_collector.analysis.stats.ranks import mean_ranks
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost
 
@@ -60,18 +68,19 @@ def region_costs(
     metric: Metric,
     unfit: Mapping[TargetRegion, str] = _NOTHING,
     changes: Changes = _NEVER,
+    margin: Margin | None = None,
 ) -> tuple[RegionCost, ...]:
     """Return one line per provider and region that has a value, the best region of a provider first.
 
     `providers` maps target id → provider; other targets are ignored. `unfit` maps a target and region → why it is not
-    compared.
+    compared. `margin` is the smallest difference that matters, that of the metric without a plan if it is `None`.
     """
     panel = _since_newest_change(panel, changes)
     places: dict[str, list[int]] = {}
     for place, target_id in enumerate(panel.target_ids.tolist()):
         if target_id in providers:
             places.setdefault(providers[target_id], []).append(place)
-    view = _PanelView(panel, metric, unfit)
+    view = _PanelView(panel, metric, unfit, margin or margin_of(metric))
     found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
     rates = q_values(np.array([line.p_value for line in found]))
     comparisons = int(np.count_nonzero(~np.isnan(rates)))
@@ -98,22 +107,47 @@ def _since_newest_change(panel: Panel, changes: Changes) -> Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Differences:
-    """Differences with the target of each, and the number left out because a timeout leaves their sign open."""
+    """Differences of several targets, with the target (an index from 0, ascending) and the round of each, and the
+    number left out because a timeout leaves their sign open.
+    """
 
     values: Reals
     targets: Integers
+    round_at: Integers
     undetermined: int
 
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def rounds(self) -> int:
+        """The most rounds of one target."""
+        return int(np.bincount(self.targets).max(initial=0))
+
+    def ranks(self) -> Reals:
+        """Return the rank of each difference around the median of its target, from the mean rank."""
+        own = grouped(self.values, self.targets, rows=int(self.targets.max(initial=-1)) + 1)
+        centred = self.values - medians(own)[self.targets]
+        return np.asarray(mean_ranks(centred[np.newaxis])[0] - (len(self) + 1) / 2)
+
+    def by_round(self, values: Reals) -> Reals:
+        """Return the sum of the values of all targets in each round. Targets are probed at different instants of the
+        same interval, which is the usual one between two rounds of the slowest target.
+        """
+        begins = np.flatnonzero(np.diff(self.targets)) + 1
+        apart = [np.diff(rounds_at) for rounds_at in np.split(self.round_at, begins) if len(rounds_at) > 1]
+        every = max((int(np.median(one)) for one in apart), default=1)
+        _, place = np.unique(self.round_at // every, return_inverse=True)
+        return np.bincount(place, weights=values).astype(np.float64)
+
 
 class _PanelView:
     """A panel indexed by target and region, with what is unfit in it."""
 
-    def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[TargetRegion, str]) -> None:
+    def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[TargetRegion, str], margin: Margin) -> None:
         self.regions = panel.regions
         self.metric = metric
+        self.margin = margin
         self.sign = -1 if metric.more_is_better else 1
         self._panel = panel
         self._round_keys = panel.round_keys()
@@ -151,7 +185,8 @@ class _PanelView:
         ours, theirs = ours[kept], theirs[kept]
         return _Differences(
             values=self._panel.value[ours] - self._panel.value[theirs],
-            targets=self._target[ours],
+            targets=np.unique(self._target[ours], return_inverse=True)[1],
+            round_at=self._panel.round_at[ours],
             undetermined=int(np.count_nonzero(undetermined)),
         )
 
@@ -186,8 +221,13 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
         if place == best:
             yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
         else:
-            losses_of_both = (losses[best], losses[place])
-            added = _added(line, shifts[place], differences[place], best_median=best_median, losses=losses_of_both)
+            added = _added(
+                line,
+                shifts[place],
+                differences[place],
+                margin=view.margin.size(best_median, line.median or 0.0),
+                losses=(losses[best], losses[place]),
+            )
             yield _Line(cost=added, p_value=p_values[place])
     yield from _excluded_lines(view, blank, places, regions)
 
@@ -236,20 +276,17 @@ def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[in
 
 
 def _shifts(differences: Sequence[_Differences]) -> Shifts:
-    rows = _laid_out([own.values for own in differences])
-    return paired_shifts(rows, taus=_taus(rows, np.concatenate([own.targets for own in differences])))
+    ranks = [own.ranks() for own in differences]
+    sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
+    effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
+    taus = np.maximum(1.0, effects * correlation_times(_laid_out(sums)))
+    return paired_shifts(_laid_out([own.values for own in differences]), taus=taus)
 
 
-def _taus(rows: Ragged, targets: Integers) -> Reals:
-    """Return τ of each row from those of its targets, which are contiguous."""
-    counts = rows.counts
-    owner = np.repeat(np.arange(len(rows)), counts)
-    if not len(owner):
-        return np.ones(len(rows))
-    begins = np.flatnonzero(np.concatenate([[True], (np.diff(owner) != 0) | (np.diff(targets) != 0)]))
-    pieces = Ragged(values=rows.values, offsets=np.append(begins, len(owner)))
-    worth = np.bincount(owner[begins], weights=pieces.counts / correlation_times(pieces), minlength=len(rows))
-    return np.divide(counts, worth, out=np.ones(len(rows)), where=worth > 0)
+def _design_effect(values: Reals, sums: Reals) -> float:
+    """Return how many times as much the sums of the rounds vary as with independent values of mean 0."""
+    squares = float(values @ values)
+    return float(sums @ sums) / squares if squares else 1.0
 
 
 def _laid_out(rows: Sequence[Reals]) -> Ragged:
@@ -258,16 +295,17 @@ def _laid_out(rows: Sequence[Reals]) -> Ragged:
 
 
 def _added(
-    line: RegionCost, shift: Shift | None, own: _Differences, *, best_median: float, losses: tuple[str, str]
+    line: RegionCost, shift: Shift | None, own: _Differences, *, margin: float, losses: tuple[str, str]
 ) -> RegionCost:
     """Return the line with its region's cost; `losses` are the reasons of the best region and of this one."""
     best_losses, own_losses = losses
     if shift is None:
         nowhere = f"no round has a value both from here and from {line.best_region}"
         return replace(line, reason=own_losses or best_losses or undetermined_note(own.undetermined) or nowhere)
-    margin = margin_of(line.metric, best_median)
-    verdict = decide(shift, n=len(own), margin=margin, metric=line.metric, undetermined=own.undetermined)
-    decision, reason = after_losses(verdict, baseline=best_losses, region=own_losses)
+    rounds = Rounds(n=own.rounds, undetermined=own.undetermined)
+    verdict = decide(shift, rounds=rounds, margin=margin, metric=line.metric)
+    verdict = after_losses(verdict, baseline=best_losses, region=own_losses)
+    decision, reason = with_enough_rounds(verdict, shift, rounds=rounds, metric=line.metric)
     return replace(
         line,
         added=shift.estimate,

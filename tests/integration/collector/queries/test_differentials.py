@@ -1,10 +1,12 @@
 """Differentials from real tables: coverage, the control target, change points, and the parts."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.queries import differentials as queries
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials
 from isochrone_collector.queries.region_costs import region_costs
@@ -14,7 +16,7 @@ from isochrone_wire.model import MINUTE_US, SECOND_US, Outcome, Sample, Vantage
 
 MS = 1_000
 HOUR_US = 60 * MINUTE_US
-US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
+US, SG, EU = (Vantage(name=f"{region}-1", region=region) for region in ("us", "sg", "eu"))
 PLAN = """\
 baseline: us
 control: sim/c
@@ -34,10 +36,10 @@ class World:
     def __init__(self, local: InProcessCollector) -> None:
         self.local = local
 
-    async def begin(self) -> None:
-        """Apply the plan at the beginning of the hour."""
+    async def begin(self, plan: str = PLAN) -> None:
+        """Apply a plan at the beginning of the hour."""
         await self.local.turn_to(DAY_AT)
-        change = await self.local.plans.apply(PLAN, dry_run=False, applied_by="a test")
+        change = await self.local.plans.apply(plan, dry_run=False, applied_by="a test")
         assert change.problems == ()
 
     def id_of(self, model: str) -> int:
@@ -64,11 +66,19 @@ class World:
         """Push the samples of a vantage, received at the beginning of the hour."""
         await self.local.push(vantage, [sample for lot in lots for sample in lot])
 
-    async def asked(self, *, explain: bool = False, **selected: Any) -> dict[str, Differential]:
+    async def asked(
+        self, *, explain: bool = False, knows_mixed: bool = True, against: tuple[str, ...] = (), **selected: Any
+    ) -> dict[str, Differential]:
         """The differentials at the end of the hour, by target."""
         selection = Selection(window=WINDOW, **selected)
         found = await differentials(
-            self._at_the_end(), selection, baseline="", against=(), metric="ttft", explain=explain
+            self._at_the_end(),
+            selection,
+            baseline="",
+            against=against,
+            metric="ttft",
+            explain=explain,
+            knows_mixed=knows_mixed,
         )
         return {line.target: line for line in found.differentials}
 
@@ -171,11 +181,11 @@ async def test_a_step_within_the_window_begins_the_present_level(world: World) -
 async def test_region_costs_are_those_since_the_step(world: World) -> None:
     """The best region and the cost of the other come from the rounds since a step, not from a mixture."""
     await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
-    await world.push(SG, world.samples("a", range(40), 300 * MS), world.samples("a", range(40, 60), 700 * MS))
+    await world.push(SG, world.samples("a", range(32), 300 * MS), world.samples("a", range(32, 60), 700 * MS))
     await world.push(SG, world.samples("c", ALL))
     best, other = await world.costs(targets=("sim/a",))
     assert (best.region, other.region) == ("us", "sg")
-    assert (other.added, other.n, other.decision) == (300 * MS, 20, Decision.SLOWER)
+    assert (other.added, other.n, other.decision) == (300 * MS, 28, Decision.SLOWER)
 
 
 async def test_the_parts_say_where_it_comes_from(world: World) -> None:
@@ -201,3 +211,62 @@ async def test_a_window_with_one_region_only_is_no_error(world: World) -> None:
     assert await world.asked() == {}
     await world.push(US, world.samples("a", range(3)))
     assert await world.asked() == {}
+
+
+async def test_a_narrow_question_has_the_verdicts_of_the_whole(world: World) -> None:
+    """The false-discovery rate is that of all targets and regions of the plan, so the same data have the same verdict
+    in an answer about everything, about one target, about one region, and in an explanation.
+    """
+    await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
+    await world.push(EU, world.samples("a", ALL, 404 * MS), world.samples("c", ALL, 401 * MS))
+    everything = await world.asked(regions=("us", "sg"))
+    line = everything["sim/a"]
+    assert line.q_value is not None
+    for narrow in ({"targets": ("sim/a",)}, {"regions": ("sg",)}, {"against": ("sg",)}, {"targets": ("sim/a",)}):
+        found = await world.asked(**({"against": ("sg",)} | narrow))  # type: ignore[arg-type]  # a test's shorthand
+        assert found["sim/a"] == line, narrow
+    told = (await world.asked(targets=("sim/a",), against=("sg",), explain=True))["sim/a"]
+    assert (told.q_value, told.decision) == (line.q_value, line.decision)
+
+
+async def test_a_family_that_is_too_large_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the plan asks for too many probes in the window, the number of its comparisons alone enters the rate, and
+    every question has the same one.
+    """
+    await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
+    small = (await world.asked())["sim/a"]
+    monkeypatch.setattr(queries, "FAMILY_PROBES", 100)
+    large, narrow = (await world.asked())["sim/a"], (await world.asked(targets=("sim/a",)))["sim/a"]
+    assert large == narrow
+    assert small.q_value is not None
+    assert large.q_value is not None
+    assert small.q_value <= large.q_value <= 2 * small.q_value
+
+
+async def test_a_plan_sets_the_smallest_difference_that_matters(world: World) -> None:
+    """With a margin of 150 ms in the plan, 100 ms are equivalent, for differentials and for region costs."""
+    await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
+    await world.push(SG, world.samples("a", ALL, 500 * MS), world.samples("c", ALL))
+    before = (await world.asked())["sim/a"]
+    assert before.decision is Decision.SLOWER
+    assert before.margin == pytest.approx(20.25 * MS)
+    await world.begin(f"{PLAN}margins: {{ttft: {{least: 150ms}}}}\n")
+    after = (await world.asked())["sim/a"]
+    assert (after.decision, after.margin) == (Decision.EQUIVALENT, 150 * MS)
+    assert {cost.decision for cost in await world.costs(targets=("sim/a",))} == {Decision.EQUIVALENT}
+
+
+async def test_a_reader_from_before_receives_undecided_for_mixed(world: World) -> None:
+    """A region that is faster in most rounds and much slower in the others is mixed; a reader that does not know this
+    decision gets `undecided` with the same reason.
+    """
+    spikes = [4_000 * MS if number % 9 in (1, 3, 5, 7) else 370 * MS for number in ALL]
+    rounds = [world.samples("a", range(number, number + 1), ttft_us) for number, ttft_us in enumerate(spikes)]
+    await world.push(US, world.samples("a", ALL, 400 * MS), world.samples("c", ALL))
+    await world.push(SG, *rounds, world.samples("c", ALL))
+    new = (await world.asked())["sim/a"]
+    old = (await world.asked(knows_mixed=False))["sim/a"]
+    assert new.decision is Decision.MIXED
+    assert old == replace(new, decision=Decision.UNDECIDED)

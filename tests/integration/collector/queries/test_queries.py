@@ -91,7 +91,9 @@ def refusal(call: Any, *arguments: Any, **more: Any) -> tuple[grpc.StatusCode, s
 
 
 def test_a_differential_worked_out_by_hand(world: World) -> None:
-    """Six paired rounds 30, 40, … 80 ms slower: shift 55 ms, interval 30 to 80 ms; unpaired rounds do not count."""
+    """Six paired rounds 30, 40, … 80 ms slower: shift 55 ms, interval 30 to 80 ms; unpaired rounds do not count. Six
+    are too few for a decision, and the reason has their size.
+    """
     world.push(US, *(world.sample(n, ttft_us=(100 + n) * MS) for n in range(6)))
     world.push(SG, *(world.sample(n, ttft_us=(130 + 11 * n) * MS) for n in range(6)))
     world.push(SG, *(world.sample(n, ttft_us=9_000 * MS) for n in range(20, 40)))
@@ -100,7 +102,8 @@ def test_a_differential_worked_out_by_hand(world: World) -> None:
     assert (line.shift, line.shift_low, line.shift_high) == (55.0 * MS, 30.0 * MS, 80.0 * MS)
     assert (line.baseline_median, line.region_median) == (102.5 * MS, 157.5 * MS)
     assert (line.n, line.baseline_n, line.region_n) == (6, 6, 26)
-    assert (line.baseline, line.region, line.decision) == ("us-east-2", "ap-southeast-1", Decision.SLOWER)
+    assert (line.baseline, line.region, line.decision) == ("us-east-2", "ap-southeast-1", Decision.UNDECIDED)
+    assert line.reason == "slower by 55 ms (30 to 80) so far; 6 of 24 rounds needed"
     assert line.newest_at == world.start_at + 50 * SECOND_US
     assert (found["sim/b"].decision, found["sim/b"].reason) == (Decision.UNDECIDED, "no ttft from us-east-2")
 
@@ -118,10 +121,10 @@ def test_vantages_of_a_region_are_pooled(world: World) -> None:
 def test_timeouts_count_against_who_had_them(world: World) -> None:
     """A round that timed out in one region counts with its limit; one that timed out in both is left out."""
     lost: dict[str, Any] = {"outcome": Outcome.TIMED_OUT, "timeout_us": 60 * SECOND_US}
-    world.push(US, *(world.sample(n, ttft_us=100 * MS) for n in range(6)), world.sample(6, **lost))
-    world.push(SG, *(world.sample(n, **lost) for n in range(7)))
+    world.push(US, *(world.sample(n, ttft_us=100 * MS) for n in range(24)), world.sample(24, **lost))
+    world.push(SG, *(world.sample(n, **lost) for n in range(25)))
     [line] = world.call.differentials(world.select(targets=("sim/a",)))
-    assert (line.n, line.decision) == (6, Decision.SLOWER)
+    assert (line.n, line.decision) == (24, Decision.SLOWER)
     assert line.region_median == 60.0 * SECOND_US
 
 

@@ -27,28 +27,40 @@ def sentences(row: Differential) -> dict[str, str]:
     ("row", "topic", "sentence"),
     [
         (SLOWER, "difference", "is 191 ms (59.7 %) longer from ap-southeast-1 than from us-east-2."),
-        (SLOWER, "difference", "The 95 % interval of this difference is 180 to 204 ms longer."),
-        (SLOWER, "difference", "The medians are 513 ms and 320 ms."),
+        (SLOWER, "difference", "pseudomedian of the rounds' differences; its 95 % interval is 180 to 204 ms longer."),
+        (SLOWER, "difference", "The medians are 513 ms and 320 ms: 192 ms longer."),
         (
             SLOWER,
             "decision",
-            "is slower: the interval excludes zero, and the difference is at least the smallest that matters, 20 ms",
+            "is slower by 191 ms (180 to 204 ms): the interval excludes zero, and the difference is at least the",
         ),
         (SLOWER, "confidence", "Both sides have a value in 1436 rounds"),
-        (SLOWER, "confidence", "count as 412 independent ones."),
+        (SLOWER, "confidence", "1436 rounds ≈ 412 independent"),
+        (SLOWER, "confidence", "have a correlation of 0.62, which pairing removes."),
+        (FASTER, "confidence", "have a negative correlation of 0.08, so pairing removes little."),
+        (replace(SLOWER, decision=Decision.MIXED, reason="the reason"), "decision", "It is mixed: the reason."),
+        (replace(SLOWER, median_difference=None), "difference", "The medians are 513 ms and 320 ms."),
+        (replace(SLOWER, median_difference=0.0), "difference", "The medians are 513 ms and 320 ms, the same."),
         (SLOWER, "confidence", "with a probability of 1.2 %"),
         (SLOWER, "confidence", "at least as clear as this one, less than 0.01 % are expected to be chance"),
         (SLOWER, "origin", "(ttft_cold) takes 547 ms more in total"),
         (SLOWER, "origin", "TLS handshake 178 ms more (178 to 179 ms more)"),
         (SLOWER, "origin", "98 % network, 2 % server"),
+        (SLOWER, "origin", "everything behind the address that was dialled"),
+        (FASTER, "origin", "everything behind the address that was dialled"),
+        (
+            SLOWER,
+            "provider",
+            "the network takes 534 ms more, the way behind the edge 4.3 ms more (1.2 to 7.4 ms more), and the provider",
+        ),
         (SLOWER, "handshakes", "42.9 % of ttft_cold from ap-southeast-1 and 7.9 % from us-east-2"),
         (SLOWER, "provider", "The provider reports that it takes 9 ms more (1 to 17 ms more), in 1402 rounds."),
         (SLOWER, "us-east-2", "Of 1449 probes, 0.63 % failed (95 % interval 0.33 … 1.2 %)."),
         (SLOWER, "ap-southeast-1", "99.8 % of the planned rounds have a sample."),
         (SLOWER, "freshness", "The newest round is 42 s old."),
         (FASTER, "difference", "is 30 ms (16.7 %) shorter from ap-southeast-1"),
-        (FASTER, "difference", "interval of this difference is 25 to 35 ms shorter."),
-        (replace(FASTER, shift_high=4_000.0), "difference", "difference is 35 ms shorter to 4 ms longer."),
+        (FASTER, "difference", "its 95 % interval is 25 to 35 ms shorter."),
+        (replace(FASTER, shift_high=4_000.0), "difference", "its 95 % interval is 35 ms shorter to 4 ms longer."),
         (FASTER, "origin", "The network takes 1.9 ms more, the server 32 ms less: one takes more, the other less"),
         (replace(FASTER, q_value=0.012), "confidence", "at most 1.2 % are expected to be chance"),
         (SLOWER, "handshakes", "They take 356 ms more from ap-southeast-1; an open connection avoids them."),
@@ -58,8 +70,8 @@ def sentences(row: Differential) -> dict[str, str]:
             "difference",
             "flash is the same from ap-southeast-1 as from us-east-2.",
         ),
-        (UNDECIDED, "decision", "It is undecided: 3 of 6 rounds needed."),
-        (UNDECIDED, "next steps", "A decision needs 3 more rounds with a value on both sides"),
+        (UNDECIDED, "decision", "It is undecided: 3 of 24 rounds needed."),
+        (UNDECIDED, "next steps", "A decision needs 21 more rounds with a value on both sides"),
         (
             replace(FASTER, decision=Decision.EQUIVALENT),
             "decision",
@@ -117,7 +129,7 @@ def test_a_step_is_named_first() -> None:
         "The 95 % interval since then is 434 to 437 ms longer. The 95 % interval before is 34 to 36 ms longer. "
         "The median of ap-southeast-1 went from 235 ms to 635 ms, that of us-east-2 from 200 ms to 200 ms."
     )
-    assert text["decision"].startswith("The decision is about the rounds since 07:58:48. ap-southeast-1 is slower:")
+    assert text["decision"].startswith("The decision is about the rounds since 07:58:48. ap-southeast-1 is slower by")
 
 
 def test_every_earlier_level_is_named() -> None:

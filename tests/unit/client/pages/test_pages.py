@@ -41,7 +41,7 @@ from isochrone_wire.answers import (
 from isochrone_wire.model import SECOND_US, Budget, Outcome, Quality
 
 ANSWER = DifferentialList(window=WINDOW, differentials=DIFFERENTIALS)
-UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 6 rounds needed")
+UNDECIDED = replace(DIFFERENTIALS[1], decision=Decision.UNDECIDED, reason="3 of 24 rounds needed")
 
 
 def shown(page: Page[Row]) -> list[dict[str, str]]:
@@ -105,12 +105,50 @@ def test_a_shift_without_an_interval_is_not_said() -> None:
     assert page.record(row)["shift"] == 191_250.0
 
 
+def footnotes_of(page: Page[Row]) -> tuple[str, ...]:
+    """The numbered notes."""
+    return tuple(note for note in page.notes if note.startswith("["))
+
+
+def test_a_mixed_decision_has_its_reason_below() -> None:
+    """Programs get the reason as for an undecided one, and people as a footnote; it counts as decided."""
+    row = replace(DIFFERENTIALS[1], decision=Decision.MIXED, reason="slower by 713 ms, but its median is faster")
+    answer = replace(ANSWER, differentials=(row,))
+    page = differentials.page(answer, (row,), metric=Metric.TTFT, now_at=NOW_AT)
+    assert shown(page)[0]["decision"] == "mixed [1]"
+    assert footnotes_of(page) == ("[1] slower by 713 ms, but its median is faster",)
+    assert differentials.select_rows(answer, sort="target", only=differentials.DECIDED) == (row,)
+    differentials.require_decision(answer, (row,), baseline="us-east-2", only=None)
+
+
+@pytest.mark.parametrize(
+    ("n", "n_eff", "shown_rounds"), [(60, 12.3, "60 ≈ 12"), (60, 60.0, "60"), (60, None, "60"), (0, 28.4, "0 ≈ 28")]
+)
+def test_rounds_and_what_they_are_worth(n: int, n_eff: float | None, shown_rounds: str) -> None:
+    """Rounds have the number of independent ones beside them if that is another one."""
+    row = replace(DIFFERENTIALS[0], n=n, n_eff=n_eff)
+    assert shown(differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT))[0]["rounds ≈ independent"] == (
+        shown_rounds
+    )
+
+
+def test_the_server_is_all_behind_the_address() -> None:
+    """Wherever the server's part is shown, a note states what it contains."""
+    with_server = differentials.page(ANSWER, DIFFERENTIALS, metric=Metric.TTFT, now_at=NOW_AT)
+    without = differentials.page(ANSWER, DIFFERENTIALS[2:], metric=Metric.TTFT, now_at=NOW_AT)
+    notes = [[note for note in page.notes if note.startswith("server: ")] for page in (with_server, without)]
+    assert notes == [
+        ["server: everything behind the address that was dialled, from the provider's edge to the model"],
+        [],
+    ]
+
+
 def test_the_reason_stands_below() -> None:
     """An undecided differential has a footnote with its reason, and equal reasons share one."""
     rows = (UNDECIDED, DIFFERENTIALS[1], replace(UNDECIDED, reason="coverage 40 %"), UNDECIDED)
     page = differentials.page(ANSWER, rows, metric=Metric.TTFT, now_at=NOW_AT)
     assert [row["decision"] for row in shown(page)] == ["undecided [1]", "faster", "undecided [2]", "undecided [1]"]
-    assert page.notes[:-1] == ("[1] 3 of 6 rounds needed", "[2] coverage 40 %")
+    assert footnotes_of(page) == ("[1] 3 of 24 rounds needed", "[2] coverage 40 %")
 
 
 HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02, n=900))
@@ -139,7 +177,7 @@ HEALTHY = Side(coverage=0.95, failures=Proportion(value=0.01, low=0.0, high=0.02
 def test_only_problems_are_noted(row: Differential, remark: str) -> None:
     """Coverage, failures, age, pairing and change points are noted only if they matter."""
     page = differentials.page(ANSWER, (row,), metric=Metric.TTFT, now_at=NOW_AT)
-    assert page.notes[:-1] == ((f"[1] {remark}",) if remark else ())
+    assert footnotes_of(page) == ((f"[1] {remark}",) if remark else ())
 
 
 def test_a_decision_after_a_step_has_its_beginning() -> None:

@@ -57,6 +57,7 @@ def test_a_metric_without_standings_has_the_medians_of_the_pairs() -> None:
         (Decision.FASTER, -30.0, "better2"),
         (Decision.FASTER, -60.0, "better3"),
         (Decision.UNDECIDED, 60.0, "unsure"),
+        (Decision.MIXED, 60.0, "unsure"),
         (Decision.EQUIVALENT, 1.0, ""),
     ],
 )

@@ -182,7 +182,7 @@ def test_markdown_has_the_same_tables() -> None:
     assert text.startswith("# LLM latency by region, 2026-11-20 08:00 to 2026-11-21 08:00 UTC\n")
     assert "## Differentials" in text
     assert "| openai/gpt-5-mini | 320 → 513 | +191 |" in text
-    assert "| openai/gpt-5-mini | 0 | +177 | +178 | +178 | +13 | +547 | +9 | 1402 |" in text
+    assert "| openai/gpt-5-mini | 0 | +177 | +178 | +178 | +13 | +547 | +4 | +9 | 1402 |" in text
 
 
 def places(markup: str, name: str) -> list[float]:

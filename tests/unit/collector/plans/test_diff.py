@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged
-from isochrone_wire.model import SECOND_US, Budget, Objective, Plan, Price, Route, Slo, Target
+from isochrone_wire.model import SECOND_US, Budget, MarginRule, Objective, Plan, Price, Route, Slo, Target
 
 A = Target(id=1, name="p/a", provider="p", model="a", base_url="http://h")
 B = replace(A, id=2, name="p/b", model="b")
@@ -36,6 +36,17 @@ def test_order_means_nothing() -> None:
         ({"targets": (A, replace(B, id=9, model="z"))}, ((), (), ("p/b: new series, model",))),
         ({"baseline": "eu"}, ((), (), ("baseline: us → eu",))),
         ({"control": "p/a"}, ((), (), ("control: none → p/a",))),
+        (
+            {"margins": (MarginRule(metric="ttft", least=30_000.0), MarginRule(metric="tokens_per_second", least=2.0))},
+            (
+                (),
+                (),
+                (
+                    "smallest tokens_per_second difference that matters: 5 % → 2 tokens/s or 5 %",
+                    "smallest ttft difference that matters: 20ms or 5 % → 30ms or 5 %",
+                ),
+            ),
+        ),
     ],
 )
 def test_changes_are_told_apart(new: dict[str, object], expected: tuple[tuple[str, ...], ...]) -> None:

@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from isochrone_collector.plans.document import load
-from isochrone_wire.model import DEFAULT_PROMPT, Budget, Overlap, Plan, Price, Target, Timeouts, Workload, target_id
+from isochrone_wire.model import (
+    DEFAULT_PROMPT,
+    Budget,
+    MarginRule,
+    Overlap,
+    Plan,
+    Price,
+    Target,
+    Timeouts,
+    Workload,
+    target_id,
+)
 
 FULL = """\
 baseline: us-east-2
@@ -32,7 +43,8 @@ targets:
 
 DIALECTS = "anthropic, cohere, gemini, openai-chat, openai-responses"
 KEYS = {
-    "document": "baseline, budgets, control, every, overlap, paused, providers, routes, spread, targets, workloads",
+    "document": "baseline, budgets, control, every, margins, overlap, paused, providers, routes, spread, targets, "
+    "workloads",
     "workload": "concurrency, connection, max_output_tokens, prompt, reasoning_effort, temperature, timeouts",
     "target": "base_url, credential, dialect, every, model, name, overlap, paused, price, provider, region, spread, "
     "workload",
@@ -391,3 +403,38 @@ def test_a_control_target_is_one_of_the_plan() -> None:
     assert problems_of(CONTROLLED.replace("control: p/a", "control: pa")) == [
         "line 4: control: unknown target 'pa'; known: p/a; did you mean 'p/a'?"
     ]
+
+
+def test_margins_are_set_by_metric() -> None:
+    """A margin has a duration, or tokens per second for a rate, a percentage, or both; what is left out is open."""
+    text = FULL + (
+        "margins:\n  tokens_per_second: {least: 2.5}\n  ttft: {least: 30ms, percent: 10}\n  rtt: {percent: 2}\n"
+    )
+    assert plan_of(text).margins == (
+        MarginRule(metric="ttft", least=30_000.0, percent=10.0),
+        MarginRule(metric="tokens_per_second", least=2.5),
+        MarginRule(metric="rtt", percent=2.0),
+    )
+    assert plan_of(FULL).margins == ()
+
+
+@pytest.mark.parametrize(
+    ("margins", "problem"),
+    [
+        (
+            "ttfb: {least: 30ms}",
+            "unknown metric 'ttfb'; known: connect, e2e, rtt, tokens_per_second, ttfat, ttft, ttft_cold",
+        ),
+        ("ttft: {least: 30}", "least: 30 has no unit: write 30s or 30ms"),
+        ("ttft: {least: 2h}", "least: 2h is outside 0us to 1h"),
+        ("tokens_per_second: {least: 30ms}", "least: should be a valid number"),
+        ("rtt: {percent: 200}", "percent: should be less than or equal to 100"),
+        ("rtt: {lest: 2ms}", "unknown key 'lest'; known: least, percent; did you mean 'least'?"),
+        ("e2e: 20ms", "expected a mapping with least, percent"),
+    ],
+)
+def test_problems_of_margins(margins: str, problem: str) -> None:
+    """An unknown metric, a size of another kind and an unknown key are named with their line."""
+    [found] = problems_of(f"{FULL}margins:\n  {margins}\n")
+    assert found.startswith("line 22: ")
+    assert problem in found

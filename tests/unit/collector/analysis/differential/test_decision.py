@@ -1,13 +1,23 @@
-"""Decisions on shifts, and their correction for many comparisons."""
+"""Decisions on shifts: their sizes in words, the rounds they need, and contradictions."""
 
-import numpy as np
 import pytest
 
-from isochrone_collector.analysis.differential.decision import adjusted_for_comparisons, decide, margin_of, q_values
+from isochrone_collector.analysis.differential.decision import (
+    LEAST_ROUNDS,
+    Rounds,
+    adjusted_for_comparisons,
+    decide,
+    quantity,
+    rounds_needed,
+    size_in_words,
+    unless_mixed,
+    with_enough_rounds,
+)
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_wire.answers import Decision, Metric
 
 MS = 1_000
+ENOUGH = Rounds(n=LEAST_ROUNDS)
 
 
 @pytest.mark.parametrize(
@@ -19,36 +29,136 @@ MS = 1_000
         (-10, 0, 10, Decision.EQUIVALENT, ""),
         (5, 10, 15, Decision.EQUIVALENT, ""),
         (-20, 0, 20, Decision.EQUIVALENT, ""),
-        (-10, 20, 50, Decision.UNDECIDED, "the interval includes zero, and also differences that matter"),
-        (0, 20, 50, Decision.UNDECIDED, "the interval includes zero, and also differences that matter"),
-        (1, 19, 40, Decision.UNDECIDED, "the interval excludes zero, but the difference may be too small to matter"),
+        (-10, 20, 50, Decision.UNDECIDED, "10 ms faster to 50 ms slower: neither zero nor more than 20 ms is excluded"),
+        (0, 20, 50, Decision.UNDECIDED, "0 ms faster to 50 ms slower: neither zero nor more than 20 ms is excluded"),
+        (5, 15, 25, Decision.UNDECIDED, "slower by 15 ms (5 to 25), not clearly more than 20 ms"),
+        (-25, -15, -5, Decision.UNDECIDED, "faster by 15 ms (5 to 25), not clearly more than 20 ms"),
     ],
 )
 def test_decisions(low: float, estimate: float, high: float, decision: Decision, reason: str) -> None:
-    """An interval that excludes zero and a large shift is a difference, one within the margin is equivalent."""
+    """An interval that excludes zero and a large shift is a difference, one within the margin is equivalent, and what
+    is not decided has its size.
+    """
     shift = Shift(estimate=estimate * MS, low=low * MS, high=high * MS)
-    assert decide(shift, n=9, margin=20.0 * MS, metric=Metric.TTFT) == (decision, reason)
+    assert decide(shift, rounds=ENOUGH, margin=20.0 * MS, metric=Metric.TTFT) == (decision, reason)
 
 
 def test_a_higher_rate_is_faster() -> None:
     """More tokens per second is better, so that a positive shift means faster."""
     shift = Shift(estimate=30.0, low=20.0, high=40.0)
-    assert decide(shift, n=9, margin=5.0, metric=Metric.TOKENS_PER_SECOND)[0] is Decision.FASTER
-    assert decide(shift, n=9, margin=5.0, metric=Metric.TTFT)[0] is Decision.SLOWER
+    assert decide(shift, rounds=ENOUGH, margin=5.0, metric=Metric.TOKENS_PER_SECOND)[0] is Decision.FASTER
+    assert decide(shift, rounds=ENOUGH, margin=5.0, metric=Metric.TTFT)[0] is Decision.SLOWER
 
 
 @pytest.mark.parametrize(
-    ("metric", "median", "margin"),
+    ("shift", "metric", "words"),
     [
-        (Metric.TTFT, 100.0 * MS, 20.0 * MS),
-        (Metric.TTFT, 1_000.0 * MS, 50.0 * MS),
-        (Metric.RTT, 0.0, 20.0 * MS),
-        (Metric.TOKENS_PER_SECOND, 100.0, 5.0),
+        (Shift(estimate=15_000, low=5_000, high=25_000), Metric.TTFT, "slower by 15 ms (5 to 25)"),
+        (Shift(estimate=-800, low=-900, high=-700), Metric.RTT, "faster by 0.80 ms (0.70 to 0.90)"),
+        (Shift(estimate=8_000, low=-2_000, high=9_000), Metric.E2E, "2.0 ms faster to 9.0 ms slower"),
+        (Shift(estimate=3.0, low=2.0, high=4.0), Metric.TOKENS_PER_SECOND, "faster by 3.0 tokens/s (2.0 to 4.0)"),
+        (
+            Shift(estimate=3.0, low=-2.0, high=14.0),
+            Metric.TOKENS_PER_SECOND,
+            "14 tokens/s faster to 2.0 tokens/s slower",
+        ),
+        (Shift(estimate=15_000, low=None, high=None), Metric.TTFT, "slower by 15 ms"),
+        (Shift(estimate=0, low=0, high=0), Metric.TTFT, "0 ms faster to 0 ms slower"),
     ],
 )
-def test_margins(metric: Metric, median: float, margin: float) -> None:
-    """A duration must differ by 20 ms or 5 %, whichever is more, and a rate by 5 %."""
-    assert margin_of(metric, median) == margin
+def test_a_size_in_words(shift: Shift, metric: Metric, words: str) -> None:
+    """A shift has its direction as a word, its unit, and the interval with the same decimals."""
+    assert size_in_words(shift, metric) == words
+
+
+def test_quantities_have_no_sign() -> None:
+    """The size of a difference is positive, with more decimals the smaller it is."""
+    assert [quantity(value, Metric.TTFT) for value in (-20_000, 1_500, 40, 0)] == ["20 ms", "1.5 ms", "0.04 ms", "0 ms"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "needed"), [(None, 24), (1.0, 6), (0.5, 6), (1.5, 9), (3.0, 18), (4.0, 24), (13.9, 24)]
+)
+def test_the_rounds_that_a_decision_needs(memory: float | None, needed: int) -> None:
+    """Twenty-four without a known memory, else six independent ones; a long memory makes the interval wider instead."""
+    assert rounds_needed(memory) == needed
+
+
+@pytest.mark.parametrize("decision", [Decision.FASTER, Decision.SLOWER, Decision.EQUIVALENT])
+def test_too_few_rounds_decide_nothing(decision: Decision) -> None:
+    """With fewer than the rounds needed, the size is stated and nothing is decided; a reason from before stays."""
+    shift = Shift(estimate=-15_000, low=-25_000, high=-5_000)
+    few = Rounds(n=23, undetermined=2)
+    found = with_enough_rounds((decision, ""), shift, rounds=few, metric=Metric.TTFT)
+    expected = "faster by 15 ms (5 to 25) so far; 23 of 24 rounds needed; 2 left out: a timeout"
+    assert found[0] is Decision.UNDECIDED
+    assert found[1].startswith(expected)
+    kept = (Decision.UNDECIDED, "most rounds of sg ended in a timeout")
+    assert with_enough_rounds(kept, shift, rounds=few, metric=Metric.TTFT) == kept
+    for enough in (Rounds(n=24), Rounds(n=23, memory=2.0)):
+        assert with_enough_rounds((decision, ""), shift, rounds=enough, metric=Metric.TTFT) == (decision, "")
+
+
+def test_without_an_interval_the_rounds_are_the_reason() -> None:
+    """Below six rounds there is no interval, and the reason is the number of rounds."""
+    shift = Shift(estimate=15_000, low=None, high=None)
+    found = decide(shift, rounds=Rounds(n=5), margin=20.0 * MS, metric=Metric.TTFT)
+    assert found == (Decision.UNDECIDED, "5 of 24 rounds needed")
+
+
+SLOWER = Shift(estimate=713_000, low=600_000, high=800_000)
+
+
+@pytest.mark.parametrize(
+    ("median_difference", "faster_share", "but"),
+    [
+        (-21_000.0, 0.65, "its median is faster by 21 ms and 65 % of its rounds are faster"),
+        (-21_000.0, 0.4, "its median is faster by 21 ms"),
+        (30_000.0, 0.65, "65 % of its rounds are faster"),
+    ],
+)
+def test_contradicting_signs_are_mixed(median_difference: float, faster_share: float, but: str) -> None:
+    """A shift that the medians or most rounds contradict is no difference in either direction, with the reason."""
+    found = unless_mixed(
+        (Decision.SLOWER, ""),
+        SLOWER,
+        median_difference=median_difference,
+        faster_share=faster_share,
+        metric=Metric.TTFT,
+    )
+    reason = (
+        f"slower by 713 ms (600 to 800) by the centre of all rounds, but {but}: no single size describes these rounds"
+    )
+    assert found == (Decision.MIXED, reason)
+
+
+def test_a_rate_can_be_mixed_too() -> None:
+    """For a rate the signs mean the opposite."""
+    shift = Shift(estimate=30.0, low=20.0, high=40.0)
+    decision, reason = unless_mixed(
+        (Decision.FASTER, ""), shift, median_difference=-5.0, faster_share=0.3, metric=Metric.TOKENS_PER_SECOND
+    )
+    assert decision is Decision.MIXED
+    assert "but its median is slower by 5.0 tokens/s and 70 % of its rounds are slower" in reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "median_difference", "faster_share"),
+    [
+        ((Decision.SLOWER, ""), 700_000.0, 0.1),
+        ((Decision.SLOWER, ""), 0.0, 0.5),
+        ((Decision.UNDECIDED, "why"), -21_000.0, 0.65),
+        ((Decision.EQUIVALENT, ""), -21_000.0, 0.65),
+    ],
+)
+def test_agreeing_signs_are_not_mixed(
+    verdict: tuple[Decision, str], median_difference: float, faster_share: float
+) -> None:
+    """Equal medians contradict nothing, and only a difference can be contradicted."""
+    found = unless_mixed(
+        verdict, SLOWER, median_difference=median_difference, faster_share=faster_share, metric=Metric.TTFT
+    )
+    assert found == verdict
 
 
 @pytest.mark.parametrize("decision", [Decision.FASTER, Decision.SLOWER])
@@ -66,34 +176,3 @@ def test_a_difference_that_may_be_chance_is_none(decision: Decision, q_value: fl
 def test_what_is_no_chance_stands(decision: Decision, q_value: float) -> None:
     """A certain difference survives any number of comparisons, and equivalence is not corrected."""
     assert adjusted_for_comparisons((decision, ""), q_value=q_value, comparisons=300) == (decision, "")
-
-
-@pytest.mark.parametrize("n", [1, 2, 15, 300])
-def test_q_values_are_those_of_benjamini_and_hochberg(n: int) -> None:
-    """They are min over j >= i of m·p(j)/j, at most 1, in the order of the p-values given."""
-    p_values = np.random.default_rng(n).beta(0.5, 3.0, n)
-    ascending = np.sort(p_values)
-    by_definition = [
-        min(1.0, *(n * ascending[ascending >= p] / (np.flatnonzero(ascending >= p) + 1))) for p in p_values
-    ]
-    assert q_values(p_values) == pytest.approx(by_definition, rel=1e-12)
-
-
-def test_one_comparison_needs_no_correction() -> None:
-    """A single p-value is its own q-value."""
-    assert q_values(np.array([0.03])).tolist() == [0.03]
-
-
-def test_q_values_worked_out_by_hand() -> None:
-    """The procedure's own example: of fifteen tests, those with a q-value up to 5 % are the first four."""
-    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
-    p_values += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
-    assert (q_values(np.array(p_values)) <= 0.05).sum() == 4
-
-
-def test_comparisons_without_a_p_value_do_not_count() -> None:
-    """A pair without a p-value has no q-value and does not count among the comparisons."""
-    found = q_values(np.array([np.nan, 0.02, np.nan, 0.04]))
-    assert np.isnan(found).tolist() == [True, False, True, False]
-    assert found[[1, 3]].tolist() == [0.04, 0.04]
-    assert q_values(np.array([])).tolist() == []

@@ -13,7 +13,7 @@ MS = 1_000.0
 NAN = float("nan")
 US: dict[str, float] = {"dns": 5.0, "tcp": 10.0, "tls": 20.0, "rtt": 10.0, "ttft": 210.0, "provider": 190.0}
 SG: dict[str, float] = {"dns": 4.0, "tcp": 60.0, "tls": 125.0, "rtt": 60.0, "ttft": 270.0, "provider": 199.0}
-NAMES = ["dns", "tcp", "tls", "rtt", "server", "provider"]
+NAMES = ["dns", "tcp", "tls", "rtt", "server", "edge", "provider"]
 
 
 def phases(sides: dict[str, dict[str, float]], *, n: int = 40, jitter: float = 0.0) -> Phases:
@@ -50,6 +50,7 @@ def test_the_parts_are_the_differences_of_the_phases() -> None:
         "tls": 105.0,
         "rtt": 50.0,
         "server": 10.0,
+        "edge": 1.0,
         "provider": 9.0,
     }
     assert (found["tcp"].baseline_median, found["tcp"].region_median, found["tcp"].n) == (10 * MS, 60 * MS, 40)
@@ -68,10 +69,10 @@ def test_the_parts_add_up_to_the_whole() -> None:
     ("missing", "names"),
     [
         # Plain HTTP at an address: there is neither dns nor tls.
-        (("dns", "tls"), ["tcp", "rtt", "server", "provider"]),
+        (("dns", "tls"), ["tcp", "rtt", "server", "edge", "provider"]),
         (("provider",), NAMES[:5]),
         # A connection that is kept: the parts are those of ttft.
-        (("dns", "tcp", "tls"), ["rtt", "server", "provider"]),
+        (("dns", "tcp", "tls"), ["rtt", "server", "edge", "provider"]),
         (("rtt",), []),
     ],
 )
@@ -96,7 +97,7 @@ def test_a_first_connection_of_a_kept_one_does_not_count() -> None:
     for name in ("dns", "tcp", "tls"):
         getattr(given, name)[0] = MS
     found = told(given)
-    assert {name: part.n for name, part in found.items()} == {"rtt": 39, "server": 39, "provider": 39}
+    assert {name: part.n for name, part in found.items()} == {"rtt": 39, "server": 39, "edge": 39, "provider": 39}
 
 
 def test_a_change_cuts_the_parts_too() -> None:
@@ -110,3 +111,16 @@ def test_who_was_not_asked_for_or_not_seen_has_no_parts() -> None:
         (1, "sg"): (),
         (2, "sg"): (),
     }
+
+
+def test_edge_and_provider_make_up_the_server() -> None:
+    """The server's part is what the provider reports and the way behind the edge."""
+    found = told(phases({"us": US, "sg": SG}))
+    assert found["edge"].shift + found["provider"].shift == pytest.approx(found["server"].shift)
+
+
+def test_a_report_of_something_else_divides_nothing() -> None:
+    """A provider that reports more than the server's part, such as the whole answer's time, is no part of it."""
+    found = told(phases({"us": US | {"provider": 5_000.0}, "sg": SG | {"provider": 5_000.0}}))
+    assert "edge" not in found
+    assert "provider" in found

@@ -32,16 +32,20 @@ def noise(n: int, *, seed: int, scale: float = 5.0 * MS) -> list[float]:
 
 
 def test_a_differential_worked_out_by_hand() -> None:
-    """Six rounds, each 30 to 80 ms slower: the shift is the middle, the interval the extremes, the decision slower."""
+    """Six rounds, each 30 to 80 ms slower: the shift is the middle, the interval the extremes. Of a series whose rounds
+    are independent, they are enough: the decision is slower.
+    """
     rows = series("us", [(100.0 + n) * MS for n in range(6)])
     rows += series("sg", [(130.0 + 11 * n) * MS for n in range(6)])
-    found = differential(rows)
+    found = differential(rows, memories={(1, "sg"): 1.0})
     assert (found.shift, found.shift_low, found.shift_high) == (55.0 * MS, 30.0 * MS, 80.0 * MS)
     assert (found.baseline_median, found.region_median) == (102.5 * MS, 157.5 * MS)
     assert found.shift_percent == pytest.approx(100 * 55 / 102.5)
     assert (found.decision, found.reason) == (Decision.SLOWER, "")
     assert (found.n, found.n_eff, found.paired, found.newest_at) == (6, 6.0, True, 5)
     assert (found.faster_probability, found.margin) == (0.0, 20.0 * MS)
+    assert (found.median_difference, found.rounds_needed) == (55.0 * MS, 6)
+    assert found.correlation == pytest.approx(1.0)
     assert found.q_value == pytest.approx(2 / 64)
     assert (found.unit, found.target, found.region, found.since_at) == ("us", "sim/1", "sg", None)
 
@@ -61,7 +65,7 @@ def test_medians_are_those_of_the_paired_rounds() -> None:
         ({}, {1: 1.0}, "no ttft from us"),
         ({1: 1.0}, {}, "no ttft from sg"),
         ({1: 1.0}, {2: 1.0}, "no round has a value from both regions"),
-        ({1: 1.0, 2: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0, 3: 1.0}, "3 of 6 rounds needed"),
+        ({1: 1.0, 2: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0, 3: 1.0}, "3 of 24 rounds needed"),
     ],
 )
 def test_too_little_is_undecided_and_says_why(
@@ -111,6 +115,70 @@ def test_the_two_parts_of_a_latency_tell_road_from_server() -> None:
     assert (rate.network_shift, rate.server_shift) == (None, None)
 
 
+def test_a_region_that_is_mostly_faster_with_spikes_is_mixed() -> None:
+    """A region that is 30 ms faster, with spikes of some seconds in 40 % of its rounds, is neither faster nor slower:
+    the centre of all rounds is slower, the medians and most rounds are faster.
+    """
+    spikes = np.random.default_rng(3).random(288) < 0.4
+    base = np.random.default_rng(4).normal(500 * MS, 20 * MS, 288)
+    other = np.random.default_rng(5).normal(470 * MS, 20 * MS, 288) + np.where(spikes, 4_000 * MS, 0)
+    found = differential(series("us", list(base)) + series("sg", list(other)))
+    assert found.median_difference is not None
+    assert found.shift is not None
+    assert found.faster_probability is not None
+    assert found.median_difference < 0 < found.shift
+    assert found.faster_probability > 0.5
+    assert found.decision is Decision.MIXED
+    assert "by the centre of all rounds, but its median is faster by" in found.reason
+
+
+def test_swapping_the_sides_mirrors_the_decision() -> None:
+    """The margin is that of both sides, so that a difference that matters in one direction matters in the other."""
+    near = [1_000 * MS + one for one in noise(60, seed=1, scale=MS / 10)]
+    far = [1_051 * MS + one for one in noise(60, seed=2, scale=MS / 10)]
+    found = differential(series("us", near) + series("sg", far))
+    turned = differential(series("us", far) + series("sg", near))
+    assert (found.decision, turned.decision) == (Decision.SLOWER, Decision.FASTER)
+    assert found.margin == turned.margin
+
+
+def test_sixteen_times_the_round_trip_is_not_equivalent() -> None:
+    """A round trip of 1 ms that becomes 16 ms is slower, although a first token may differ by 20 ms."""
+    rows = series("us", [1.0 * MS + one for one in noise(40, seed=1, scale=50)])
+    rows += series("sg", [16.0 * MS + one for one in noise(40, seed=2, scale=50)])
+    assert differential(rows, metric=Metric.RTT).decision is Decision.SLOWER
+    assert differential(rows).decision is Decision.EQUIVALENT
+
+
+@pytest.mark.parametrize(("shared", "low", "high"), [(0.0, -0.15, 0.15), (0.8, 0.6, 0.85)])
+def test_the_correlation_of_the_regions(shared: float, low: float, high: float) -> None:
+    """What both regions share shows in the correlation of their values, and spikes of either do not hide it."""
+    rng = np.random.default_rng(11)
+    both, *own = rng.normal(0, 1.0, (3, 300))
+    us, sg = (300 * MS * np.exp(0.35 * (np.sqrt(shared) * both + np.sqrt(1 - shared) * one)) for one in own)
+    us += np.where(rng.random(300) < 0.05, 5_000 * MS, 0)
+    found = differential(series("us", list(us)) + series("sg", list(sg)))
+    assert found.correlation is not None
+    assert low < found.correlation < high
+
+
+@pytest.mark.parametrize("base", [5.0, 0.0])
+def test_a_constant_side_has_no_correlation(base: float) -> None:
+    """Without variation there is no correlation, and no error."""
+    found = differential(series("us", [base] * 30) + series("sg", [1.0 + place % 7 for place in range(30)]))
+    assert found.correlation is None
+
+
+def test_fewer_than_24_rounds_decide_nothing() -> None:
+    """Rounds of an unknown memory need 24, whatever their difference is, and the reason has its size."""
+    rows = clearly_slower()
+    enough = differential([row for row in rows if row.at < 24])
+    few = differential([row for row in rows if row.at < 23])
+    assert (enough.decision, enough.reason) == (Decision.SLOWER, "")
+    assert few.decision is Decision.UNDECIDED
+    assert few.reason == "slower by 200 ms (200 to 200) so far; 23 of 24 rounds needed"
+
+
 @pytest.mark.parametrize(("metric", "probability"), [(Metric.TTFT, 0.2), (Metric.TOKENS_PER_SECOND, 0.8)])
 def test_how_often_the_region_does_better(metric: Metric, probability: float) -> None:
     """Of ten rounds the region has the greater value in seven and the same in two: better or worse, by the metric."""
@@ -136,7 +204,7 @@ def clearly_slower() -> list[Row]:
             {"participations": {(1, "us"): Participation(recorded=60, planned=121)}},
             "us recorded 49 % of its rounds; 50 % needed",
         ),
-        ({"changes": {(1, "sg"): 56}}, "4 of 6 rounds needed, counted from the change on"),
+        ({"changes": {(1, "sg"): 56}}, "4 of 24 rounds needed, counted from the change on"),
         ({"changes": {(1, "us"): 60}}, "no ttft from us"),
     ],
 )
@@ -186,6 +254,7 @@ def test_sides_and_parts_come_with_the_answer() -> None:
 def test_one_lucky_pair_among_many_is_not_told() -> None:
     """A difference that is decided alone is undecided among two hundred comparisons without difference."""
     values = [100.0 * MS, 130.0 * MS, 140.0 * MS, 150.0 * MS, 160.0 * MS, 170.0 * MS, 180.0 * MS]
+    memories = {(target, "sg"): 1.0 for target in range(1, 202)}
     rows = series("us", [100.0 * MS] * 7) + series("sg", values)
     others = [
         row
@@ -193,13 +262,13 @@ def test_one_lucky_pair_among_many_is_not_told() -> None:
         for row in series("us", [100.0 * MS] * 7, target=target)
         + series("sg", [100.0 * MS + one for one in noise(7, seed=target)], target=target)
     ]
-    alone = differential(rows)
+    alone = differential(rows, memories=memories)
     found = differentials_of(
         build_panel(probes(rows + others)),
         [subject(target) for target in range(1, 202)],
         metric=Metric.TTFT,
         baseline="us",
-        known=ComparisonContext(),
+        known=ComparisonContext(memories=memories),
     )
     assert alone.decision is Decision.SLOWER
     assert (found[0].decision, found[0].shift) == (Decision.UNDECIDED, alone.shift)
@@ -212,7 +281,7 @@ def test_one_lucky_pair_among_many_is_not_told() -> None:
     [
         (40, 0, Decision.UNDECIDED, "most rounds of sg ended in a timeout"),
         (25, 0, Decision.UNDECIDED, "most rounds of sg ended in a timeout"),
-        (20, 0, Decision.FASTER, ""),
+        (16, 0, Decision.FASTER, ""),
         (40, 1_000, Decision.UNDECIDED, "no round has a value from both regions"),
         (3, 1_000, Decision.UNDECIDED, "no round has a value from both regions"),
     ],
@@ -242,7 +311,7 @@ def test_too_few_rounds_tell_how_many_were_left_out() -> None:
     """If timeouts of unknown sign leave too few rounds, the reason counts them."""
     rows = series("us", [15.0] * 9) + series("sg", [10.0] * 4 + [16.0] * 5, limits=range(4))
     found = differential(rows)
-    expected = "5 of 6 rounds needed; 4 left out: a timeout of one side came before the other's answer"
+    expected = "5 of 24 rounds needed; 4 left out: a timeout of one side came before the other's answer"
     assert (found.decision, found.reason) == (Decision.UNDECIDED, expected)
 
 

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.levels import level_histories, since_steps, with_steps
+from isochrone_collector.analysis.differential.margin import margin_of
 from isochrone_collector.analysis.differential.pairing import Changes
 from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_wire.answers import Decision, Differential, Metric
@@ -22,7 +24,7 @@ def compared(rows: Sequence[Row], *, targets: Sequence[int] = (1,), changes: Cha
     panel = build_panel(probes(rows))
     wanted = [(target, "sg") for target in targets]
     known = changes or {}
-    histories = level_histories(panel, wanted, baseline="us", changes=known, metric=Metric.TTFT)
+    histories = level_histories(panel, wanted, baseline="us", changes=known, margin=margin_of(Metric.TTFT))
     subjects = [
         Subject(target_id=target, target=f"sim/{target}", provider="sim", model="a", region="sg") for target in targets
     ]
@@ -45,9 +47,12 @@ def sides(*levels_ms: tuple[float, int], target: int = 1, noise_ms: float = 1.0,
 
 @pytest.mark.parametrize(("before", "after"), [(5, 6), (6, 6), (19, 6), (19, 12), (19, 19), (19, 40), (6, 19)])
 def test_a_step_divides_the_rounds(before: int, after: int) -> None:
-    """+35 ms, then +435 ms: the answer is about the present level alone, and names both with their own intervals."""
+    """+35 ms, then +435 ms: the answer is about the present level alone, and names both with their own intervals. It is
+    decided if all levels together have enough rounds to show the memory of the series.
+    """
     found = compared(sides((35, before), (435, after)))
-    assert (found.since_at, found.n, found.decision) == (before, after, Decision.SLOWER)
+    decision = Decision.SLOWER if before + after >= LEAST_ROUNDS else Decision.UNDECIDED
+    assert (found.since_at, found.n, found.decision) == (before, after, decision)
     assert found.shift_low is not None
     assert found.shift_high is not None
     assert found.shift_low < 435 * MS + 1_000
@@ -99,11 +104,34 @@ def test_noise_of_the_present_level_still_counts() -> None:
 
 
 def test_five_rounds_after_a_step_have_no_interval() -> None:
-    """The step is named from five rounds on; an interval and a decision need six."""
+    """The step is named from five rounds on; an interval and a decision need six, as the rounds before the step show
+    that neighbours are not alike.
+    """
     found = compared(sides((35, 19), (435, 5)))
     assert [level.n for level in found.levels] == [19, 5]
     assert (found.levels[-1].low, found.shift_low, found.decision) == (None, None, Decision.UNDECIDED)
     assert found.reason == "5 of 6 rounds needed, counted from the change on"
+
+
+def test_a_step_in_a_short_window_decides_nothing() -> None:
+    """Eleven rounds do not show how alike neighbours are, so six after the step need more."""
+    found = compared(sides((35, 5), (435, 6)))
+    assert (found.decision, found.rounds_needed) == (Decision.UNDECIDED, 24)
+    assert found.reason.startswith("slower by 435 ms (")
+    assert found.reason.endswith(" so far; 6 of 24 rounds needed, counted from the change on")
+
+
+def test_rounds_that_are_alike_need_more_of_them() -> None:
+    """After a step, six rounds are needed of a series whose neighbours are independent, and more of one that drifts."""
+    drift = np.repeat([0.0, 6.0, 2.0, 9.0, 1.0, 7.0, 3.0, 8.0], 6) * MS
+    rows = [
+        row if row.region == "us" else row._replace(value=row.value + drift[row.at])
+        for row in sides((35, 40), (435, 8), noise_ms=0.5)
+    ]
+    found = compared(rows)
+    assert found.since_at == 40
+    assert 8 < found.rounds_needed <= LEAST_ROUNDS
+    assert found.decision is Decision.UNDECIDED
 
 
 def test_an_incident_that_is_over_has_three_levels() -> None:
@@ -179,6 +207,6 @@ def test_steps_are_found_whichever_region_is_first(regions: tuple[str, ...]) -> 
     if "ap" in regions:
         rows += series("ap", [200.0 * MS] * 39, target=2)
     panel = build_panel(probes(rows, regions=regions))
-    found = with_steps(panel, [1, 2], changes={}, metric=Metric.TTFT)
+    found = with_steps(panel, [1, 2], changes={}, margin=margin_of(Metric.TTFT))
     assert {(target, at) for (target, _), at in found.items()} == {(1, 19)}
-    assert with_steps(build_panel(probes([], regions=())), [1], changes={}, metric=Metric.TTFT) == {}
+    assert with_steps(build_panel(probes([], regions=())), [1], changes={}, margin=margin_of(Metric.TTFT)) == {}

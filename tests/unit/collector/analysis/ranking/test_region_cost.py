@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.panel import build_panel
 from isochrone_collector.analysis.probes import Kind, Probes
 from isochrone_collector.analysis.ranking.region_cost import region_costs
@@ -13,6 +14,7 @@ from isochrone_wire.insights import RegionCost
 
 MS = 1000.0
 REGIONS = ("eu", "sg", "us")
+MEDIANS = (("us", 300 * MS), ("eu", 400 * MS))
 Series = Sequence[float]
 World = Mapping[tuple[int, str], Series]
 
@@ -94,9 +96,9 @@ def test_regions_that_are_alike_share_the_crown() -> None:
 
 
 def test_what_cannot_be_told_is_undecided() -> None:
-    """Under six pairs nothing is decided, not even which region is best."""
+    """With fewer rounds than a decision needs nothing is decided, not even which region is best."""
     best, other = costs({(1, "us"): [300 * MS] * 5, (1, "eu"): [900 * MS] * 5})
-    assert (other.decision, other.reason) == (Decision.UNDECIDED, "5 of 6 rounds needed")
+    assert (other.decision, other.reason) == (Decision.UNDECIDED, "5 of 24 rounds needed")
     assert (best.decision, best.reason) == (Decision.UNDECIDED, "not distinguishable from eu")
 
 
@@ -251,6 +253,41 @@ def test_the_interval_holds_the_truth() -> None:
         assert line.added_high is not None
         held += line.added_low <= 100 * MS <= line.added_high
     assert held >= 86
+
+
+@pytest.mark.parametrize("targets", [1, 8])
+def test_a_shock_that_all_targets_share_counts_once(targets: int) -> None:
+    """What slows a region down slows all targets down in the same rounds: eight targets then show little more than one,
+    and the interval has the true cost in it about as often as it says.
+    """
+    rng = np.random.default_rng(9)
+    held = 0
+    for _ in range(100):
+        shock = rng.normal(0, 20 * MS, 60)
+        world = {(target, "us"): noisy(300 * MS, n=60, seed=int(rng.integers(1 << 30))) for target in range(targets)}
+        world |= {(target, "eu"): list(400 * MS + shock + rng.normal(0, 20 * MS, 60)) for target in range(targets)}
+        line = costs(world)[1]
+        assert line.added_low is not None
+        assert line.added_high is not None
+        held += line.added_low <= 100 * MS <= line.added_high
+    assert held >= 88
+
+
+def test_pairs_of_several_targets_are_no_more_rounds() -> None:
+    """Three targets in twelve rounds are 36 pairs, but twelve rounds: too few for a decision."""
+    world = {(target, region): noisy(median, n=12, seed=target) for target in (1, 2, 3) for region, median in MEDIANS}
+    best, other = costs(world)
+    assert (other.n, other.decision, best.decision) == (36, Decision.UNDECIDED, Decision.UNDECIDED)
+    assert other.reason.startswith("slower by 100 ms (")
+    assert other.reason.endswith(" so far; 12 of 24 rounds needed")
+
+
+def test_a_plan_sets_the_margin() -> None:
+    """A margin of 150 ms makes regions 100 ms apart equivalent."""
+    world = {(1, region): noisy(median, seed=place) for place, (region, median) in enumerate(MEDIANS)}
+    panel = build_panel(probes(world))
+    lines = region_costs(panel, {1: "p"}, metric=Metric.TTFT, margin=Margin(least=150 * MS))
+    assert {line.decision for line in lines} == {Decision.EQUIVALENT}
 
 
 @pytest.mark.parametrize("lost", [40, 25])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.stats.paired import paired_shifts
@@ -84,7 +85,9 @@ def test_intervals_of_quantiles_cover_what_they_promise(share: float) -> None:
     assert held.mean() == pytest.approx(promised, abs=0.01)
 
 
-def fleet(pairs: int, n: int, *, shift_us: float, correlation: float) -> tuple[Decision, ...]:
+def fleet(
+    pairs: int, n: int, *, shift_us: float, correlation: float, memory: float | None = None
+) -> tuple[Decision, ...]:
     """The decisions about so many targets whose region is by that much slower than the baseline, which takes 300 ms.
 
     Both sides share the provider's load, and each adds 30 ms of its own.
@@ -103,7 +106,9 @@ def fleet(pairs: int, n: int, *, shift_us: float, correlation: float) -> tuple[D
         network=np.full(cells, np.nan),
     )
     subjects = [Subject(target_id=i, target=str(i), provider="p", model="m", region="sg") for i in range(pairs)]
-    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=ComparisonContext())
+    memories = {subject.key: memory for subject in subjects} if memory else {}
+    known = ComparisonContext(memories=memories)
+    found = differentials_of(panel, subjects, metric=Metric.TTFT, baseline="us", known=known)
     return tuple(line.decision for line in found)
 
 
@@ -117,6 +122,13 @@ def test_no_difference_is_hardly_ever_called_one(n: int, correlation: float) -> 
     assert called <= 6
 
 
+@pytest.mark.parametrize("n", [6, 12, 23])
+def test_a_short_series_of_unknown_memory_decides_nothing(n: int) -> None:
+    """Whatever the difference is, rounds that may resemble each other are not decided on before there are 24."""
+    for shift_us in (0.0, 100 * MS):
+        assert set(fleet(60, n, shift_us=shift_us, correlation=0.8)) == {Decision.UNDECIDED}
+
+
 def test_what_is_alike_is_found_alike() -> None:
     """With a day of rounds, equal pairs are equivalent rather than undecided."""
     decisions = fleet(300, 288, shift_us=0.0, correlation=0.0)
@@ -125,8 +137,10 @@ def test_what_is_alike_is_found_alike() -> None:
 
 @pytest.mark.parametrize(("n", "shift_us", "power"), [(12, 100 * MS, 0.9), (24, 60 * MS, 0.9), (96, 40 * MS, 0.9)])
 def test_what_is_different_is_found(n: int, shift_us: float, power: float) -> None:
-    """A relevant difference is decided: of 100 ms after twelve rounds, of 40 ms after a day of quarter hours."""
-    decisions = fleet(300, n, shift_us=shift_us, correlation=0.0)
+    """A relevant difference is decided: of 100 ms after twelve rounds known to be independent, of 40 ms after a
+    day of quarter hours.
+    """
+    decisions = fleet(300, n, shift_us=shift_us, correlation=0.0, memory=1.0 if n < LEAST_ROUNDS else None)
     assert decisions.count(Decision.SLOWER) >= power * len(decisions)
     assert decisions.count(Decision.FASTER) == 0
 
