@@ -11,8 +11,8 @@ from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteEvent
 
 _REGIONS = tuple(vantage.region for vantage in VANTAGES if vantage.region != BASELINE)
-# Ten rounds: enough for an interval, few enough to show a change soon.
-WINDOW_SECONDS = 40
+# Thirty rounds: enough for a decision; a change is found as a step after five.
+WINDOW_SECONDS = 60
 # The start, which later windows are compared with, ends before the scripted slowdown.
 _START_SECONDS = 60
 # The rounds of the start have been delivered by then.

@@ -7,7 +7,9 @@ from typing import Any
 
 HOST = "llm.isochrone.test"
 BASELINE = "us-east-2"
-EVERY_SECONDS = 4
+# A demo of one minute has the 24 rounds that a decision needs. Slow models are still answering when the next begins.
+EVERY_SECONDS = 2
+OVERLAP = "allow"
 # Commands to try while a demo runs; each is also an example in the help of its command.
 SUGGESTIONS = (
     "isochrone diff --baseline us-east --explain kimi-k2.5",
@@ -18,7 +20,7 @@ SUGGESTIONS = (
     "isochrone routes watch",
 )
 PROMPT = "Explain recursion in 200 words"
-# Long enough to measure speed; short enough that the slowest model, 10 tokens/s, finishes before its next round.
+# Long enough to measure speed.
 MAX_OUTPUT_TOKENS = 24
 
 
@@ -150,6 +152,7 @@ def plan_document(world: World) -> str:
         "baseline": BASELINE,
         "control": control(world),
         "every": f"{EVERY_SECONDS}s",
+        "overlap": OVERLAP,
         "workloads": {"demo": {"prompt": PROMPT, "max_output_tokens": MAX_OUTPUT_TOKENS}},
         "providers": {model.provider: {"base_url": f"http://{HOST}/v1"} for model in world.models},
         "targets": targets,
