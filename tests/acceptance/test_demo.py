@@ -203,9 +203,11 @@ def test_explain_names_the_origin(running: Demo, explained: dict[str, Any]) -> N
     server_us = 1000 * PUBLISHED_MS["kimi-k2.5"] - network_us
     parts = {part["name"]: part for part in explained["parts"]}
     assert {"tcp", "rtt", "server"} <= parts.keys()
-    for name in parts.keys() - {"provider"}:
+    for name in parts.keys() - {"edge", "provider"}:
         true_us = {"tcp": network_us, "rtt": network_us, "server": server_us}.get(name, 0)
         assert parts[name]["low"] - 3000 <= true_us <= parts[name]["high"] + 3000, name
+    if "edge" in parts:
+        assert abs(parts["edge"]["shift"] + parts["provider"]["shift"] - parts["server"]["shift"]) < 3000
     lines = " ".join(explained["story"])
     assert "shorter from ap-southeast-1 than from us-east-2" in lines
     from_server = "all of it comes from the server|9[0-9] % server|the part of the server is larger"
