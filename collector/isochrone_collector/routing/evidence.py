@@ -18,10 +18,12 @@ import numpy as np
 
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
-from isochrone_collector.analysis.stats.autocorrelation import correlation_time, widening
+from isochrone_collector.analysis.stats.autocorrelation import correlation_time
+from isochrone_collector.analysis.stats.long_run_variance import inflation
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.quantile import quantile
+from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_collector.routing.inputs import Comparison, Evidence, Rules
 from isochrone_wire.answers import Quantile
 
@@ -219,11 +221,12 @@ def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: in
 
 
 def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
-    """As `paired_shift`, with the autocorrelation of the earlier differences: few differences do not show their own,
-    and a step among them would look like autocorrelation.
+    """As `paired_shift`, with the dependence of the earlier differences: few differences do not show their own, and a
+    step among them would look like dependence.
     """
-    found, tau = hodges_lehmann(differences), correlation_time(earlier)
-    return found and found.widened(float(widening(tau, len(differences) / tau)))
+    found = hodges_lehmann(differences)
+    series = Ragged(values=earlier, offsets=np.array([0, len(earlier)]))
+    return found and found.widened(float(inflation(series).factor[0]))
 
 
 Series = tuple[Integers, Reals]

@@ -42,7 +42,7 @@ from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Integers, Reals
-from isochrone_collector.analysis.stats.autocorrelation import correlation_times
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.paired import Shift, Shifts, paired_estimates, paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, grouped
 from isochrone_collector.analysis.stats.ranks import mean_ranks
@@ -279,8 +279,9 @@ def _shifts(differences: Sequence[_Differences]) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
     effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
-    taus = np.maximum(1.0, effects * correlation_times(_laid_out(sums)))
-    return paired_shifts(_laid_out([own.values for own in differences]), taus=taus)
+    of_rounds = inflation(_laid_out(sums))
+    known = Inflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
+    return paired_shifts(_laid_out([own.values for own in differences]), known=known)
 
 
 def _design_effect(values: Reals, sums: Reals) -> float:

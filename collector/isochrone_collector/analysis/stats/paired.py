@@ -5,9 +5,9 @@ averages in order and W is Wilcoxon's signed-rank statistic under a true shift, 
 with probability 1 - 2·P(W <= c - 1), assuming the differences to be independent and symmetric about it (M. Hollander,
 D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd ed., sections 3.2 and 3.3).
 
-Differences of neighbouring rounds are correlated. Both half-widths of the interval are therefore multiplied by √τ and a
-factor of Student's t (see `autocorrelation`); without it, 95 % intervals contain the true shift half of the time if
-neighbours correlate by 0.8.
+Differences of neighbouring rounds are correlated, and their level drifts. Both half-widths of the interval are
+therefore multiplied by the root of the inflation of their variance and a factor of Student's t (see
+`long_run_variance`).
 
 There are plain functions for one series, and `paired_shifts` for thousands at once, with the same results but without
 the overhead of calling numpy for each.
@@ -18,12 +18,15 @@ from dataclasses import dataclass, replace
 from math import isnan
 
 import numpy as np
+from scipy.special import ndtri
 
-from isochrone_collector.analysis.stats.autocorrelation import correlation_time, correlation_times, widening
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.pairwise import PairSums
 from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
 from isochrone_collector.analysis.stats.signed_rank import interval_depth, p_values
 from isochrone_collector.analysis.stats.walsh import walsh_averages
+
+_Z = float(ndtri(0.975))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,26 +85,33 @@ def hodges_lehmann(differences: Reals) -> Shift | None:
 
 def paired_shift(differences: Reals) -> Shift | None:
     """Estimate the shift of differences, in the order of their rounds, that may be autocorrelated."""
-    found, tau = hodges_lehmann(differences), correlation_time(differences)
-    return found and found.widened(float(widening(tau, len(differences) / tau)))
+    found = hodges_lehmann(differences)
+    series = Ragged(values=differences, offsets=np.array([0, len(differences)]))
+    return found and found.widened(float(inflation(series).factor[0]))
 
 
-def paired_shifts(differences: Ragged, *, taus: Reals | None = None) -> Shifts:
-    """Estimate the shift of each row as `paired_shift` does; pass `taus` for rows that are not a single series."""
-    taus = correlation_times(differences) if taus is None else taus
+def paired_shifts(differences: Ragged, *, known: Inflation | None = None, history: Inflation | None = None) -> Shifts:
+    """Estimate the shift of each row as `paired_shift` does.
+
+    `known` is the inflation of rows that are not a single series. `history` is that of `Inflation.with_history`.
+    """
     counts = differences.counts
     depths = _by_count(counts, interval_depth)
     totals = counts * (counts + 1) // 2
-    known = np.where(depths > 0, depths, totals // 2 + 1)
-    walsh = walsh_averages(differences, np.column_stack([*_middles(totals), known, totals + 1 - known]))
-    estimate, wider = walsh[:, :2].mean(axis=1), widening(taus, counts / taus)
     bounded = depths > 0
+    usable = np.where(bounded, depths, totals // 2 + 1)
+    walsh = walsh_averages(differences, np.column_stack([*_middles(totals), usable, totals + 1 - usable]))
+    estimate = walsh[:, :2].mean(axis=1)
+    inflated = inflation(differences) if known is None else known
+    if history is not None:
+        inflated = inflated.with_history(((walsh[:, 3] - walsh[:, 2]) / (2 * _Z)) ** 2, history)
+    wider = inflated.factor
     return Shifts(
         estimate=estimate,
         low=np.where(bounded, estimate - wider * (estimate - walsh[:, 2]), np.nan),
         high=np.where(bounded, estimate + wider * (walsh[:, 3] - estimate), np.nan),
-        n_eff=counts / taus,
-        p_value=p_values(differences, taus),
+        n_eff=np.minimum(counts / inflated.ratio, counts),
+        p_value=p_values(differences, inflated),
     )
 
 

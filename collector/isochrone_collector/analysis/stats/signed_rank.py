@@ -5,8 +5,8 @@ shift both signs are equally likely, so P(W <= w) counts subsets of 1..n by thei
 that normal with mean n(n+1)/4, variance n(n+1)(2n+1)/24 and a continuity correction (M. Hollander, D. A. Wolfe and E.
 Chicken, Nonparametric Statistical Methods, 3rd ed., section 3.1).
 
-Autocorrelated differences make W vary √τ times as much, so the standard score of its p-value is divided by √τ, just as
-the interval is widened; see `autocorrelation`.
+Dependent differences make W vary more, so the standard score of its p-value is divided by the root of their inflation,
+just as the interval is widened; see `long_run_variance`.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ from math import floor, sqrt
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from isochrone_collector.analysis.stats.autocorrelation import corrected_p_values
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
 
@@ -46,7 +46,7 @@ def interval_depth(n: int) -> int | None:
     return depth or None
 
 
-def p_values(series: Ragged, taus: Reals) -> Reals:
+def p_values(series: Ragged, inflation: Inflation) -> Reals:
     """Return each row's two-sided p-value of no shift, with effective size n/τ; NaN below `MIN_N` differences."""
     found = np.full(len(series), np.nan)
     for places, rows in series.portions(cells=_CELLS):
@@ -55,7 +55,7 @@ def p_values(series: Ragged, taus: Reals) -> Reals:
             statistics = _statistics(rows)
             smaller = np.minimum(statistics, n * (n + 1) / 2 - statistics)
             found[places] = np.minimum(2 * _tail(smaller, n), 1.0)
-    return corrected_p_values(-ndtri(found / 2), taus, series.counts / taus)
+    return inflation.p_values(-ndtri(found / 2))
 
 
 def _statistics(rows: Reals) -> Reals:

@@ -6,9 +6,9 @@ approximation: mean mn/2, variance mn(m+n+1)/12, continuity correction (M. Holla
 Nonparametric Statistical Methods, 3rd ed., sections 4.1 to 4.3; from m = n = 6 on the approximation gives the exact
 table's k, or one less).
 
-Each side is autocorrelated. A median of m values with correlation time τ varies as one of m/τ, so
-the correlation time of the comparison is τ = (τ_x/m + τ_y/n) / (1/m + 1/n); interval and p-value are corrected by it as
-in `autocorrelation`. `n_eff` is the smaller of m/τ_x and n/τ_y.
+The values of each side are dependent. A median of m values with inflation f varies as one of m/f, so the inflation of
+the comparison is (f_x/m + f_y/n) / (1/m + 1/n); interval and p-value are corrected by it, see `long_run_variance`.
+`n_eff` is the smaller of m/f_x and n/f_y.
 
 Effects common to both regions, such as a provider's busy hour, are not removed as they are by pairing, so intervals are
 wider.
@@ -20,10 +20,10 @@ from math import floor, sqrt
 import numpy as np
 from scipy.special import ndtri
 
-from isochrone_collector.analysis.stats.autocorrelation import corrected_p_values, correlation_time, widening
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.analysis.stats.pairwise import PairSums
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 from isochrone_collector.analysis.stats.signed_rank import MIN_N
 
 _Z = float(ndtri(0.975))
@@ -41,24 +41,37 @@ class Separation:
     greater: float
 
 
-def separation(x: Reals, y: Reals) -> Separation | None:
-    """Estimate the shift from x to y, each in order of its rounds; `None` if either has fewer than `MIN_N` values."""
+def separation(x: Reals, y: Reals, *, known: Inflation | None = None) -> Separation | None:
+    """Estimate the shift from x to y, each in order of its rounds; `None` if either has fewer than `MIN_N` values.
+
+    `known` is the inflation of both sides, if it is not to be estimated from the values.
+    """
     m, n = len(x), len(y)
     if min(m, n) < MIN_N:
         return None
-    tau_x, tau_y = correlation_time(x), correlation_time(y)
-    tau, n_eff = (tau_x / m + tau_y / n) / (1 / m + 1 / n), min(m / tau_x, n / tau_y)
+    sides = (
+        inflation(Ragged(values=np.concatenate([x, y]), offsets=np.array([0, m, m + n]))) if known is None else known
+    )
+    inflated = _combined(sides, m, n)
     greater = _superiority(x, y)
     deviation = sqrt(m * n * (m + n + 1) / 12)
     score = max(0.0, abs(greater - 0.5) * m * n - 0.5) / deviation
     return Separation(
-        shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(
-            float(widening(tau, n_eff))
-        ),
-        n_eff=n_eff,
-        p_value=float(corrected_p_values(score, tau, n_eff)),
+        shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(float(inflated.factor[0])),
+        n_eff=float(min(m, n, *(np.array([m, n]) / sides.ratio))),
+        p_value=float(inflated.p_values(np.array([score]))[0]),
         greater=greater,
     )
+
+
+def _combined(sides: Inflation, m: int, n: int) -> Inflation:
+    """Return the inflation of the comparison from those of its sides, with the degrees of freedom of B. L. Welch
+    (Biometrika 34 (1947) 28-35).
+    """
+    parts = sides.ratio / np.array([m, n])
+    known = float((parts**2 / sides.freedom).sum())
+    freedom = float(parts.sum()) ** 2 / known if known else np.inf
+    return Inflation(ratio=np.array([parts.sum() / (1 / m + 1 / n)]), freedom=np.array([freedom]))
 
 
 def _independent(x: Reals, y: Reals, *, depth: int) -> Shift:

@@ -1,14 +1,9 @@
-"""Correlation times, and the corrections of intervals and p-values."""
+"""Correlation times."""
 
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.stats.autocorrelation import (
-    corrected_p_values,
-    correlation_time,
-    correlation_times,
-    widening,
-)
+from isochrone_collector.analysis.stats.autocorrelation import correlation_time, correlation_times
 from isochrone_collector.analysis.stats.ragged import Reals, ragged
 
 
@@ -56,20 +51,3 @@ def test_many_at_once_are_what_each_is_by_itself() -> None:
     series += [np.full(40, 3.0), np.arange(50.0), np.round(chained(80, correlation=0.7, seed=1))]
     expected = [correlation_time(values) for values in series]
     assert correlation_times(ragged(series)).tolist() == pytest.approx(expected, rel=1e-12)
-
-
-def test_intervals_widen_with_likeness_and_not_without() -> None:
-    """Independent rounds leave the interval alone; others widen it by the square root of τ and a little more when few
-    of them are left.
-    """
-    assert float(widening(1.0, 10.0)) == 1.0
-    assert float(widening(9.0, 1e6)) == pytest.approx(3.0, rel=1e-3)
-    assert float(widening(9.0, 10.0)) == pytest.approx(3.0 * 2.262 / 1.96, rel=1e-3)
-    assert np.isfinite(float(widening(50.0, 0.5)))
-
-
-def test_p_values_follow_the_interval() -> None:
-    """A score that just reaches the bound of the widened interval has a p-value of 5 %."""
-    for tau, worth in ((1.0, 40.0), (4.0, 12.0), (9.0, 300.0)):
-        score = 1.959964 * float(widening(tau, worth))
-        assert float(corrected_p_values(score, tau, worth)) == pytest.approx(0.05, rel=1e-5)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.differential import ComparisonContext, Subject, differentials_of
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.stats.paired import paired_shifts
@@ -42,15 +41,16 @@ def paired_coverage(values: Reals) -> float:
 @pytest.mark.parametrize("heavy", [False, True], ids=["normal", "laplace"])
 @pytest.mark.parametrize("n", [8, 24, 96, 288])
 def test_intervals_of_independent_rounds_cover_what_they_promise(n: int, *, heavy: bool) -> None:
-    """A paired interval of 95 % holds the truth in 93 to 97.5 % of the draws, for few rounds and for many."""
-    assert 0.93 <= paired_coverage(chains(2_000, n, correlation=0.0, heavy=heavy)) <= 0.975
+    """A paired interval of 95 % holds the truth in 94 to 98 % of the draws, for few rounds and for many."""
+    assert 0.94 <= paired_coverage(chains(2_000, n, correlation=0.0, heavy=heavy)) <= 0.98
 
 
 @pytest.mark.parametrize(
-    ("n", "correlation", "least"), [(96, 0.5, 0.9), (96, 0.8, 0.88), (288, 0.5, 0.92), (288, 0.8, 0.91)]
+    ("n", "correlation", "least"),
+    [(24, 0.5, 0.9), (60, 0.8, 0.9), (96, 0.5, 0.93), (96, 0.8, 0.91), (288, 0.5, 0.94), (288, 0.8, 0.94)],
 )
 def test_intervals_of_rounds_that_resemble_each_other_stay_near_it(n: int, correlation: float, least: float) -> None:
-    """Neighbours that correlate by 0.8 cost a nominal 95 % interval at most seven points, and not half of them."""
+    """Neighbours that correlate by 0.8 cost a nominal 95 % interval at most five points."""
     assert paired_coverage(chains(2_000, n, correlation=correlation)) >= least
 
 
@@ -135,12 +135,10 @@ def test_what_is_alike_is_found_alike() -> None:
     assert decisions.count(Decision.EQUIVALENT) >= 0.95 * len(decisions)
 
 
-@pytest.mark.parametrize(("n", "shift_us", "power"), [(12, 100 * MS, 0.9), (24, 60 * MS, 0.9), (96, 40 * MS, 0.9)])
+@pytest.mark.parametrize(("n", "shift_us", "power"), [(24, 60 * MS, 0.9), (96, 40 * MS, 0.9)])
 def test_what_is_different_is_found(n: int, shift_us: float, power: float) -> None:
-    """A relevant difference is decided: of 100 ms after twelve rounds known to be independent, of 40 ms after a
-    day of quarter hours.
-    """
-    decisions = fleet(300, n, shift_us=shift_us, correlation=0.0, memory=1.0 if n < LEAST_ROUNDS else None)
+    """A relevant difference is decided: of 60 ms after two dozen rounds, of 40 ms after a day of quarter hours."""
+    decisions = fleet(300, n, shift_us=shift_us, correlation=0.0)
     assert decisions.count(Decision.SLOWER) >= power * len(decisions)
     assert decisions.count(Decision.FASTER) == 0
 

@@ -7,12 +7,14 @@ import pytest
 from scipy.stats import wilcoxon
 
 from isochrone_collector.analysis.stats import signed_rank
+from isochrone_collector.analysis.stats.long_run_variance import of_correlation
 from isochrone_collector.analysis.stats.ragged import ragged
 from isochrone_collector.analysis.stats.signed_rank import interval_depth, p_values, signed_rank_counts
 
 
 def p_value(differences: list[float], *, tau: float = 1.0) -> float:
-    return float(p_values(ragged([np.array(differences)]), np.array([tau]))[0])
+    series = ragged([np.array(differences)])
+    return float(p_values(series, of_correlation(np.array([tau]), series.counts))[0])
 
 
 @pytest.mark.parametrize(

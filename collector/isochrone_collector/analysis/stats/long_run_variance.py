@@ -1,0 +1,122 @@
+"""Long-run variance of measurements in the order of their rounds: how much more their mean varies than if they were
+independent.
+
+The inflation of n values is f = ω/v: v is their variance and ω their long-run variance, n times the variance of their
+mean; so n values are as good as n/f independent ones. Two estimates of f are made of the ranks of the values, which are
+robust to outliers, and the one that makes the interval wider is used:
+
+* Equal-weighted cosines: with B = 6 cosines c_j of 1 to B half periods across the series, ω is the mean of the squares
+  of Σ c_j(t)·x(t)·√(2/n), and the interval uses Student's t with B degrees of freedom (U. K. Müller, J. Econometrics
+  141 (2007) 1331-1352; E. Lazarus, D. J. Lewis, J. H. Stock and M. W. Watson, J. Bus. Econ. Stat. 36 (2018) 541-559).
+  This sees slow drift below large independent noise. A series shorter than 24 rounds has a quarter as many cosines as
+  rounds, and at least two.
+* The sum of the first autocorrelations (see `autocorrelation`), which is closer when neighbours are strongly
+  correlated; only used if they are.
+
+A window cannot show drift that is slower than itself. `with_history` adds what is known from earlier days: the variance
+of the level of windows of this length, beyond the noise within them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
+
+from isochrone_collector.analysis.stats.autocorrelation import times_of_ranks
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ranks import mean_ranks
+
+_CELLS = 1 << 17
+_UPPER = 0.975
+_Z = float(ndtri(_UPPER))
+_COSINES = 6
+_LEAST_COSINES = 2
+_ROUNDS_PER_COSINE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inflation:
+    """The inflation of the variance of each row's mean, and the degrees of freedom with which it is known; infinite
+    for rows that are taken as independent.
+    """
+
+    ratio: Reals
+    freedom: Reals
+
+    @property
+    def factor(self) -> Reals:
+        """The factor of the half-widths of a 95 % interval for independent values."""
+        return np.sqrt(self.ratio) * _student(self.freedom) / _Z
+
+    def p_values(self, scores: Reals) -> Reals:
+        """Return the two-sided p-values of standard scores (at least 0) of independent values."""
+        narrowed = -scores / np.sqrt(self.ratio)
+        finite = np.isfinite(self.freedom)
+        known = np.where(finite, self.freedom, 1.0)
+        return np.asarray(2 * np.where(finite, stdtr(known, narrowed), ndtr(narrowed)))
+
+    def with_history(self, variances: Reals, history: "Inflation") -> "Inflation":
+        """Return the wider of this inflation and that of `history`, per row. `variances` are those of the estimates as
+        of independent values, and `history.ratio` is the variance of the level of such windows, in the same unit; NaN
+        where it is unknown.
+        """
+        slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
+        return self.wider(Inflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
+
+    def wider(self, other: "Inflation") -> "Inflation":
+        """Return, per row, the one with the larger factor."""
+        is_mine = self.factor >= other.factor
+        return Inflation(
+            ratio=np.where(is_mine, self.ratio, other.ratio), freedom=np.where(is_mine, self.freedom, other.freedom)
+        )
+
+
+def independent(rows: int) -> Inflation:
+    """Return the inflation of rows whose values are taken as independent."""
+    return Inflation(ratio=np.ones(rows), freedom=np.full(rows, np.inf))
+
+
+def inflation(series: Ragged) -> Inflation:
+    """Return the inflation of each row; 1 for an empty or constant one."""
+    found = independent(len(series))
+    for places, rows in series.portions(cells=_CELLS):
+        own = _of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2)
+        found.ratio[places], found.freedom[places] = own.ratio, own.freedom
+    return found
+
+
+def of_correlation(times: Reals, counts: Reals) -> Inflation:
+    """Return the inflation of rows of `counts` values by their correlation times alone."""
+    freedom = np.where(times > 1, np.maximum(counts / times - 1, 1.0), np.inf)
+    return Inflation(ratio=times, freedom=freedom)
+
+
+def _of_ranks(centred: Reals) -> Inflation:
+    by_cosines, times = _by_cosines(centred), times_of_ranks(centred)
+    wider = by_cosines.wider(of_correlation(times, np.full(len(times), centred.shape[1])))
+    correlated = times > 1
+    return Inflation(
+        ratio=np.where(correlated, wider.ratio, by_cosines.ratio),
+        freedom=np.where(correlated, wider.freedom, by_cosines.freedom),
+    )
+
+
+def _by_cosines(centred: Reals) -> Inflation:
+    weights = (centred @ _cosines(centred.shape[1])) ** 2
+    variances = (centred**2).mean(axis=1)
+    varies = variances > 0
+    ratio = np.divide(weights.mean(axis=1), variances, out=np.ones(len(centred)), where=varies)
+    return Inflation(ratio=ratio, freedom=np.where(varies, weights.shape[1], np.inf))
+
+
+@lru_cache(maxsize=1024)
+def _cosines(n: int) -> Reals:
+    """Return the cosines for n rounds, an n by B matrix."""
+    terms = min(_COSINES, max(_LEAST_COSINES, n // _ROUNDS_PER_COSINE))
+    return np.sqrt(2 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, terms + 1)))
+
+
+def _student(freedom: Reals) -> Reals:
+    finite = np.isfinite(freedom)
+    return np.where(finite, stdtrit(np.where(finite, freedom, 1.0), _UPPER), _Z)

@@ -1,0 +1,100 @@
+"""The inflation of the variance of dependent values: by cosines, by autocorrelation, and with history."""
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent, inflation, of_correlation
+from isochrone_collector.analysis.stats.paired import paired_shifts
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals, ragged
+
+SEED = 20261122
+
+
+def chained(draws: int, n: int, *, correlation: float, seed: int = SEED) -> Reals:
+    """Return autoregressive series of order 1 with variance 1."""
+    chance = np.random.default_rng(seed)
+    values = chance.standard_normal((draws, n))
+    for place in range(1, n):
+        values[:, place] = correlation * values[:, place - 1] + np.sqrt(1 - correlation**2) * values[:, place]
+    return values
+
+
+def drifting(draws: int, n: int) -> Reals:
+    """Return series of 80 % noise and 20 % slow drift."""
+    noise = np.random.default_rng(SEED + 1).standard_normal((draws, n))
+    return np.sqrt(0.8) * noise + np.sqrt(0.2) * chained(draws, n, correlation=0.97)
+
+
+def rows(values: Reals) -> Ragged:
+    draws, n = values.shape
+    return Ragged(values=values.ravel(), offsets=np.arange(draws + 1) * n)
+
+
+@pytest.mark.parametrize(("correlation", "ratio"), [(0.0, 1.0), (0.5, 3.0), (0.8, 9.0)])
+def test_long_series_show_their_true_inflation(correlation: float, ratio: float) -> None:
+    """The inflation of a chain is known: (1 + φ) / (1 - φ). The wider of two estimates is a little larger."""
+    found = inflation(rows(chained(400, 2_000, correlation=correlation)))
+    assert 0.95 * ratio < found.ratio.mean() < 1.25 * ratio
+
+
+def test_slow_drift_below_noise_is_seen() -> None:
+    """Drift that makes a fifth of the variance inflates that of a mean of a day of rounds more than six times, though
+    neighbours hardly correlate.
+    """
+    found = inflation(rows(drifting(400, 288)))
+    assert np.median(found.ratio) > 4
+    assert found.ratio.mean() > 6
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1.0, 2.0]])
+def test_without_variation_nothing_is_inflated(values: list[float]) -> None:
+    """Constant values are as good as independent ones, and short series cause no error."""
+    found = inflation(ragged([np.array(values, dtype=np.float64)]))
+    assert np.isfinite(found.factor).all()
+    if len(set(values)) < 2:
+        assert found.factor.tolist() == [1.0]
+
+
+def test_many_at_once_are_what_each_is_by_itself() -> None:
+    """Series of any length, together, have the inflation that they have alone."""
+    series = [drifting(1, n)[0] for n in (6, 7, 12, 30, 30, 111, 400)] + [np.full(40, 3.0)]
+    alone = [inflation(ragged([values])) for values in series]
+    together = inflation(ragged(series))
+    assert together.ratio.tolist() == pytest.approx([float(one.ratio[0]) for one in alone], rel=1e-9)
+    assert together.freedom.tolist() == pytest.approx([float(one.freedom[0]) for one in alone], rel=1e-9)
+
+
+def test_independent_rows_keep_their_intervals_and_p_values() -> None:
+    """Without inflation the factor is 1 and the p-value that of the normal distribution."""
+    plain = independent(2)
+    assert plain.factor.tolist() == [1.0, 1.0]
+    assert plain.p_values(np.array([1.959964, 0.0])).tolist() == pytest.approx([0.05, 1.0], abs=1e-6)
+
+
+def test_p_values_follow_the_interval() -> None:
+    """A score that just reaches the bound of the widened interval has a p-value of 5 %."""
+    for time, n in ((1.0, 40.0), (4.0, 48.0), (9.0, 2_700.0)):
+        found = of_correlation(np.array([time]), np.array([n]))
+        assert found.p_values(1.959964 * found.factor) == pytest.approx(0.05, rel=1e-5)
+
+
+def test_the_wider_of_two_is_taken_with_its_freedom() -> None:
+    """A smaller ratio with few degrees of freedom may be the wider one."""
+    few = Inflation(ratio=np.array([1.5, 1.0]), freedom=np.array([2.0, 6.0]))
+    many = Inflation(ratio=np.array([2.0, 4.0]), freedom=np.array([100.0, 100.0]))
+    wider = few.wider(many)
+    assert wider.ratio.tolist() == [1.5, 4.0]
+    assert wider.freedom.tolist() == [2.0, 100.0]
+
+
+def test_history_never_narrows_an_interval() -> None:
+    """Known drift between windows widens an interval; unknown history and none leave it as it is."""
+    values = rows(drifting(3, 60))
+    plain = paired_shifts(values)
+    drift = Inflation(ratio=np.array([0.2, np.nan, 0.0]), freedom=np.full(3, 50.0))
+    told = paired_shifts(values, history=drift)
+    wider = (told.high - told.low) / (plain.high - plain.low)
+    assert wider[0] > 1.5
+    assert wider[1:].tolist() == [1.0, 1.0]
+    assert told.p_value[0] > plain.p_value[0]
+    assert told.n_eff[0] < plain.n_eff[0]
