@@ -18,6 +18,8 @@ START_AT = 1_800_000_000 * SECOND_US
 SWITCHES = (ChangeKind.SOFT, ChangeKind.FAST, ChangeKind.HARD)
 # Twelve probes per epoch, the default of the rules: two vantages, six rounds.
 EVERY_US = 50 * SECOND_US
+DRIFT_CORRELATION = 0.97
+DRIFT_STEP_US = 300 * SECOND_US
 
 Fails = Callable[[int, int], bool]
 
@@ -75,7 +77,8 @@ def plan_of(
 @dataclass(slots=True, kw_only=True)
 class RoutingSimulation:
     """Log-normal TTFT with standard deviation `sigma` of its logarithm, by default 0.45, and first-order
-    `autocorrelation` over the rounds. Vantage v is in region `v // per_region`.
+    `autocorrelation` over the rounds. A share `drift` of its variance is slow drift of the member, which the vantages
+    of a region share and whose correlation falls to 0.97 in five minutes. Vantage v is in region `v // per_region`.
     """
 
     seed: int
@@ -84,10 +87,11 @@ class RoutingSimulation:
     per_region: int = 2
     sigma: float = 0.45
     autocorrelation: float = 0.0
+    drift: float = 0.0
     state: State = field(default_factory=State)
     at: int = 0
     _rows: list[Reals] = field(default_factory=list)
-    _noise: Reals | None = None
+    _drifts: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
@@ -152,6 +156,9 @@ class RoutingSimulation:
         rounds_at = np.arange(-(-self.at // every_us), -(-until_at // every_us)) * every_us
         vantages = self.regions * self.per_region
         noise = np.stack([self._noise_series(len(rounds_at)) for _ in range(vantages)])
+        if self.drift:
+            drifts = [self._drift_series(place, region, len(rounds_at), every_us) for region in range(self.regions)]
+            noise = np.sqrt(1 - self.drift) * noise + np.sqrt(self.drift) * np.repeat(drifts, self.per_region, axis=0)
         values = median_ms * 1000 * np.exp(self.sigma * noise)
         failed = np.array([[fails(place, vantage)] for vantage in range(vantages)]) & np.ones(len(rounds_at), bool)
         vantage = np.repeat(np.arange(vantages), len(rounds_at))
@@ -172,6 +179,16 @@ class RoutingSimulation:
         for place in range(1, rounds if self.autocorrelation else 0):
             noise[place] = self.autocorrelation * noise[place - 1] + np.sqrt(1 - self.autocorrelation**2) * noise[place]
         return noise
+
+    def _drift_series(self, place: int, region: int, rounds: int, every_us: int) -> Reals:
+        """Return the drift of a member in a region, which continues over the runs."""
+        kept = DRIFT_CORRELATION ** (every_us / DRIFT_STEP_US)
+        last = self._drifts.get((place, region), float(self._random.standard_normal()))
+        drift = np.sqrt(1 - kept**2) * self._random.standard_normal(rounds)
+        for step in range(rounds):
+            last = drift[step] = kept * last + drift[step]
+        self._drifts[place, region] = last
+        return drift
 
     def _probe_table(self, rows: Reals) -> ProbeTable:
         return ProbeTable(

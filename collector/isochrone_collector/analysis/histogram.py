@@ -111,6 +111,34 @@ class Histograms:
             high=np.where(some, self._at(np.maximum(high, 1)), np.nan),
         )
 
+    def interpolated(self, share: float) -> Reals:
+        """Return the quantile `share` of each group, linear within its bucket, so that a level that moves less than a
+        bucket is seen; NaN for a group without values, and for a censored quantile the largest known value.
+        """
+        if not len(self.buckets):
+            return np.full(len(self), np.nan)
+        running = self.known.cumsum(axis=1)
+        total = running[:, -1]
+        wanted = np.clip(share * self.n, 0.5, np.maximum(total, 1)).astype(np.float64)
+        place = _first_reaching(running, np.ceil(wanted).astype(np.int64))
+        rows = np.arange(len(self))
+        inside = self.known[rows, place]
+        within = np.divide(wanted - (running[rows, place] - inside), inside, out=np.ones(len(self)), where=inside > 0)
+        upper = np.exp(_LOG_GAMMA * np.maximum(self.buckets[place], _LOWEST))
+        level = np.where(self.buckets[place] == _NOTHING, 0.0, upper * (1 - (1 - within) * (1 - 1 / GAMMA)))
+        return np.where(total > 0, level, np.nan)
+
+    def above(self, value: float) -> Integers:
+        """Count the values of each group in buckets above that of `value`, censored ones included."""
+        (bucket,) = buckets_of([value])
+        return np.asarray(self.known[:, self.buckets > bucket].sum(axis=1) + self.limits.sum(axis=1))
+
+    def total(self) -> "Histograms":
+        """Return all groups merged into one."""
+        sums = (counts.sum(axis=0, keepdims=True) for counts in (self.known, self.limits))
+        known, limits = sums
+        return Histograms(buckets=self.buckets, known=known, limits=limits)
+
     def blobs(self) -> list[tuple[bytes, bytes]]:
         """Encode each group's values and limits as `pack` does."""
         return list(zip(self._blobs(self.known), self._blobs(self.limits), strict=True))

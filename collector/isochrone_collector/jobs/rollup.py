@@ -8,14 +8,15 @@ The laws:
    batch. Consecutive searches for late batches overlap, because batches are not committed in the order in which they
    were received.
 3. Hours whose samples were retired are never summarised again, because some of their samples are gone.
-4. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
+4. When a day is done, the hourly levels of the past week are made for every series (see `analysis.history`).
+5. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
 """
 
 from collections.abc import Callable, Iterable
 
 import structlog
 
-from isochrone_collector.store import job_state, partitions, rollups
+from isochrone_collector.store import hourly_levels, job_state, partitions, rollups
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import HOUR_US, Resolution
 from isochrone_wire.answers import Window
@@ -26,6 +27,8 @@ GRACE_US = 5 * MINUTE_US
 """Time after its end at which an hour is summarised, in microseconds: by then most samples have arrived."""
 LATE_EVERY_US = 10 * MINUTE_US
 """Interval of the search for late samples, in microseconds."""
+LEVELS = "summary.levels"
+"""The name of the recorded progress of the hourly levels of series."""
 LATE = "summary.late"
 """The name of the recorded progress of the search for late samples."""
 
@@ -52,6 +55,10 @@ class Rollup:
         while hours_until < until_at:
             hours_until = await self._next_hours(hours_until, until_at)
             days_until = await self._days(days_until, day_of(hours_until))
+        if days_until > done.get(LEVELS, 0):
+            series = await hourly_levels.make(self._database, days_until)
+            await self._record(LEVELS, days_until)
+            _log.info("levels.made", until_at=days_until, series=series)
         if at - done[LATE] >= LATE_EVERY_US:
             await self._late(since_at=done[LATE], at=at, hours_until=hours_until, days_until=days_until)
 

@@ -19,12 +19,13 @@ from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
+from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries import fleet, participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, check_regions, metric_of, resolve
 from isochrone_collector.queries.participation import Control
-from isochrone_collector.store import drift, probe_queries, vantages
+from isochrone_collector.store import drift, hourly_levels, probe_queries, vantages
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow, VantageRow
@@ -66,6 +67,7 @@ class _Data:
     vantages: list[VantageRow]
     spans: list[PlanSpan]
     changes: Changes
+    hourly: SeriesLevels
     phases: Phases | None
 
 
@@ -141,6 +143,7 @@ async def _read(context: QueryContext, connection: Connection, query: _Query, *,
         vantages=every_vantage,
         spans=spans,
         changes=await drift.newest_changes(connection, every, query.metric),
+        hourly=await hourly_levels.levels_of(connection, every, query.metric, hourly_levels.MEDIAN),
         phases=await probe_queries.phases(connection, scope) if explain else None,
     )
 
@@ -172,6 +175,7 @@ def _answers(
         region_problems=participation.region_problems(query.control, participations, problems_of),
         changes=changes,
         histories=histories,
+        hourly=data.hourly,
         parts=decomposition.parts(data.phases, wanted, baseline=query.baseline, changes=changes) if data.phases else {},
         margin=query.margin,
         family=frozenset(query.planned),

@@ -70,7 +70,7 @@ async def summarise_hour(database: Database, hour_at: int) -> int:
     """
     window = Window(from_at=hour_at, until_at=hour_at + HOUR_US)
     total = 0
-    for target_ids in await _portions(database):
+    for target_ids in await portions(database):
         async with database.transaction() as connection:
             await execute(connection, query("take_lock"), key=_LOCK_KEY)
             await execute(connection, query("disable_jit"))
@@ -88,7 +88,7 @@ async def summarise_day(database: Database, day_at: int) -> int:
     """
     hours = Piece(resolution=Resolution.HOUR, window=Window(from_at=day_at, until_at=day_at + DAY_US))
     total = 0
-    for target_ids in await _portions(database):
+    for target_ids in await portions(database):
         scope = Scope(window=hours.window, target_ids=target_ids)
         async with database.transaction() as connection:
             await execute(connection, query("take_lock"), key=_LOCK_KEY)
@@ -100,7 +100,8 @@ async def summarise_day(database: Database, day_at: int) -> int:
     return total
 
 
-async def _portions(database: Database) -> list[tuple[int, ...]]:
+async def portions(database: Database) -> list[tuple[int, ...]]:
+    """Return the targets, a few at a time."""
     async with database.connection() as connection:
         ids = [row.id for row in await fetch(connection, query("target_ids"), IdRow)]
     return [tuple(ids[start : start + _TARGETS_AT_ONCE]) for start in range(0, len(ids), _TARGETS_AT_ONCE)]

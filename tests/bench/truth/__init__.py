@@ -1,1 +1,1 @@
-"""Simulations with known truth."""
+"""The statistics on simulated series whose truth is known: `make bench-truth`."""

@@ -29,6 +29,8 @@ from isochrone_collector.analysis.differential.margin import Margin, margin_of
 from isochrone_collector.analysis.differential.pairing import Changes, Pairs, TargetRegion, pair_up
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
+from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
 
@@ -51,7 +53,8 @@ class Subject:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonContext:
     """Context of the comparisons: participation, regions with a problem of their own and its reason, the newest
-    lasting changes or steps, the levels of the pairs that have several, and the parts by phase.
+    lasting changes or steps, the levels of the pairs that have several, the parts by phase, and the hourly levels of
+    the past week, if they are known.
 
     `margin` is the smallest difference that matters, that of the metric without a plan if it is `None`. `memories` are
     the rounds of a pair that are worth one independent round, as far as its history shows them. `family` are the
@@ -64,6 +67,7 @@ class ComparisonContext:
     changes: Changes = field(default_factory=dict)
     histories: Mapping[TargetRegion, LevelHistory] = field(default_factory=dict)
     parts: Mapping[TargetRegion, tuple[Part, ...]] = field(default_factory=dict)
+    hourly: SeriesLevels | None = None
     margin: Margin | None = None
     memories: Mapping[TargetRegion, float] = field(default_factory=dict)
     family: frozenset[int] | None = None
@@ -137,7 +141,9 @@ def _lines(
     none = Participation()
     columns = (
         subjects,
-        estimates(pairs, with_network=metric.includes_request),
+        estimates(
+            pairs, with_network=metric.includes_request, history=_history(pairs, subjects, baseline, known.hourly)
+        ),
         pairs.since_at.tolist(),
         pairs.baseline_span.counts.tolist(),
         pairs.region_span.counts.tolist(),
@@ -172,6 +178,16 @@ def _lines(
             )
         )
     return lines
+
+
+def _history(pairs: Pairs, subjects: Sequence[Subject], baseline: str, hourly: SeriesLevels | None) -> Inflation | None:
+    """Return how far the levels of such windows were from the long run in the past week, after the newest change."""
+    if hourly is None:
+        return None
+    since_at = pairs.since_at.tolist()
+    regions = hourly.of([subject.key for subject in subjects], since_at)
+    baselines = hourly.of([(subject.target_id, baseline) for subject in subjects], since_at)
+    return regions.minus(baselines).variances(pairs.hours())
 
 
 def _with_noise_of_all(estimate: Estimate | None, history: LevelHistory | None) -> Estimate | None:

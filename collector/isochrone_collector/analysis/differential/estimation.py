@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isochrone_collector.analysis.differential.pairing import Pairs
 from isochrone_collector.analysis.differential.panel import Panel
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.analysis.stats.paired import Shift, paired_estimates, paired_shifts
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
@@ -45,16 +46,19 @@ class Estimate:
     correlation: float | None = None
 
 
-def estimates(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
-    """Estimate each pair; `None` without data. `with_network` also estimates the network and server parts."""
-    found = _paired(pairs, with_network=with_network)
+def estimates(pairs: Pairs, *, with_network: bool, history: Inflation | None = None) -> list[Estimate | None]:
+    """Estimate each pair; `None` without data. `with_network` also estimates the network and server parts.
+
+    `history` is the variance of the level of such windows as known from the past, see `Inflation.with_history`.
+    """
+    found = _paired(pairs, with_network=with_network, history=history)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
         found[place] = _unpaired(pairs, place)
     return found
 
 
-def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
+def _paired(pairs: Pairs, *, with_network: bool, history: Inflation | None) -> list[Estimate | None]:
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
     differences = pairs.rows(region - baseline)
@@ -62,7 +66,7 @@ def _paired(pairs: Pairs, *, with_network: bool) -> list[Estimate | None]:
     with ThreadPoolExecutor(max_workers=1) as beside:
         parts = beside.submit(_parts if with_network else _no_parts, pairs)
         alike = beside.submit(_correlations, pairs.rows(baseline), pairs.rows(region))
-        shifts, counts = paired_shifts(differences), differences.counts
+        shifts, counts = paired_shifts(differences, history=history), differences.counts
         network, server = parts.result()
     last = np.maximum(differences.offsets[1:] - 1, 0)
     columns = {

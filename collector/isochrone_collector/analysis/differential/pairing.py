@@ -23,6 +23,9 @@ import numpy as np
 from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_collector.analysis.stats.ragged import Ragged, grouped
+from isochrone_wire.model import SECOND_US
+
+_HOUR_US = 3600 * SECOND_US
 
 TargetRegion = tuple[int, str]
 """A target's id and a region."""
@@ -78,6 +81,15 @@ class Pairs:
     def rows(self, values: Reals, kept: Flags | None = None) -> Ragged:
         """Group one value per shared round (or per `kept` one) into a row per pair."""
         return grouped(values, self.pair if kept is None else self.pair[kept], rows=len(self))
+
+    def hours(self) -> Reals:
+        """Return the hours that the shared rounds of each pair span, with one gap more than there are between them."""
+        first, last = (np.full(len(self), bound, dtype=np.int64) for bound in (np.iinfo(np.int64).max, 0))
+        instants = self.panel.round_at[self.region]
+        np.minimum.at(first, self.pair, instants)
+        np.maximum.at(last, self.pair, instants)
+        n = np.bincount(self.pair, minlength=len(self))
+        return np.where(n > 1, (last - first) / _HOUR_US * n / np.maximum(n - 1, 1), 0.0)
 
     def sides(self, place: int) -> tuple[slice, slice]:
         """Return the slices of the panel that hold all rounds of one pair's baseline and region, shared or not."""

@@ -23,6 +23,7 @@ DISTRIBUTED: Mapping[str, str] = {
     "sample_late": "target_id",
     "summary": "target_id",
     "outcome_summary": "target_id",
+    "hourly_levels": "target_id",
     "drift_event": "target_id",
     "ingest_batch": "vantage_id",
 }

@@ -135,3 +135,33 @@ SELECT DISTINCT
 FROM ingest_batch
 WHERE received_at >= %(received_from_at)s AND received_at < %(received_until_at)s
     AND oldest_round_at < %(before_at)s
+
+-- The histograms of the hours of one target, of all regions and metrics.
+-- name: hours_of_target
+SELECT region, metric, bucket_start, histogram, censored
+FROM summary
+WHERE resolution = 'hour'
+    AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
+    AND target_id = %(target_id)s
+
+-- Write hourly levels, in place of those of an earlier day.
+-- name: upsert_hourly_levels
+INSERT INTO hourly_levels (target_id, region, metric, quantity, until_at, noise, levels)
+SELECT target_id, region, metric, quantity, %(until_at)s, noise, levels
+FROM unnest(
+    %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(quantity)s::text[],
+    %(noise)s::double precision[], %(levels)b::bytea[]
+) AS made (target_id, region, metric, quantity, noise, levels)
+ON CONFLICT (target_id, region, metric, quantity) DO UPDATE
+SET until_at = excluded.until_at,
+    noise = excluded.noise,
+    levels = excluded.levels
+
+-- The hourly levels of one quantity.
+-- name: hourly_levels
+SELECT target_id, region, until_at, noise, levels
+FROM hourly_levels
+WHERE metric = %(metric)s
+    AND quantity = %(quantity)s
+    AND target_id = ANY(%(target_ids)s::bigint[])
+    AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))

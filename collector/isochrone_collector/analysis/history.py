@@ -1,0 +1,124 @@
+"""Hourly levels of series over a week: how far the level of a window may be from that of the long run.
+
+The level of a window of w hours varies around the long run as the levels of such windows of the past week do: their
+variance is that of all overlapping windows of w hours around the mean of the week (overlapping batch means; M. S.
+Meketon and B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), with about 1.5·N/w degrees of freedom from N
+hours. What the noise within the hours contributes is taken off, because the window itself shows that. Windows longer
+than a fifth of the hours are few: their variance is that of a fifth, divided by how much longer they are.
+
+An hour's level is the median of its values, or the share of its values above a quantile of the week.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from isochrone_collector.analysis.histogram import Histograms
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.ragged import Flags, Integers, Reals
+from isochrone_wire.model import SECOND_US
+
+HOURS = 168
+"""The hours of a history."""
+
+SHARES = (0.5, 0.9, 0.95, 0.99)
+"""The quantiles whose exceedances have a history."""
+
+_HOUR_US = 3600 * SECOND_US
+_LEAST_HOURS = 48
+_LONGEST_SHARE = 5
+_PER_WINDOW = 1.5
+_Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The hourly levels of m series, an m by `HOURS` matrix with NaN for unknown hours, and the variance that the noise
+    within an hour gives them.
+    """
+
+    values: Reals
+    noise: Reals
+
+    def minus(self, other: "Levels") -> "Levels":
+        """Return the levels of the differences between the series of both."""
+        return Levels(values=self.values - other.values, noise=self.noise + other.noise)
+
+    def where(self, known: Flags) -> "Levels":
+        """Return only these hours."""
+        return replace(self, values=np.where(known, self.values, np.nan))
+
+    def variances(self, hours: Reals) -> Inflation:
+        """Return the variance of the level of windows of so many `hours` per series, beyond the noise within them, and
+        its degrees of freedom; NaN with fewer than 48 known hours.
+        """
+        known = np.isfinite(self.values)
+        count = known.sum(axis=1)
+        lengths = np.clip(np.rint(np.nan_to_num(hours)), 1, np.maximum(count // _LONGEST_SHARE, 1)).astype(np.int64)
+        found = np.full(len(hours), np.nan)
+        enough = count >= _LEAST_HOURS
+        for length in np.unique(lengths[enough]).tolist():
+            rows = np.flatnonzero(enough & (lengths == length))
+            found[rows] = _around_mean(self.values[rows], length) / np.maximum(hours[rows] / length, 1.0)
+        beyond = np.maximum(found - self.noise / np.maximum(hours, 1.0), 0.0)
+        return Inflation(ratio=beyond, freedom=np.maximum(_PER_WINDOW * count / lengths - 1, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesLevels:
+    """The levels of some series, by target's id and region, and the beginning of each one's first hour."""
+
+    series: Mapping[tuple[int, str], int]
+    from_at: Integers
+    levels: Levels
+
+    def of(self, wanted: Sequence[tuple[int, str]], since_at: Sequence[int]) -> Levels:
+        """Return the levels of series in this order, only of hours from an instant on; NaN for unknown series."""
+        places = np.array([self.series.get(one, -1) for one in wanted], dtype=np.int64)
+        known = places >= 0
+        values, noise = np.full((len(wanted), HOURS), np.nan), np.zeros(len(wanted))
+        values[known], noise[known] = self.levels.values[places[known]], self.levels.noise[places[known]]
+        from_at = np.zeros(len(wanted), dtype=np.int64)
+        from_at[known] = self.from_at[places[known]]
+        hours_at = from_at[:, None] + _HOUR_US * np.arange(HOURS)
+        return Levels(values=values, noise=noise).where(hours_at >= np.asarray(since_at, np.int64)[:, None])
+
+
+def medians(hourly: Histograms) -> tuple[Reals, float]:
+    """Return the median of each group, NaN for an empty one, and the mean variance that it has by chance: 0 if no group
+    has enough values for an interval.
+    """
+    found = hourly.estimate(0.5)
+    variances = ((found.high - found.low) / (2 * _Z)) ** 2
+    return hourly.interpolated(0.5), float(np.nanmean(variances)) if np.isfinite(variances).any() else 0.0
+
+
+def exceedances(hourly: Histograms, share: float) -> tuple[Reals, float]:
+    """Return the share of each group's values above the quantile `share` of all groups together, NaN for an empty
+    group, and the mean variance that such a share has by chance.
+    """
+    n, limit = hourly.n, float(hourly.total().quantile(share)[0])
+    above = np.divide(hourly.above(limit), n, out=np.full(len(n), np.nan), where=n > 0)
+    level = float(np.nanmean(above)) if n.any() else 0.0
+    return above, float(np.mean(level * (1 - level) / n[n > 0])) if n.any() else 0.0
+
+
+def _around_mean(values: Reals, length: int) -> Reals:
+    """Return the mean square of the windows' levels around the mean of each row. A window counts if at least half of
+    its hours are known.
+    """
+    known = np.isfinite(values)
+    off = np.where(known, values - np.nanmean(values, axis=1, keepdims=True), 0.0)
+    sums, counts = _windows(off, length), _windows(known.astype(np.float64), length)
+    counted = 2 * counts >= length
+    levels = np.divide(sums, counts, out=np.zeros_like(sums), where=counted)
+    squares = (levels**2).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
+    # The mean of the same hours is nearer to each window than the long run is.
+    return np.asarray(squares / (1 - length / known.sum(axis=1)))
+
+
+def _windows(values: Reals, length: int) -> Reals:
+    """Return the sums of all windows of so many columns."""
+    running = np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
+    return np.asarray(running[:, length:] - running[:, :-length])

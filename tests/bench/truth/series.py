@@ -1,0 +1,64 @@
+"""Simulated series of round values, as m rows of n rounds, every five minutes. Every series has mean 0 and variance 1.
+
+Real traffic is each request's own noise, often with heavy tails, on a level that drifts slowly.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.signal import lfilter
+
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+
+Series = Callable[[np.random.Generator, int, int], Reals]
+
+ROUNDS_PER_HOUR = 12
+_WARM_UP = 400
+
+
+def autoregressive(chance: np.random.Generator, rows: int, n: int, correlation: float) -> Reals:
+    """Return stationary series in which neighbours correlate by `correlation`."""
+    noise = chance.standard_normal((rows, _WARM_UP + n))
+    chained = lfilter([np.sqrt(1 - correlation**2)], [1, -correlation], noise, axis=1)
+    return np.asarray(chained[:, _WARM_UP:])
+
+
+def independent(chance: np.random.Generator, rows: int, n: int) -> Reals:
+    """Return independent normal values."""
+    return chance.standard_normal((rows, n))
+
+
+def heavy_tailed(chance: np.random.Generator, rows: int, n: int) -> Reals:
+    """Return differences of two independent log-normal values with deviation 1 on the log scale, scaled."""
+    both = chance.lognormal(0.0, 1.0, (2, rows, n))
+    return np.asarray((both[1] - both[0]) / np.sqrt(2 * np.e * (np.e - 1)))
+
+
+def correlated(correlation: float) -> Series:
+    """Return the series with that correlation of neighbours."""
+    return lambda chance, rows, n: autoregressive(chance, rows, n, correlation)
+
+
+def drifting(share: float = 0.2) -> Series:
+    """Return series of which a share of the variance is drift with a memory of three hours, and the rest noise."""
+
+    def made(chance: np.random.Generator, rows: int, n: int) -> Reals:
+        drift = autoregressive(chance, rows, n, 0.97)
+        return np.asarray(np.sqrt(1 - share) * independent(chance, rows, n) + np.sqrt(share) * drift)
+
+    return made
+
+
+SERIES: dict[str, Series] = {
+    "independent normal": independent,
+    "independent log-normal": heavy_tailed,
+    "AR(.5)": correlated(0.5),
+    "AR(.8)": correlated(0.8),
+    "80 % noise, 20 % drift": drifting(),
+}
+
+
+def ragged_of(values: Reals) -> Ragged:
+    """Return the rows as `Ragged`."""
+    rows, n = values.shape
+    return Ragged(values=values.ravel(), offsets=np.arange(rows + 1) * n)

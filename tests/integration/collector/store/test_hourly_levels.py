@@ -1,0 +1,89 @@
+"""Hourly levels of a week, made by the rollup from summaries, and read by questions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from psycopg import sql
+
+from fix_inprocess_collector import DAY_AT, InProcessCollector
+from isochrone_collector.analysis.history import HOURS
+from isochrone_collector.queries.context import QueryContext
+from isochrone_collector.queries.differentials import differentials
+from isochrone_collector.store import hourly_levels
+from isochrone_collector.store.hourly_levels import MEDIAN, above_quantile
+from isochrone_collector.store.postgres.pool import execute
+from isochrone_collector.store.summaries import HOUR_US
+from isochrone_wire.answers import Differential, Metric, Selection, Window
+from isochrone_wire.model import DAY_US, MINUTE_US, Sample, Vantage
+
+MS = 1_000
+DAYS = 8
+EVERY_US = 5 * MINUTE_US
+US, SG = Vantage(name="us-1", region="us"), Vantage(name="sg-1", region="sg")
+
+
+def samples(local: InProcessCollector, day: int, *, drift_ms: float, seed: int) -> list[Sample]:
+    """A day of rounds around 400 ms; with drift, the level rises and falls over seven hours."""
+    chance = np.random.default_rng([seed, day])
+    rounds_at = DAY_AT + day * DAY_US + np.arange(DAY_US // EVERY_US) * EVERY_US
+    level = 400 * MS + drift_ms * MS * np.sin(2 * np.pi * (rounds_at - DAY_AT) / (7 * HOUR_US))
+    values = level + 20 * MS * chance.standard_normal(len(rounds_at))
+    return [local.sample(int(at), int(value)) for at, value in zip(rounds_at, values, strict=True)]
+
+
+async def a_week(local: InProcessCollector) -> None:
+    """Push a week and a day from two regions, the second with drift, and make the summaries of all days."""
+    await local.begin(DAY_AT + MINUTE_US)
+    for day in range(DAYS):
+        await local.turn_to(DAY_AT + (day + 1) * DAY_US)
+        await local.push(US, samples(local, day, drift_ms=0, seed=1))
+        await local.push(SG, samples(local, day, drift_ms=100, seed=2))
+    await local.turn_to(DAY_AT + DAYS * DAY_US + HOUR_US)
+    await local.rollup.run()
+
+
+async def check_levels(local: InProcessCollector) -> None:
+    """Check the levels of the newest week: drift and none, and shares above quantiles."""
+    scope = local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))
+    async with local.database.connection() as connection:
+        medians = await hourly_levels.levels_of(connection, scope, Metric.TTFT, MEDIAN)
+        shares = await hourly_levels.levels_of(
+            connection, replace(scope, regions=("us",)), Metric.TTFT, above_quantile(0.95)
+        )
+    places = [medians.series[local.target_id, region] for region in ("us", "sg")]
+    assert medians.from_at.tolist() == [DAY_AT + DAYS * DAY_US - HOURS * HOUR_US] * 2
+    steady, drifting = medians.levels.values[places]
+    assert np.isfinite(steady).all()
+    assert steady.std() < 10 * MS
+    assert drifting.std() == pytest.approx(100 * MS / np.sqrt(2), rel=0.1)
+    assert np.nanmean(shares.levels.values) == pytest.approx(0.05, abs=0.02)
+    assert list(shares.series) == [(local.target_id, "us")]
+
+
+async def asked(local: InProcessCollector, hours: int) -> Differential:
+    """The differential over the last hours."""
+    until_at = DAY_AT + DAYS * DAY_US
+    context = QueryContext(database=local.database, plans=local.plans, clock=local.clock)
+    window = Window(from_at=until_at - hours * HOUR_US, until_at=until_at)
+    found = await differentials(context, Selection(window=window), baseline="us", against=("sg",), metric="ttft")
+    return found.differentials[0]
+
+
+async def test_history_widens_intervals_of_series_that_drift(local: InProcessCollector) -> None:
+    """The rollup leaves the levels of the newest week. Two hours on a slope look certain by themselves; the week says
+    that such levels do not last.
+    """
+    await a_week(local)
+    await check_levels(local)
+    told = await asked(local, 2)
+    async with local.database.connection() as connection:
+        await execute(connection, sql.SQL("DELETE FROM hourly_levels"))
+    alone = await asked(local, 2)
+    for one in (told, alone):
+        assert one.shift_low is not None
+        assert one.shift_high is not None
+    assert told.shift == alone.shift
+    assert told.shift_high - told.shift_low > 2.5 * (alone.shift_high - alone.shift_low)
+    assert told.n_eff < alone.n_eff
+    assert told.shift_low < 0 < told.shift_high

@@ -1,0 +1,122 @@
+"""The hourly levels of a week, and what they say of the level of a window."""
+
+import numpy as np
+import pytest
+
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels, exceedances, medians
+from isochrone_collector.analysis.stats.ragged import Reals
+
+HOUR_US = 3_600_000_000
+
+
+def chained(rows: int, correlation: float, *, seed: int = 1) -> Reals:
+    """Return hourly levels that keep that share of the hour before, with variance 1."""
+    chance = np.random.default_rng(seed)
+    values = chance.standard_normal((rows, HOURS + 200))
+    for place in range(1, HOURS + 200):
+        values[:, place] = correlation * values[:, place - 1] + np.sqrt(1 - correlation**2) * values[:, place]
+    return values[:, 200:]
+
+
+def of(values: Reals, noise: float = 0.0) -> Levels:
+    return Levels(values=values, noise=np.full(len(values), noise))
+
+
+@pytest.mark.parametrize("hours", [1, 3, 6, 24])
+def test_windows_vary_as_their_length_says(hours: int) -> None:
+    """Independent hours vary as 1/w, and hours that keep 0.9 of the one before much more."""
+    rows = 600
+    wanted = np.full(rows, float(hours))
+    independent = of(chained(rows, 0.0)).variances(wanted)
+    assert independent.ratio.mean() == pytest.approx(1 / hours, rel=0.1)
+    lags = np.arange(1, hours)
+    truth = (1 + 2 * ((1 - lags / hours) * 0.9**lags).sum()) / hours
+    assert of(chained(rows, 0.9)).variances(wanted).ratio.mean() == pytest.approx(truth, rel=0.2)
+    assert independent.freedom[0] == pytest.approx(max(1.5 * HOURS / hours - 1, 1))
+
+
+def test_windows_shorter_than_an_hour_vary_as_an_hour() -> None:
+    """A level does not vary less because a window is short, and a window of days varies less in proportion."""
+    levels = of(chained(400, 0.0))
+    assert levels.variances(np.full(400, 0.1)).ratio.tolist() == levels.variances(np.full(400, 1.0)).ratio.tolist()
+    longest = levels.variances(np.full(400, HOURS / 5 + 1)).ratio.mean()
+    assert levels.variances(np.full(400, 2.0 * HOURS)).ratio.mean() == pytest.approx(longest / 10, rel=0.15)
+
+
+def test_noise_within_the_hours_is_taken_off() -> None:
+    """What the window shows itself is not counted twice, and nothing becomes negative."""
+    levels = chained(400, 0.0)
+    found = of(levels, noise=1.0).variances(np.full(400, 6.0)).ratio
+    assert found.min() == 0.0
+    assert found.mean() < 0.06
+
+
+@pytest.mark.parametrize("known", [0, 47])
+def test_two_days_are_needed(known: int) -> None:
+    """With fewer than 48 known hours the variance is unknown."""
+    values = chained(1, 0.5)
+    values[:, known:] = np.nan
+    assert np.isnan(of(values).variances(np.array([5.0])).ratio).all()
+
+
+def test_gaps_are_left_out() -> None:
+    """Unknown hours change the variance little."""
+    values = chained(400, 0.8)
+    gaps = np.random.default_rng(2).random(values.shape) < 0.2
+    whole = of(values).variances(np.full(400, 6.0)).ratio.mean()
+    assert of(np.where(gaps, np.nan, values)).variances(np.full(400, 6.0)).ratio.mean() == pytest.approx(
+        whole, rel=0.15
+    )
+
+
+def test_constant_levels_do_not_vary() -> None:
+    """A series without drift has variance 0."""
+    assert of(np.full((1, HOURS), 7.0)).variances(np.array([5.0])).ratio.tolist() == [0.0]
+
+
+def test_series_are_found_by_name_and_cut_at_a_change() -> None:
+    """Levels come in the order asked for; unknown series, and hours before a change, are unknown."""
+    kept = SeriesLevels(
+        series={(1, "sg"): 0, (1, "us"): 1}, from_at=np.array([0, HOUR_US]), levels=of(chained(2, 0.0), noise=0.5)
+    )
+    found = kept.of([(1, "us"), (2, "us"), (1, "sg")], [0, 0, 10 * HOUR_US])
+    assert np.isfinite(found.values).sum(axis=1).tolist() == [HOURS, 0, HOURS - 10]
+    assert found.noise.tolist() == [0.5, 0.0, 0.5]
+    assert found.minus(found).values[0].tolist() == [0.0] * HOURS
+    unknown = SeriesLevels(series={}, from_at=np.empty(0, np.int64), levels=of(np.empty((0, HOURS))))
+    assert np.isnan(unknown.of([(1, "us")], [0]).values).all()
+
+
+def hourly(values: Reals) -> histogram.Histograms:
+    """Return the histograms of rows."""
+    return histogram.merge(map(histogram.pack, values), [b""] * len(values), np.arange(len(values)), of=len(values))
+
+
+def test_medians_follow_a_level_within_a_bucket() -> None:
+    """A rise of half a percent, less than a bucket, is seen in the medians; their noise is that of a median."""
+    chance = np.random.default_rng(3)
+    values = 300_000 * np.exp(0.1 * chance.standard_normal((HOURS, 400)))
+    values[HOURS // 2 :] *= 1.005
+    levels, noise = medians(hourly(values))
+    rise = levels[HOURS // 2 :].mean() / levels[: HOURS // 2].mean()
+    assert rise == pytest.approx(1.005, abs=0.0015)
+    assert noise == pytest.approx(np.pi / 2 * (0.1 * 300_000) ** 2 / 400, rel=0.3)
+
+
+def test_hours_without_values_are_unknown() -> None:
+    """An empty hour has no level, neither a median nor a share."""
+    groups = histogram.merge([histogram.pack([1.0] * 8), b""], [b"", b""], [0, 1], of=2)
+    assert np.isnan(medians(groups)[0]).tolist() == [False, True]
+    assert np.isnan(exceedances(groups, 0.9)[0]).tolist() == [False, True]
+    assert medians(histogram.merge([], [], [], of=2))[1] == 0.0
+
+
+def test_exceedances_show_when_the_slow_values_came() -> None:
+    """With all slow values in one quarter of the hours, their shares are there; a censored one exceeds all."""
+    values = np.full((HOURS, 100), 300_000.0)
+    values[: HOURS // 4, :40] = 900_000.0
+    shares, _ = exceedances(hourly(values), 0.5)
+    assert shares.tolist() == [0.4] * (HOURS // 4) + [0.0] * (HOURS - HOURS // 4)
+    cut = histogram.merge([histogram.pack([1.0] * 9)], [histogram.pack([0.5])], [0], of=1)
+    assert exceedances(cut, 0.5)[0].tolist() == [0.1]
