@@ -5,6 +5,9 @@ X(l) and X(u): the number of values at or below the true quantile is Binomial(n,
 probability P(l <= B < u), whatever the distribution of the values (H. A. David and H. N. Nagaraja, Order Statistics,
 3rd ed., section 7.1). Below n = 6 for the median, 29 for p90, 59 for p95 and 299 for p99 no pair of ranks reaches 95 %.
 
+Dependent values are as good as fewer independent ones (`long_run_variance`). The interval is then the one of that many
+values, with each rank at the same share of all values.
+
 A censored value, such as that of a probe that timed out, is known only to exceed its limit. It ranks above all others,
 so that it raises p95 instead of being ignored.
 """
@@ -12,11 +15,13 @@ so that it raises p95 instead of being ignored.
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
+from isochrone_collector.analysis.stats.long_run_variance import inflation
+from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 from isochrone_wire.answers import Quantile
 
 _ERROR = 0.05
@@ -24,21 +29,44 @@ _ERROR = 0.05
 _ROUNDING = 1e-12
 
 
-def quantile(values: Sequence[float], share: float, *, censored: Sequence[float] = ()) -> Quantile | None:
+def quantile(
+    values: Sequence[float], share: float, *, censored: Sequence[float] = (), factor: float = 1.0
+) -> Quantile | None:
     """Return the quantile `share` (0 < share < 1) with its 95 % interval, or `None` without values.
 
     `censored` holds the limits of values known only to exceed them; a rank among them is reported as the larger of its
-    limit and the largest value.
+    limit and the largest value. `factor` is that of `Inflation` of the exceedances of the quantile.
     """
     ordered = _ordered(values, censored)
     n = len(ordered)
     if n == 0:
         return None
     value = float(ordered[_nearest_rank(n, share) - 1])
-    ranks = interval_ranks(n, share)
+    ranks = dependent_ranks(n, share, factor)
     if ranks is None:
         return Quantile(value=value)
     return Quantile(value=value, low=float(ordered[ranks[0] - 1]), high=float(ordered[ranks[1] - 1]))
+
+
+def dependent_ranks(n: int, share: float, factor: float) -> tuple[int, int] | None:
+    """Return the ranks of `interval_ranks` for n values whose intervals are wider by `factor`."""
+    worth = independent_size(n, factor)
+    ranks = interval_ranks(worth, share)
+    if ranks is None or worth == n:
+        return ranks
+    low, high = (rank / (worth + 1) * (n + 1) for rank in ranks)
+    return max(1, floor(low)), min(n, ceil(high))
+
+
+def independent_size(n: int, factor: float) -> int:
+    """Return how many independent values are as good as n values whose intervals are wider by `factor`."""
+    return min(n, floor(n / factor**2))
+
+
+def exceedance_factors(series: Ragged, limits: Reals) -> Reals:
+    """Return the factor of intervals of a quantile of each row of values in the order of their rounds, `limits`."""
+    above = series.values > np.repeat(limits, series.counts)
+    return inflation(Ragged(values=above.astype(np.float64), offsets=series.offsets)).factor
 
 
 @lru_cache(maxsize=4096)
