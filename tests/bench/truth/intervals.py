@@ -1,5 +1,5 @@
-"""Coverage of 95 % intervals of differences: the share that contains the true level of the long run, with and without
-the history of a week.
+"""Coverage of 95 % intervals of differences and of quantiles: the share that contains the truth of the long run, with
+and without the history of a week.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,14 @@ from bench.truth.series import ROUNDS_PER_HOUR, SERIES, ragged_of
 from isochrone_collector.analysis.history import HOURS, Levels
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent
 from isochrone_collector.analysis.stats.paired import Shifts, paired_shifts
+from isochrone_collector.analysis.stats.quantile import exceedance_inflation, quantile
 from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_wire.answers import Quantile
 
 SEED = 20261122
 ROWS = 1_500
+QUANTILE_ROWS = 500
+_TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
 _Z = 1.959964
 
 
@@ -29,6 +33,12 @@ class Case:
     least: float
     has_history: bool = False
     widest: float | None = None
+    share: float | None = None
+
+    @property
+    def quantity(self) -> str:
+        """What the interval is of: a difference, or a quantile if the case has its `share`."""
+        return "difference" if self.share is None else f"p{100 * self.share:g}"
 
 
 CASES = (
@@ -36,6 +46,11 @@ CASES = (
     *(Case(series=name, n=n, least=0.9) for name in ("AR(.5)", "AR(.8)") for n in (60, 288)),
     Case(series="80 % noise, 20 % drift", n=288, least=0.8),
     *(Case(series="80 % noise, 20 % drift", n=n, least=0.9, has_history=True) for n in (60, 288)),
+)
+
+
+QUANTILE_CASES = tuple(
+    Case(series=name, n=288, least=0.9, has_history=True, share=share) for name in SERIES for share in (0.5, 0.95)
 )
 
 
@@ -57,6 +72,12 @@ class Coverage:
 def measured() -> tuple[Coverage, ...]:
     """Measure all cases."""
     return tuple(map(_coverage, CASES))
+
+
+@cache
+def measured_quantiles() -> tuple[Coverage, ...]:
+    """Measure all cases of quantiles. A quantile that is refused an interval counts neither way."""
+    return tuple(map(_quantile_coverage, QUANTILE_CASES))
 
 
 def levels_of(values: Reals) -> Levels:
@@ -96,3 +117,35 @@ def _holding(shifts: Shifts) -> float:
 
 def _widths(shifts: Shifts) -> Reals:
     return shifts.high - shifts.low
+
+
+def _quantile_coverage(case: Case) -> Coverage:
+    assert case.share is not None
+    share, chance = case.share, np.random.default_rng([SEED, 4])
+    truth = float(np.quantile(SERIES[case.series](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), share))
+    past, window = past_and_window(case, QUANTILE_ROWS)
+    rank = int(np.ceil(share * case.n)) - 1
+    limits = np.sort(window, axis=1)[:, rank]
+    history = _exceedances_of(past, share).variances(np.full(len(past), case.n / ROUNDS_PER_HOUR))
+    factors = (
+        exceedance_inflation(ragged_of(window), limits)
+        .with_history(np.full(len(past), share * (1 - share) / case.n), history)
+        .factor
+    )
+    found = [quantile(own.tolist(), share, factor=factor) for own, factor in zip(window, factors.tolist(), strict=True)]
+    plain = [quantile(own.tolist(), share) for own in window]
+    known = [(one, other) for one, other in zip(found, plain, strict=True) if one and other and one.low is not None]
+    held = [one.low <= truth <= one.high for one, _ in known if one.low is not None and one.high is not None]
+    widths = np.array([[_width(one), _width(other)] for one, other in known])
+    return Coverage(case=case, coverage=float(np.mean(held)), width=float(widths[:, 0].mean() / widths[:, 1].mean()))
+
+
+def _exceedances_of(past: Reals, share: float) -> Levels:
+    """Return the hourly shares of values above the quantile of the week."""
+    above = past > np.quantile(past, share, axis=1, keepdims=True)
+    hourly = above.reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
+    return Levels(values=hourly, noise=np.full(len(past), share * (1 - share) / ROUNDS_PER_HOUR))
+
+
+def _width(found: Quantile) -> float:
+    return (found.high or 0.0) - (found.low or 0.0)

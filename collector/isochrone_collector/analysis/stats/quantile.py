@@ -20,7 +20,7 @@ from math import ceil, floor
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
-from isochrone_collector.analysis.stats.long_run_variance import inflation
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.ragged import Ragged, Reals
 from isochrone_wire.answers import Quantile
 
@@ -63,10 +63,10 @@ def independent_size(n: int, factor: float) -> int:
     return min(n, floor(n / factor**2))
 
 
-def exceedance_factors(series: Ragged, limits: Reals) -> Reals:
-    """Return the factor of intervals of a quantile of each row of values in the order of their rounds, `limits`."""
-    above = series.values > np.repeat(limits, series.counts)
-    return inflation(Ragged(values=above.astype(np.float64), offsets=series.offsets)).factor
+def exceedance_inflation(series: Ragged, quantiles: Reals) -> Inflation:
+    """Return the inflation of exceeding a quantile, one per row of values in the order of their rounds."""
+    above = series.values > np.repeat(quantiles, series.counts)
+    return inflation(Ragged(values=above.astype(np.float64), offsets=series.offsets))
 
 
 @lru_cache(maxsize=4096)
