@@ -51,6 +51,22 @@ CREATE TABLE drift_event (
 
 COMMENT ON TABLE drift_event IS 'Lasting changes of a metric of a target as seen from a region.';
 
+CREATE TABLE hourly_levels (
+    target_id bigint NOT NULL,
+    region text NOT NULL,
+    metric text NOT NULL,
+    quantity text NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    noise double precision NOT NULL,
+    levels bytea NOT NULL
+);
+
+COMMENT ON TABLE hourly_levels IS 'Levels of a metric in each hour of the past week: medians, or shares above quantiles of the week. Made daily.';
+
+COMMENT ON COLUMN hourly_levels.noise IS 'Variance that the noise within an hour gives a level.';
+
+COMMENT ON COLUMN hourly_levels.levels IS 'Four-byte floats, oldest hour first; NaN for an hour without values.';
+
 CREATE TABLE ingest_batch (
     vantage_id bigint NOT NULL,
     epoch bigint NOT NULL,
@@ -316,6 +332,9 @@ ALTER TABLE ONLY credential
 
 ALTER TABLE ONLY drift_event
     ADD CONSTRAINT drift_event_pkey PRIMARY KEY (target_id, region, metric, changed_at);
+
+ALTER TABLE ONLY hourly_levels
+    ADD CONSTRAINT hourly_levels_pkey PRIMARY KEY (target_id, region, metric, quantity);
 
 ALTER TABLE ONLY ingest_batch
     ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (vantage_id, epoch, seq);

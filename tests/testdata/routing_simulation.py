@@ -188,7 +188,7 @@ class RoutingSimulation:
         for step in range(rounds):
             last = drift[step] = kept * last + drift[step]
         self._drifts[place, region] = last
-        return drift
+        return np.asarray(drift)
 
     def _probe_table(self, rows: Reals) -> ProbeTable:
         return ProbeTable(

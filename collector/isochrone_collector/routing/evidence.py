@@ -29,6 +29,7 @@ from isochrone_wire.answers import Quantile
 
 _SHARE = 0.95
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
+_LEAST_COSINES = 6
 _AROUND = 5
 _SENT = (Kind.OK, Kind.FAILED)
 
@@ -226,7 +227,9 @@ def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
     """
     found = hodges_lehmann(differences)
     series = Ragged(values=earlier, offsets=np.array([0, len(earlier)]))
-    return found and found.widened(float(inflation(series).factor[0]))
+    # As many half periods as make the shortest one about as long as the differences.
+    cosines = max(len(earlier) // max(len(differences), 1) * 2, _LEAST_COSINES)
+    return found and found.widened(float(inflation(series, cosines=cosines).factor[0]))
 
 
 Series = tuple[Integers, Reals]

@@ -72,7 +72,7 @@ async def make(database: Database, until_at: int) -> int:
             async with database.transaction() as connection:
                 span = {"from_at": Instant(until_at - HOURS * HOUR_US), "until_at": Instant(until_at)}
                 rows = await fetch(connection, query("hours_of_target"), _HourRow, target_id=target_id, **span)
-                made = await asyncio.to_thread(lambda found=rows, of=target_id: list(_made(of, found, until_at)))
+                made = await asyncio.to_thread(_made_of_all, target_id, rows, until_at)
                 await _write(connection, made, until_at)
             total += len(made)
     return total
@@ -103,6 +103,10 @@ def _decoded(content: bytes) -> Reals:
     return np.frombuffer(content, _FLOATS).astype(np.float64)
 
 
+def _made_of_all(target_id: int, rows: Sequence[_HourRow], until_at: int) -> list[_Made]:
+    return list(_made(target_id, rows, until_at))
+
+
 def _made(target_id: int, rows: Sequence[_HourRow], until_at: int) -> Iterator[_Made]:
     """Yield the levels of all series of a target."""
     by_series: dict[tuple[str, str], list[_HourRow]] = defaultdict(list)
@@ -128,15 +132,14 @@ def _quantities(hourly: histogram.Histograms) -> Iterator[tuple[str, tuple[Reals
 async def _write(connection: Connection, made: Iterable[_Made], until_at: int) -> None:
     # In one order, or two collectors could wait for each other.
     rows = sorted(made, key=lambda row: (row.region, row.metric, row.quantity))
-    if rows:
-        await execute(
-            connection,
-            query("upsert_hourly_levels"),
-            until_at=Instant(until_at),
-            target_id=[row.target_id for row in rows],
-            region=[row.region for row in rows],
-            metric=[row.metric for row in rows],
-            quantity=[row.quantity for row in rows],
-            noise=[row.noise for row in rows],
-            levels=[row.levels.astype(_FLOATS).tobytes() for row in rows],
-        )
+    values: dict[str, object] = {
+        "until_at": Instant(until_at),
+        "target_id": [row.target_id for row in rows],
+        "region": [row.region for row in rows],
+        "metric": [row.metric for row in rows],
+        "quantity": [row.quantity for row in rows],
+        "noise": [row.noise for row in rows],
+        "levels": [row.levels.astype(_FLOATS).tobytes() for row in rows],
+    }
+    for name in ("insert_hourly_levels", "update_hourly_levels") if rows else ():
+        await execute(connection, query(name), **values)

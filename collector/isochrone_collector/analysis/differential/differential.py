@@ -31,6 +31,7 @@ from isochrone_collector.analysis.differential.panel import Panel
 from isochrone_collector.analysis.differential.participation import Participation
 from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.ragged import Reals
 from isochrone_wire.answers import Decision, Differential, Metric, Part
 
 
@@ -142,7 +143,10 @@ def _lines(
     columns = (
         subjects,
         estimates(
-            pairs, with_network=metric.includes_request, history=_history(pairs, subjects, baseline, known.hourly)
+            pairs,
+            with_network=metric.includes_request,
+            memories=_memories(subjects, known),
+            history=_history(pairs, subjects, baseline, known.hourly),
         ),
         pairs.since_at.tolist(),
         pairs.baseline_span.counts.tolist(),
@@ -178,6 +182,11 @@ def _lines(
             )
         )
     return lines
+
+
+def _memories(subjects: Sequence[Subject], known: ComparisonContext) -> Reals:
+    told = [known.memories.get(subject.key) for subject in subjects]
+    return np.array([np.nan if memory is None else memory for memory in told], dtype=np.float64)
 
 
 def _history(pairs: Pairs, subjects: Sequence[Subject], baseline: str, hourly: SeriesLevels | None) -> Inflation | None:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isochrone_collector.analysis.differential.decision import LEAST_ROUNDS
 from isochrone_collector.analysis.differential.pairing import Pairs
 from isochrone_collector.analysis.differential.panel import Panel
-from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.paired import Shift, paired_estimates, paired_shifts
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
 from isochrone_collector.analysis.stats.signed_rank import MIN_N
 from isochrone_collector.analysis.stats.unpaired import separation
@@ -46,27 +47,42 @@ class Estimate:
     correlation: float | None = None
 
 
-def estimates(pairs: Pairs, *, with_network: bool, history: Inflation | None = None) -> list[Estimate | None]:
+def estimates(
+    pairs: Pairs, *, with_network: bool, memories: Reals | None = None, history: Inflation | None = None
+) -> list[Estimate | None]:
     """Estimate each pair; `None` without data. `with_network` also estimates the network and server parts.
 
-    `history` is the variance of the level of such windows as known from the past, see `Inflation.with_history`.
+    `memories` are the rounds of each pair that are worth one independent round, NaN if unknown: pairs with too few
+    rounds to show that use them. `history` is the variance of the level of such windows as known from the past, see
+    `Inflation.with_history`.
     """
-    found = _paired(pairs, with_network=with_network, history=history)
+    differences = pairs.rows(pairs.panel.value[pairs.region] - pairs.panel.value[pairs.baseline])
+    inflated = _with_memories(inflation(differences), differences.counts, memories)
+    found = _paired(pairs, differences, inflated, with_network=with_network, history=history)
     enough = (pairs.baseline_span.counts >= MIN_N) & (pairs.region_span.counts >= MIN_N)
     for place in np.flatnonzero(enough & (pairs.n_shared < MIN_N)).tolist():
         found[place] = _unpaired(pairs, place)
     return found
 
 
-def _paired(pairs: Pairs, *, with_network: bool, history: Inflation | None) -> list[Estimate | None]:
+def _with_memories(inflated: Inflation, counts: Integers, memories: Reals | None) -> Inflation:
+    if memories is None:
+        return inflated
+    told = np.isfinite(memories) & (counts < LEAST_ROUNDS)
+    ratio = np.where(told, np.maximum(memories, 1.0), inflated.ratio)
+    return Inflation(ratio=ratio, freedom=np.where(told, np.inf, inflated.freedom))
+
+
+def _paired(
+    pairs: Pairs, differences: Ragged, inflated: Inflation, *, with_network: bool, history: Inflation | None
+) -> list[Estimate | None]:
     panel = pairs.panel
     baseline, region = panel.value[pairs.baseline], panel.value[pairs.region]
-    differences = pairs.rows(region - baseline)
     # All spend most of their time in numpy's sorting, which releases the GIL.
     with ThreadPoolExecutor(max_workers=1) as beside:
         parts = beside.submit(_parts if with_network else _no_parts, pairs)
         alike = beside.submit(_correlations, pairs.rows(baseline), pairs.rows(region))
-        shifts, counts = paired_shifts(differences, history=history), differences.counts
+        shifts, counts = paired_shifts(differences, known=inflated, history=history), differences.counts
         network, server = parts.result()
     last = np.maximum(differences.offsets[1:] - 1, 0)
     columns = {

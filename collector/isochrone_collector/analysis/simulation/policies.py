@@ -30,7 +30,9 @@ from isochrone_collector.analysis.simulation.replay import (
     race,
     rank_members,
 )
-from isochrone_collector.analysis.stats.paired import paired_shift
+from isochrone_collector.analysis.stats.long_run_variance import inflation
+from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann
+from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_collector.analysis.stats.signed_rank import interval_depth
 from isochrone_collector.names import unknown
 
@@ -168,9 +170,16 @@ def _is_better(incumbent: Reals, challenger: Reals) -> bool:
     differences = incumbent - challenger
     if not _may_be_above_zero(differences):
         return False
-    shift = paired_shift(differences)
+    shift = _shift(differences)
     margin = max(_MARGIN_US, _MARGIN_SHARE * float(np.median(incumbent)))
     return shift is not None and shift.low is not None and shift.low > 0 and shift.estimate >= margin
+
+
+def _shift(differences: Reals) -> Shift | None:
+    """Return the shift, with an interval that is at least as wide as that of independent differences."""
+    found = hodges_lehmann(differences)
+    series = Ragged(values=differences, offsets=np.array([0, len(differences)]))
+    return found and found.widened(max(float(inflation(series).factor[0]), 1.0))
 
 
 def _may_be_above_zero(differences: Reals) -> bool:

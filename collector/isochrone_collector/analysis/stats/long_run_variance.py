@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from isochrone_collector.analysis.stats.autocorrelation import times_of_ranks
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
 
 _CELLS = 1 << 17
@@ -47,7 +47,7 @@ class Inflation:
     @property
     def factor(self) -> Reals:
         """The factor of the half-widths of a 95 % interval for independent values."""
-        return np.sqrt(self.ratio) * _student(self.freedom) / _Z
+        return np.asarray(np.sqrt(self.ratio) * _student(self.freedom) / _Z)
 
     def p_values(self, scores: Reals) -> Reals:
         """Return the two-sided p-values of standard scores (at least 0) of independent values."""
@@ -77,23 +77,26 @@ def independent(rows: int) -> Inflation:
     return Inflation(ratio=np.ones(rows), freedom=np.full(rows, np.inf))
 
 
-def inflation(series: Ragged) -> Inflation:
-    """Return the inflation of each row; 1 for an empty or constant one."""
+def inflation(series: Ragged, *, cosines: int = _COSINES) -> Inflation:
+    """Return the inflation of each row; 1 for an empty or constant one.
+
+    More than six `cosines` are right for the mean of a part of the row: what is slower than the part is left out.
+    """
     found = independent(len(series))
     for places, rows in series.portions(cells=_CELLS):
-        own = _of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2)
+        own = _of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2, cosines)
         found.ratio[places], found.freedom[places] = own.ratio, own.freedom
     return found
 
 
-def of_correlation(times: Reals, counts: Reals) -> Inflation:
+def of_correlation(times: Reals, counts: Reals | Integers) -> Inflation:
     """Return the inflation of rows of `counts` values by their correlation times alone."""
     freedom = np.where(times > 1, np.maximum(counts / times - 1, 1.0), np.inf)
     return Inflation(ratio=times, freedom=freedom)
 
 
-def _of_ranks(centred: Reals) -> Inflation:
-    by_cosines, times = _by_cosines(centred), times_of_ranks(centred)
+def _of_ranks(centred: Reals, cosines: int) -> Inflation:
+    by_cosines, times = _by_cosines(centred, cosines), times_of_ranks(centred)
     wider = by_cosines.wider(of_correlation(times, np.full(len(times), centred.shape[1])))
     correlated = times > 1
     return Inflation(
@@ -102,8 +105,8 @@ def _of_ranks(centred: Reals) -> Inflation:
     )
 
 
-def _by_cosines(centred: Reals) -> Inflation:
-    weights = (centred @ _cosines(centred.shape[1])) ** 2
+def _by_cosines(centred: Reals, cosines: int) -> Inflation:
+    weights = (centred @ _cosines(centred.shape[1], cosines)) ** 2
     variances = (centred**2).mean(axis=1)
     varies = variances > 0
     ratio = np.divide(weights.mean(axis=1), variances, out=np.ones(len(centred)), where=varies)
@@ -111,12 +114,12 @@ def _by_cosines(centred: Reals) -> Inflation:
 
 
 @lru_cache(maxsize=1024)
-def _cosines(n: int) -> Reals:
+def _cosines(n: int, most: int) -> Reals:
     """Return the cosines for n rounds, an n by B matrix."""
-    terms = min(_COSINES, max(_LEAST_COSINES, n // _ROUNDS_PER_COSINE))
-    return np.sqrt(2 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, terms + 1)))
+    terms = min(most, max(_LEAST_COSINES, n // _ROUNDS_PER_COSINE))
+    return np.asarray(np.sqrt(2 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, terms + 1))))
 
 
 def _student(freedom: Reals) -> Reals:
     finite = np.isfinite(freedom)
-    return np.where(finite, stdtrit(np.where(finite, freedom, 1.0), _UPPER), _Z)
+    return np.asarray(np.where(finite, stdtrit(np.where(finite, freedom, 1.0), _UPPER), _Z))

@@ -144,18 +144,30 @@ WHERE resolution = 'hour'
     AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
     AND target_id = %(target_id)s
 
--- Write hourly levels, in place of those of an earlier day.
--- name: upsert_hourly_levels
+-- Insert the hourly levels of series that have none yet.
+-- name: insert_hourly_levels
 INSERT INTO hourly_levels (target_id, region, metric, quantity, until_at, noise, levels)
 SELECT target_id, region, metric, quantity, %(until_at)s, noise, levels
 FROM unnest(
     %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(quantity)s::text[],
     %(noise)s::double precision[], %(levels)b::bytea[]
 ) AS made (target_id, region, metric, quantity, noise, levels)
-ON CONFLICT (target_id, region, metric, quantity) DO UPDATE
-SET until_at = excluded.until_at,
-    noise = excluded.noise,
-    levels = excluded.levels
+ON CONFLICT DO NOTHING
+
+-- Write hourly levels in place of those of an earlier day.
+-- name: update_hourly_levels
+UPDATE hourly_levels
+SET until_at = %(until_at)s,
+    noise = made.noise,
+    levels = made.levels
+FROM unnest(
+    %(target_id)s::bigint[], %(region)s::text[], %(metric)s::text[], %(quantity)s::text[],
+    %(noise)s::double precision[], %(levels)b::bytea[]
+) AS made (target_id, region, metric, quantity, noise, levels)
+WHERE hourly_levels.target_id = made.target_id
+    AND hourly_levels.region = made.region
+    AND hourly_levels.metric = made.metric
+    AND hourly_levels.quantity = made.quantity
 
 -- The hourly levels of one quantity.
 -- name: hourly_levels

@@ -11,6 +11,7 @@ from isochrone_collector.analysis.simulation.policies import (
     DEFAULTS,
     PolicyError,
     _may_be_above_zero,
+    _shift,
     incumbents,
     policy,
     policy_inputs,
@@ -24,7 +25,6 @@ from isochrone_collector.analysis.simulation.replay import (
     race,
     rank_members,
 )
-from isochrone_collector.analysis.stats.paired import paired_shift
 
 # Other tests and processes share these cores.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -241,7 +241,7 @@ def test_what_is_long_past_is_forgotten(length: int) -> None:
 def test_the_quick_look_rejects_no_interval(differences: list[int]) -> None:
     """Whatever the quick look rejects has no interval above zero, ties and zeros included."""
     several = np.array(differences, np.float64)
-    shift = paired_shift(several)
+    shift = _shift(several)
     assert shift is not None
     if shift.low is not None and shift.low > 0:
         assert _may_be_above_zero(several)
