@@ -9,7 +9,9 @@ timeout instead of one per round. The laws:
    interval, all rounds between are blocked; if it answered, those that are nearer to the probe that hung.
 3. A round behind a probe that was answered, however late, is not blocked: the probe's own value says more than the
    time waited until then. It stays skipped, without a value.
-4. Without a next probe (the agent stops, the target is paused) nothing is known, and the rounds stay skipped.
+4. The last round behind a probe that hung is probed late, when that probe has ended: otherwise the next probe, and with
+   it the end of an outage, would be up to an interval later.
+5. Without a next probe (the agent stops, the target is paused) nothing is known, and the rounds stay skipped.
 """
 
 import asyncio
@@ -22,6 +24,9 @@ Samples = Sequence[Sample]
 # A provider that refuses a request because of its rate is not hanging.
 _ANSWERED = (Outcome.OK, Outcome.THROTTLED)
 
+# A round is nearer to a probe by a tenth of its interval or more, so that a few milliseconds of lateness do not decide.
+_CLEARLY = 10
+
 
 def waited_us(due: Due, *, before: Samples, after: Samples) -> int | None:
     """Return how long the probe before a round had waited for a first token at the planned start of the round, in
@@ -31,7 +36,8 @@ def waited_us(due: Due, *, before: Samples, after: Samples) -> int | None:
     if not before or not after or not _hung(before):
         return None
     still_hangs = _hung(after) or _slow(after, due.target.every_us)
-    if not still_hangs and 2 * due.round_at >= before[0].round_at + after[0].round_at:
+    since_us, until_us = due.begins_at - before[0].dispatched_at, after[0].dispatched_at - due.begins_at
+    if not still_hangs and since_us >= until_us - due.target.every_us // _CLEARLY:
         return None
     return min(_waited_us(due, sample) for sample in before)
 
@@ -69,15 +75,15 @@ class Probing:
         if not self._next.done():
             self._next.set_result(samples)
 
-    async def ended(self, *, within_us: int) -> None:
-        """Wait until the probe has ended, at most `within_us` microseconds."""
-        await asyncio.wait([self._samples], timeout=within_us / SECOND_US)
+    async def hung(self) -> bool:
+        """Wait for the end of the probe, and return true if it hung."""
+        await asyncio.wait([self._samples])
+        samples = self._samples.result()
+        return bool(samples) and _hung(samples)
 
     async def waited_us(self, due: Due) -> int | None:
         """Return `waited_us` of a round behind this probe, when the probe and, if it hung, the next one have ended."""
-        await asyncio.wait([self._samples])
-        before = self._samples.result()
-        if before and _hung(before):
+        if await self.hung():
             await asyncio.wait([self._next], timeout=self._patience_us / SECOND_US)
         after = self._next.result() if self._next.done() else ()
-        return waited_us(due, before=before, after=after)
+        return waited_us(due, before=self._samples.result(), after=after)

@@ -15,7 +15,7 @@ from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.plan.budget import BudgetTracker, settle
 from isochrone_agent.plan.credentials import Keyring, describe_missing
 from isochrone_agent.plan.overlap import Probing
-from isochrone_agent.plan.schedule import Due, Schedule, grace_us
+from isochrone_agent.plan.schedule import Due, Schedule
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
@@ -82,8 +82,9 @@ class RoundRunner:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: Counter[int] = Counter()
-        # By target id: the probe that was started last.
+        # By target id: the probe that was started last, and the last round that has begun.
         self._latest: dict[int, Probing] = {}
+        self._begun: dict[int, int] = {}
         # By target id, on the monotonic clock, so that a step of the wall clock does not prolong a wait.
         self._throttled_until_ns: dict[int, int] = {}
         self._stopping = False
@@ -136,6 +137,7 @@ class RoundRunner:
         """Wait for the rounds in flight. After `seconds`, abort those that remain; their samples record that."""
         if not self._tasks:
             return
+        self._begun.clear()
         for probing in self._latest.values():
             probing.followed_by(())
         await asyncio.wait(self._tasks, timeout=seconds)
@@ -189,14 +191,12 @@ class RoundRunner:
         try:
             if self._spend_error and self._budgets.has_budget(due.target):
                 await self._load_spend()
-            begun_at = self._clock()
-            await self._wait_for_previous(due)
+            self._begun[due.target.id] = due.round_at
             skipped = self._skipped(due)
             if skipped is None:
                 return await self._probe(due)
             if skipped[0] is Outcome.SKIPPED_OVERLAP:
-                sample = self._unsent_sample(due, *skipped, at=begun_at)
-                return [await self._overlapping_sample(sample, due)]
+                return await self._overlapping(due, self._unsent_sample(due, *skipped))
             outcome, reason = skipped
         except CredentialError as error:
             reason = str(error)
@@ -207,21 +207,19 @@ class RoundRunner:
             log.exception("probe.failed", target=due.target.name)
         return [self._unsent_sample(due, outcome, reason)]
 
-    async def _wait_for_previous(self, due: Due) -> None:
-        """Wait within the round's grace for the previous probe: a limit that is a multiple of the interval is reached
-        just after a round begins.
+    async def _overlapping(self, due: Due, sample: Sample) -> list[Sample]:
+        """Return the samples of a round behind a probe in flight; `sample` is the one of a skipped round. If the probe
+        hung, the last round behind it is probed late, and the others may be blocked.
         """
-        if self._busy[due.target.id] and due.target.overlap is Overlap.SKIP:
-            left_us = due.begins_at + grace_us(due.target) - self._clock()
-            await self._latest[due.target.id].ended(within_us=max(left_us, 0))
-
-    async def _overlapping_sample(self, sample: Sample, due: Due) -> Sample:
-        """Return the sample of a round that could not start, once it is known whether the probe before it hung."""
-        waited_us = await self._latest[due.target.id].waited_us(due)
+        previous = self._latest[due.target.id]
+        is_last = await previous.hung() and self._begun.get(due.target.id) == due.round_at
+        if is_last and self._skipped(due) is None:
+            return await self._probe(due)
+        waited_us = await previous.waited_us(due)
         if waited_us is None:
-            return sample
+            return [sample]
         error = f"not sent: the previous probe had waited {waited_us / SECOND_US:.3g} s, and got no token"
-        return replace(sample, outcome=Outcome.TIMED_OUT, timeout_us=waited_us, quality=Quality.BLOCKED, error=error)
+        return [replace(sample, outcome=Outcome.TIMED_OUT, timeout_us=waited_us, quality=Quality.BLOCKED, error=error)]
 
     def _skipped(self, due: Due) -> tuple[Outcome, str] | None:
         """Return the outcome and the reason if the round is skipped, else `None`."""
@@ -307,8 +305,8 @@ class RoundRunner:
         self._reserved[due.target.id, due.round_at] = reservation
         return None
 
-    def _unsent_sample(self, due: Due, outcome: Outcome, reason: str, *, at: int | None = None) -> Sample:
-        at = self._clock() if at is None else at
+    def _unsent_sample(self, due: Due, outcome: Outcome, reason: str) -> Sample:
+        at = self._clock()
         return Sample(
             target_id=due.target.id,
             round_at=due.round_at,

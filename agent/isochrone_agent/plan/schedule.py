@@ -39,11 +39,6 @@ def stagger_us(target: Target, vantage: str) -> int:
     return stable_id("spread", vantage, target.id) % target.spread_us if target.spread_us else 0
 
 
-def grace_us(target: Target) -> int:
-    """Return how many microseconds after its start a round may still begin."""
-    return min(target.every_us // _GRACE_SHARE, MAX_GRACE_US)
-
-
 def next_rounds(targets: Iterable[Target], *, now_at: int, vantage: str, count: int) -> list[Due]:
     """Return the first `count` rounds that a vantage starts after `now_at`, in order."""
     coming = [
@@ -100,7 +95,7 @@ class Schedule:
         self._next_at[target.id] = latest_at + every_us
         self.begun[target.id] = latest_at
         self.missed += (latest_at - planned_at) // every_us
-        if here_at - latest_at > grace_us(target):
+        if here_at - latest_at > min(every_us // _GRACE_SHARE, MAX_GRACE_US):
             self.missed += 1
             return None
         return Due(target=target, round_at=latest_at, begins_at=latest_at + stagger)
