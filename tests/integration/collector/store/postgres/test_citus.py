@@ -53,7 +53,7 @@ def test_every_table_has_its_place(cluster: str) -> None:
     nothing.
     """
     assert sorted(citus.distribute(cluster)) == sorted((*DISTRIBUTED, *REFERENCE))
-    beside = dict.fromkeys(("sample_late", "summary", "outcome_summary", "drift_event"), "sample")
+    beside = dict.fromkeys(("sample_late", "summary", "outcome_summary", "hourly_levels", "drift_event"), "sample")
     spread = {name: (column, beside.get(name, "none")) for name, column in DISTRIBUTED.items()}
     assert account(cluster) == dict.fromkeys(REFERENCE, (None, None)) | spread
     assert citus.distribute(cluster) == []
