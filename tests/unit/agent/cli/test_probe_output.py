@@ -72,11 +72,11 @@ def test_a_median_states_its_own_runs(samples: list[Sample], lines: list[str]) -
 
 
 def test_each_flag_is_explained_once() -> None:
-    """Every flag that a row shows has its meaning below, and no other flag does."""
+    """Every flag that a row shows has its meaning below, and no other flag does. No probe that was sent is blocked."""
     samples = [replace(FINE, quality=Quality.LAGGED | Quality.BUFFERED), replace(FINE, quality=Quality.BUFFERED)]
     [_, *lines] = probe_output.summary(samples)
     assert [line.partition(":")[0] for line in lines] == ["lagged", "buffered"]
-    raised = [flag for flag in Quality if flag is not Quality.CLOCK_UNSYNCED]
+    raised = [flag for flag in Quality if flag not in (Quality.CLOCK_UNSYNCED, Quality.BLOCKED)]
     for flag in raised:
         assert any(
             line.startswith(f"{flag.labels[0]}: ") for line in probe_output.summary([replace(FINE, quality=flag)])
