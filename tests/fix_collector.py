@@ -105,9 +105,11 @@ class Caller:
         response = self.observatory.GetRegionCosts(request, timeout=ANSWER_SECONDS)
         return codec.decode(insights.RegionCostList, response).costs
 
-    def latency_budgets(self, selection: answers.Selection, *uses: str) -> tuple[insights.LatencyBudget, ...]:
-        """Return the eligibility of the targets of a selection for these uses."""
-        request = observatory_pb2.GetLatencyBudgetsRequest(selection=codec.encode(selection), uses=uses)
+    def latency_budgets(
+        self, selection: answers.Selection, *uses: str, **more: Any
+    ) -> tuple[insights.LatencyBudget, ...]:
+        """Return the eligibility of the targets of a selection for these uses; `more` are fields of the request."""
+        request = observatory_pb2.GetLatencyBudgetsRequest(selection=codec.encode(selection), uses=uses, **more)
         response = self.observatory.GetLatencyBudgets(request, timeout=ANSWER_SECONDS)
         return codec.decode(insights.LatencyBudgetList, response).budgets
 

@@ -207,9 +207,27 @@ class ObservatoryClient:
         request = messages.GetRegionCostsRequest(selection=encode(selection), metric=metric)
         return self._value(RegionCostList, self._call(self._stub.GetRegionCosts, request))
 
-    def get_latency_budgets(self, selection: Selection, *, uses: tuple[str, ...] = ()) -> LatencyBudgetList:
-        """Verdicts on the latency targets of `uses` (empty: all uses), per target and region."""
-        request = messages.GetLatencyBudgetsRequest(selection=encode(selection), uses=uses)
+    def get_latency_budgets(
+        self,
+        selection: Selection,
+        *,
+        uses: tuple[str, ...] = (),
+        by: str = "",
+        answer_tokens: int = 0,
+        limit_us: int = 0,
+        min_tokens_per_second: float = 0.0,
+    ) -> LatencyBudgetList:
+        """Verdicts on the latency targets of `uses` (empty: all uses), per target and region; with `by` "hour" per hour
+        of the day, too. The other arguments are those of the collector's query.
+        """
+        request = messages.GetLatencyBudgetsRequest(
+            selection=encode(selection),
+            uses=uses,
+            by=by,
+            answer_tokens=answer_tokens,
+            limit_us=limit_us,
+            min_tokens_per_second=min_tokens_per_second,
+        )
         return self._value(LatencyBudgetList, self._call(self._stub.GetLatencyBudgets, request))
 
     def get_tiers(self, selection: Selection) -> TierList:

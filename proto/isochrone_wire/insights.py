@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from isochrone_wire.answers import Decision, Metric, Quantile, Source, Window
+from isochrone_wire.answers import Decision, Metric, Proportion, Quantile, Source, Window
 
 
 class Eligible(StrEnum):
@@ -53,7 +53,11 @@ class RegionCostList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyBudget:
-    """A target's eligibility for a use from one region. `quantile` is of `metric` at `share`, with its interval."""
+    """A target's eligibility for a use from one region, in an `hour` of the day (UTC) or in all. `goodput` is the share
+    of the `n` planned requests (worth `n_eff` independent ones) that were answered within the limit, `quantile` that of
+    `metric` at `share`. `answer_tokens` is the length of the answer that is limited, if it is not the measured one;
+    `min_tokens_per_second` the speed that a request must reach.
+    """
 
     use: str
     metric: Metric
@@ -66,6 +70,11 @@ class LatencyBudget:
     n: int = 0
     reason: str = ""
     usd_per_m_output: float | None = None
+    goodput: Proportion | None = None
+    n_eff: float | None = None
+    hour: int | None = None
+    answer_tokens: int | None = None
+    min_tokens_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 DAY_US = 86_400 * SECOND_US
 DEFAULT_PROMPT = "Explain recursion in 200 words"
+DEFAULT_GOODPUT = 0.95
 
 
 def day_of(at: int) -> int:
@@ -24,7 +25,7 @@ def day_of(at: int) -> int:
 
 
 class Outcome(StrEnum):
-    """The outcome of a probe. `SKIPPED_*` are planned rounds in which no request was sent."""
+    """The outcome of a probe. `SKIPPED_*`: no request was sent, or the agent ended it (`NOT_READY`, `timeout_us`)."""
 
     OK = "ok"
     THROTTLED = "throttled"
@@ -42,7 +43,7 @@ class Outcome(StrEnum):
 
     @property
     def skipped(self) -> bool:
-        """True if no request was sent."""
+        """True if no request was sent, or the agent itself ended it."""
         return self.value.startswith("skipped_")
 
 
@@ -190,33 +191,38 @@ class Spend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """The service-level objective of a route: its class, the limit for the 95th percentile of time to first token
-    (`None` means no limit), and the minimum share of requests that succeed.
+    """The service-level objective of a route: its class, limits (`None`: none) on the time to first token, to the last
+    of `answer_tokens` and on speed, the minimum share of all requests that keep them, and the minimum that succeed.
     """
 
     name: str = "custom"
     ttft_p95_us: int | None = None
     min_success: float = 0.0
+    min_goodput: float = DEFAULT_GOODPUT
+    answer_tokens: int | None = None
+    answer_p95_us: int | None = None
+    min_tokens_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """The weights of a member's ranking cost, which in milliseconds is
 
-    ttft · p50 + tail · max(0, upper p95 - SLO) + usd · (US dollars per million output tokens)
-    + failure · (1 - lower bound of success).
+    ttft · p50 + answer · (p50 of the whole answer) + tail · max(0, upper p95 - SLO) + usd · (US dollars per million
+    output tokens) + failure · (1 - lower bound of success).
     """
 
     ttft: float = 1.0
     tail: float = 0.5
     usd: float = 0.0
     failure: float = 1000.0
+    answer: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """A logical model that services request. `members` are the names of interchangeable targets, `static_order` the
-    members to try without evidence, `residency` prefixes of the allowed endpoint regions.
+    members to try without evidence, `residency` prefixes of allowed endpoint regions, `max_share` limits on weights.
     """
 
     name: str
@@ -225,6 +231,7 @@ class Route:
     objective: Objective = Objective()
     static_order: tuple[str, ...] = ()
     residency: tuple[str, ...] = ()
+    max_share: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,8 +296,8 @@ class Sample:
     `ttfb_us`, `ttft_us`, `ttfat_us` and `e2e_us` start when the request is fully written and end at the first byte, the
     first token of any channel, the first token of the answer and the last token; they exclude connection setup.
     `rtt_us` is the kernel's measurement for this connection, which reaches to the provider's edge. `error` is one
-    bounded sentence without keys, prompts or answers. `timeout_us` is the limit that a timed-out or stalled probe
-    reached; of a round that was blocked, the time that the previous probe had waited when the round began.
+    bounded sentence without keys, prompts or answers. `timeout_us` is the limit that was reached, or the
+    age at which the agent stopped; of a blocked round, the time that the previous probe had waited when it began.
     """
 
     target_id: int
@@ -343,8 +350,9 @@ class Sample:
 
     @property
     def sent(self) -> bool:
-        """True if a request was sent; rounds that were skipped or blocked sent none."""
-        return not self.outcome.skipped and Quality.BLOCKED not in self.quality
+        """True if a request was sent; false for skipped and blocked rounds."""
+        skipped = self.outcome.skipped and not (self.outcome is Outcome.SKIPPED_NOT_READY and self.timeout_us)
+        return not skipped and Quality.BLOCKED not in self.quality
 
     @property
     def connect_us(self) -> int | None:

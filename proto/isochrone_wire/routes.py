@@ -100,9 +100,12 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEntry:
-    """A ranked member, seen from the client's region; equal members share a rank. The weights of a table add up to 1.
+    """A ranked member, seen from the client's region; equal members share a rank. The weights of a table and its
+    `unassigned` share add up to 1.
 
-    `credential_ref` is a name, never a secret. Quantiles have an interval if n is large enough.
+    `credential_ref` is a name, never a secret. Quantiles have an interval if n is large enough. `goodput` is the share
+    of planned requests that kept the limits of the objective, `throttled` that of recent rounds refused because of
+    their rate. The weight tends to `max_weight` at most, by the plan and by throttling.
     """
 
     rank: int
@@ -130,6 +133,10 @@ class RouteEntry:
     vs_best: Advantage | None = None
     hedge: Hedge | None = None
     hold: Hold | None = None
+    goodput: Proportion | None = None
+    answer_p95_us: Quantile | None = None
+    throttled: float = 0.0
+    max_weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +154,8 @@ class RouteTable:
 
     `generation` is the number of the table, unique in the fleet and increasing. Consumers may act on the table without
     restriction until `fresh_until_at`, use it without new switches until `stale_until_at`, and then follow
-    `on_expired`.
+    `on_expired`. Each consumer applies it after a random part of `move_within_us`. `unassigned` is the share of the
+    traffic that no member may take.
     """
 
     generation: int
@@ -169,6 +177,8 @@ class RouteTable:
     race: RaceSet | None = None
     on_expired: str = USE_STATIC_ORDER
     schema: str = SCHEMA
+    unassigned: float = 0.0
+    move_within_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

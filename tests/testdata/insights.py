@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from isochrone_wire.answers import Decision, Metric, Part, Quantile, Window
+from isochrone_wire.answers import Decision, Metric, Part, Proportion, Quantile, Window
 from isochrone_wire.insights import (
     Alert,
     AlertKind,
@@ -84,17 +84,30 @@ _VOICE = LatencyBudget(
     target="deepseek/deepseek-v4-flash",
     eligible=Eligible.YES,
     quantile=_FAST,
-    n=1431,
+    n=1440,
+    n_eff=1440.0,
     usd_per_m_output=0.25,
+    goodput=Proportion(value=0.9931, low=0.9873, high=0.9963, n=1440),
 )
 LATENCY_BUDGETS = (
     _VOICE,
-    replace(_VOICE, target="openai/gpt-5-mini", eligible=Eligible.NO, quantile=_SLOW, n=31, usd_per_m_output=2.0),
+    replace(
+        _VOICE,
+        target="openai/gpt-5-mini",
+        eligible=Eligible.NO,
+        quantile=_SLOW,
+        n=120,
+        n_eff=96.5,
+        reason="41 of 120 requests failed",
+        usd_per_m_output=2.0,
+        goodput=Proportion(value=0.5583, low=0.4687, high=0.6442, n=120),
+    ),
     replace(
         _VOICE,
         region="ap-southeast-1",
         eligible=Eligible.MAYBE,
         quantile=Quantile(value=298_000, low=290_000, high=306_000),
+        goodput=Proportion(value=0.9521, low=0.9398, high=0.9619, n=1440),
     ),
     replace(
         _VOICE,
@@ -103,7 +116,9 @@ LATENCY_BUDGETS = (
         eligible=Eligible.UNKNOWN,
         quantile=None,
         n=3,
+        n_eff=3.0,
         reason="3 of 59 samples",
+        goodput=Proportion(value=1.0, low=0.3684, high=1.0, n=3),
     ),
     replace(
         _VOICE,

@@ -53,6 +53,7 @@ _FIRST = RouteEntry(
         stall_lift=1.2,
     ),
     hold=Hold(state="active", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1, penalty=62.5),
+    goodput=Proportion(value=0.9861, low=0.9679, high=0.9941, n=360),
 )
 _SECOND = replace(
     _FIRST,
@@ -71,6 +72,7 @@ _SECOND = replace(
     slo_eligible=Eligible.MAYBE,
     cost=262.5,
     vs_best=Advantage(shift_us=69_700.0, low_us=66_200.0, high_us=73_900.0),
+    goodput=Proportion(value=0.9583, low=0.9325, high=0.9745, n=360),
     hedge=None,
     hold=Hold(state="waiting", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1, penalty=62.5),
 )
@@ -90,6 +92,7 @@ _THIRD = replace(
     newest_at=None,
     usd_per_m_output=None,
     slo_eligible=Eligible.UNKNOWN,
+    goodput=Proportion(value=0.8, low=0.3755, high=0.9638, n=5),
     vs_best=None,
 )
 CHAT = RouteTable(
@@ -128,6 +131,7 @@ VOICE = replace(
             rank=1,
             weight=1.0,
             slo_eligible=Eligible.NO,
+            goodput=Proportion(value=0.0056, low=0.0015, high=0.0200, n=360),
             vs_best=Advantage(shift_us=0.0, low_us=0.0, high_us=0.0),
             hedge=Hedge(target="deepseek/deepseek-v4-flash", stall_lift=4.1, reason="the two stall together"),
         ),

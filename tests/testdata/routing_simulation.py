@@ -203,6 +203,9 @@ class RoutingSimulation:
             censored=np.zeros(rows.shape[1], np.bool_),
             rtt_us=np.full(rows.shape[1], np.nan),
             tokens_per_second=np.full(rows.shape[1], np.nan),
+            comparable=np.ones(rows.shape[1], np.bool_),
+            answer_from_us=rows[5],
+            first_chunk_tokens=np.ones(rows.shape[1]),
         )
 
     def replan(self, plan: Plan) -> None:

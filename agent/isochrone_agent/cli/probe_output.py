@@ -33,7 +33,7 @@ _EXPLANATIONS = {
 }
 _FLAGS = {
     Quality.LAGGED: "this machine was busy, and received bytes waited for more than 5 ms before they were read",
-    Quality.BUFFERED: "the text arrived in fewer than 3 pieces, or all of it within 50 ms, so it has no tok/s",
+    Quality.BUFFERED: "the text arrived in fewer than 3 pieces, or faster than it can be timed, so it has no tok/s",
     Quality.CACHED: "the provider took a part of the prompt from its cache",
     Quality.ESTIMATED_TOKENS: "the provider sent no token counts; about 4 characters count as a token (~)",
     Quality.CLOCK_STEPPED: "the wall clock was set during the run; durations do not depend on it",

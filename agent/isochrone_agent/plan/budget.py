@@ -15,7 +15,7 @@ The laws:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_wire.model import DAY_US, Budget, Outcome, Quality, Sample, Spend, Target, TokenSource, day_of
+from isochrone_wire.model import DAY_US, Budget, Outcome, Sample, Spend, Target, TokenSource, day_of
 from isochrone_wire.request_estimate import estimate_request
 
 _REFUSED = range(400, 500)
@@ -95,7 +95,7 @@ def _price_usd(target: Target, prompt_tokens: int, output_tokens: int) -> float:
 
 def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     prompt_tokens, output_tokens = sample.prompt_tokens, sample.output_tokens
-    if _cannot_be_billed_more(sample, target):
+    if _cannot_be_billed_more(sample):
         return prompt_tokens or 0, output_tokens or 0
     most = estimate_request(target)
     if output_tokens is None or sample.token_source is TokenSource.ESTIMATED:
@@ -104,14 +104,11 @@ def _charged_tokens(sample: Sample, target: Target) -> tuple[int, int]:
     return most.prompt_tokens if prompt_tokens is None else prompt_tokens, output_tokens
 
 
-def _cannot_be_billed_more(sample: Sample, target: Target) -> bool:
+def _cannot_be_billed_more(sample: Sample) -> bool:
     """Return true if the provider refused the request or cannot have processed it."""
     if sample.http_status is not None:
         return sample.http_status in _REFUSED
-    # Timed out while connecting. A reused connection has no `tcp_us` either, but nothing to connect.
-    unconnected = sample.tcp_us is None and Quality.REUSED not in sample.quality
-    late = sample.outcome is Outcome.TIMED_OUT and sample.timeout_us == target.workload.timeouts.connect_us
-    return sample.outcome is Outcome.CONNECT_FAILED or (late and unconnected)
+    return sample.outcome is Outcome.CONNECT_FAILED
 
 
 def budget_of(budgets: Iterable[Budget], *, provider: str, vantage: str) -> Budget | None:

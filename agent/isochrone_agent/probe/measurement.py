@@ -9,7 +9,7 @@ The laws:
 4. The first token is the first non-empty piece of reasoning, answer or tool text; nothing else ends the TTFT.
 5. A chunk is not a token. Token counts come from the provider, or are an estimate labelled as such.
 6. Speed is (tokens - tokens of the first chunk) / (last chunk - first chunk). It is undefined, and the sample flagged
-   `buffered`, if there are fewer than 3 chunks or they all arrive within 50 ms.
+   `buffered`, if the chunks did not arrive one by one, or too fast for the timestamps (see `stream_metrics`).
 7. If reasoning is only summarised, its tokens are in no chunk: speed is the tokens of the answer over the chunks of the
    answer, and undefined if the provider does not count the reasoning separately.
 
@@ -164,7 +164,10 @@ class Measurement:
         """Build the sample from what has been recorded so far; times `..._at` are in microseconds since the epoch."""
         failure = self.failed or self._implied_failure()
         opened = self.opened or Opened(status=0)
-        tokens, speed_chunk_ns = self._tokens()
+        tokens, speed_chunks = self._tokens()
+        resolution_ns = stream_metrics.resolution_ns(
+            kernel=Quality.USER_STAMPS not in quality, loop_lag_us=connection.loop_lag_us
+        )
         gaps = stream_metrics.gaps_between(self.chunk_ns)
         return Sample(
             target_id=target_id,
@@ -179,7 +182,7 @@ class Measurement:
             ttft_us=self._since_sent_us(self.chunk_ns[0] if self.chunk_ns else None),
             ttfat_us=self._since_sent_us(self.answer.at_ns[0] if self.answer.at_ns else None),
             e2e_us=self._since_sent_us(self.chunk_ns[-1] if self.chunk_ns else None),
-            tokens_per_second=stream_metrics.tokens_per_second(speed_chunk_ns, tokens),
+            tokens_per_second=stream_metrics.tokens_per_second(speed_chunks, tokens, resolution_ns=resolution_ns),
             chunk_gap_p50_us=gaps.p50_us,
             chunk_gap_p99_us=gaps.p99_us,
             chunk_gap_max_us=gaps.max_us,
@@ -202,7 +205,12 @@ class Measurement:
             request_id=opened.request_id,
             ratelimit=_ratelimit(opened, failure),
             cost_usd=stream_metrics.cost_usd(price, self.usage, tokens),
-            quality=quality | self._quality(tokens, speed_chunk_ns, connection),
+            quality=quality
+            | self._quality(
+                tokens,
+                connection,
+                has_speed=stream_metrics.speed_is_defined(speed_chunks, tokens, resolution_ns=resolution_ns),
+            ),
             http_status=opened.status or None,
             error=failure.error[:ERROR_CHARS] if failure else None,
             timeout_us=failure.timeout_us if failure else None,
@@ -217,8 +225,8 @@ class Measurement:
             return Failed(outcome=Outcome.GARBLED, error=error)
         return None
 
-    def _tokens(self) -> tuple[stream_metrics.Tokens, Sequence[int]]:
-        """Return the token counts, and the times of the chunks used for the speed."""
+    def _tokens(self) -> tuple[stream_metrics.Tokens, ChunkSeries]:
+        """Return the token counts, and the chunks used for the speed."""
         visibility = stream_metrics.reasoning_visibility(
             self.content, self.answer, self.usage, summarised=self.summarised
         )
@@ -232,16 +240,16 @@ class Measurement:
             visibility=visibility,
             first_chunk_tokens=stated,
         )
-        return tokens, speed_chunks.at_ns
+        return tokens, speed_chunks
 
     def _since_sent_us(self, at_ns: int | None) -> int | None:
         if at_ns is None or self.sent_ns is None:
             return None
         return max(0, round((at_ns - self.sent_ns) / 1000))
 
-    def _quality(self, tokens: stream_metrics.Tokens, speed_chunk_ns: Sequence[int], connection: Connection) -> Quality:
+    def _quality(self, tokens: stream_metrics.Tokens, connection: Connection, *, has_speed: bool) -> Quality:
         raised = {
-            Quality.BUFFERED: bool(self.chunk_ns) and not stream_metrics.speed_is_defined(speed_chunk_ns),
+            Quality.BUFFERED: bool(self.chunk_ns) and not has_speed,
             Quality.CACHED: bool(self.usage.cached_tokens),
             Quality.ESTIMATED_TOKENS: tokens.source is TokenSource.ESTIMATED,
             Quality.REUSED: connection.reused,

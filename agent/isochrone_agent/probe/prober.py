@@ -146,7 +146,7 @@ class StreamingRequest:
         self._aborted = False
 
     def abort(self) -> None:
-        """End the request now, as if its time limit had been reached."""
+        """End the request now: its outcome is that of a round without a request."""
         self._aborted, self._end_ns = True, time.monotonic_ns()
         if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule(self._end_ns / 1e9)
@@ -166,7 +166,8 @@ class StreamingRequest:
         except TimeoutError:
             self._fail_unless_finished(self._timed_out())
         except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
-            self._fail(Failed(outcome=Outcome.TIMED_OUT, error=str(error), timeout_us=self._timeouts.connect_us))
+            # The request was never sent, so no duration of it had begun.
+            self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error), timeout_us=self._timeouts.connect_us))
         except (httpcore.ConnectError, httpcore.UnsupportedProtocol, httpcore.WriteError) as error:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
         except httpcore.LocalProtocolError:  # its text quotes the header, which may contain the key
@@ -254,10 +255,10 @@ class StreamingRequest:
 
     def _timed_out(self) -> Failed:
         if self._aborted:
-            # No failure of the provider; the answer took at least this long.
+            # No failure of the provider, and no duration either: how long the answer would have taken is not known.
             waited_us = (self._end_ns - self._begun_ns) // 1000
             error = "the agent stopped before the answer was complete"
-            return Failed(outcome=Outcome.TIMED_OUT, error=error, timeout_us=waited_us)
+            return Failed(outcome=Outcome.SKIPPED_NOT_READY, error=error, timeout_us=waited_us)
         seconds = f"{self._limit_us / SECOND_US:g} s"
         if self._limit_us == self._timeouts.total_us:
             error, outcome = f"not finished after {seconds}", Outcome.TIMED_OUT

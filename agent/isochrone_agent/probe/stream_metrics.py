@@ -1,4 +1,16 @@
-"""Metrics of a stream from the times and sizes of its chunks: tokens, speed and gaps."""
+"""Metrics of a stream from the times and sizes of its chunks: tokens, speed and gaps.
+
+A stream has a speed if its chunks arrived as they were generated, and their times are exact enough. A fixed minimum of
+the duration would exclude the short answers of fast models, and make these models look slower than they are. The laws:
+
+1. They arrived at three instants or more. What arrived with the first chunk counts as part of it.
+2. The time between first and last arrival is at least 20 times the resolution of the timestamps, so that the error of
+   a speed is a few per cent, and the bias of 1/time some tenths of a per cent.
+3. It is at least 50 us per token after the first arrival: no model generates 20 000 tokens per second, but a proxy that
+   buffers releases more.
+4. Within less than 50 ms, there are at most eight chunks per arrival. A buffered answer arrives in a few large pieces,
+   a round trip apart.
+"""
 
 import math
 from array import array
@@ -11,8 +23,14 @@ from isochrone_agent.probe.dialects.signals import Usage
 from isochrone_wire.model import Price, TokenSource
 
 CHARS_PER_TOKEN = 4
-MIN_CHUNKS_FOR_SPEED = 3
-MIN_SPAN_FOR_SPEED_NS = 50_000_000
+MIN_ARRIVALS_FOR_SPEED = 3
+MIN_RESOLUTIONS_FOR_SPEED = 20
+FASTEST_TOKEN_NS = 50_000
+SHORT_SPAN_NS = 50_000_000
+MAX_CHUNKS_PER_ARRIVAL = 8
+# The kernel's timestamps are exact to microseconds, but network cards deliver segments in groups.
+KERNEL_RESOLUTION_NS = 250_000
+USER_RESOLUTION_NS = 1_000_000
 STALL_FLOOR_NS = 1_000_000_000
 STALL_FACTOR = 10
 
@@ -27,25 +45,36 @@ class ReasoningVisibility(Enum):
 
 @dataclass(slots=True)
 class ChunkSeries:
-    """The chunks of one kind: their times in nanoseconds, their characters in total, and those of the first chunk."""
+    """The chunks of one kind: their times in nanoseconds, the number of different times, their characters in total, and
+    the chunks and characters at the first of these times.
+    """
 
     at_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    arrivals: int = 0
     chars: int = 0
+    first_chunks: int = 0
     first_chars: int = 0
 
     def add(self, chars: int, at_ns: int) -> None:
-        """Add a chunk."""
-        if not self.at_ns:
-            self.first_chars = chars
+        """Add a chunk, not earlier than the one before."""
+        self.arrivals += not self.at_ns or at_ns > self.at_ns[-1]
+        if self.arrivals == 1:
+            self.first_chunks += 1
+            self.first_chars += chars
         self.chars += chars
         self.at_ns.append(at_ns)
+
+    @property
+    def span_ns(self) -> int:
+        """The time from the first to the last chunk, 0 without chunks."""
+        return self.at_ns[-1] - self.at_ns[0] if self.at_ns else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """The token counts of one stream. `output` is the provider's count or, with `source` ESTIMATED, an estimate.
     `streamed` is the part of it in the chunks used for the speed (hidden reasoning is not in any chunk), `None` if
-    unknown; `first_chunk` is the part of `streamed` in the first of these chunks.
+    unknown; `first_chunk` is the part of `streamed` in the first of these chunks, and in others that arrived with it.
     """
 
     output: int | None
@@ -107,9 +136,11 @@ def _first_chunk(streamed: int | None, speed_chunks: ChunkSeries, stated: int | 
     chunks = len(speed_chunks.at_ns)
     if streamed is None or not chunks:
         return None
-    # With one token per chunk this share is exactly one; see "Not proud of" in measurement.py.
-    share = 1 if streamed == chunks else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
-    return min(stated if stated and chunks > 1 else share, streamed)
+    first = speed_chunks.first_chunks
+    # With one token per chunk this share is exact; see "Not proud of" in measurement.py.
+    exact = streamed == chunks
+    share = first if exact else max(1, round(streamed * speed_chunks.first_chars / max(speed_chunks.chars, 1)))
+    return min(stated if stated and first == 1 < chunks else share, streamed)
 
 
 def cost_usd(price: Price | None, usage: Usage, tokens: Tokens) -> float | None:
@@ -119,19 +150,30 @@ def cost_usd(price: Price | None, usage: Usage, tokens: Tokens) -> float | None:
     return price.cost_usd(prompt_tokens=usage.prompt_tokens, output_tokens=tokens.output)
 
 
-def speed_is_defined(chunk_ns: Sequence[int]) -> bool:
-    """Return true if there are enough chunks (3) over enough time (50 ms) to measure tokens per second."""
-    return len(chunk_ns) >= MIN_CHUNKS_FOR_SPEED and chunk_ns[-1] - chunk_ns[0] >= MIN_SPAN_FOR_SPEED_NS
+def speed_is_defined(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> bool:
+    """Return true if the chunks show a speed, given the resolution of their times; see the rules above."""
+    rest = (tokens.streamed or 0) - (tokens.first_chunk or 0)
+    long_enough = chunks.span_ns >= max(MIN_RESOLUTIONS_FOR_SPEED * resolution_ns, rest * FASTEST_TOKEN_NS)
+    crowded = chunks.span_ns < SHORT_SPAN_NS and len(chunks.at_ns) > MAX_CHUNKS_PER_ARRIVAL * chunks.arrivals
+    return chunks.arrivals >= MIN_ARRIVALS_FOR_SPEED and long_enough and not crowded
 
 
-def tokens_per_second(chunk_ns: Sequence[int], tokens: Tokens) -> float | None:
+def tokens_per_second(chunks: ChunkSeries, tokens: Tokens, *, resolution_ns: int) -> float | None:
     """Return (streamed tokens - tokens of the first chunk) / (last chunk - first chunk), which is the output speed as
-    Artificial Analysis defines it; `None` if undefined. `chunk_ns` are times in nanoseconds.
+    Artificial Analysis defines it; `None` if undefined.
     """
-    if not speed_is_defined(chunk_ns) or tokens.streamed is None or tokens.first_chunk is None:
+    if tokens.streamed is None or tokens.first_chunk is None:
         return None
     rest = tokens.streamed - tokens.first_chunk
-    return rest / ((chunk_ns[-1] - chunk_ns[0]) / 1e9) if rest > 0 else None
+    is_defined = rest > 0 and speed_is_defined(chunks, tokens, resolution_ns=resolution_ns)
+    return rest / (chunks.span_ns / 1e9) if is_defined else None
+
+
+def resolution_ns(*, kernel: bool, loop_lag_us: int | None) -> int:
+    """Return the resolution of the times of chunks in nanoseconds: without timestamps of the kernel, that of the event
+    loop.
+    """
+    return KERNEL_RESOLUTION_NS if kernel else max(USER_RESOLUTION_NS, (loop_lag_us or 0) * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

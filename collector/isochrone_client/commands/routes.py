@@ -50,10 +50,11 @@ def routes(
 ) -> None:
     """Show where to send requests now, per region and route.
 
-    A member meets the route's objective (slo) if the whole 95 % interval of its p95 is within ttft_p95_ms, which takes
-    59 samples, and the whole interval of its success is at or above min_success. Both must be certain for yes, one that
-    is certainly missed is no, and the notes have the reason for any other answer. "at most" is the upper bound of p95.
-    Members that share a rank are equal and share the weight. json has each table complete.
+    A member meets the route's objective (slo) if enough of all planned requests keep its limits ("in time": 95 %, or
+    min_goodput of the plan), and enough of them succeed (min_success). Each is decided on its 95 % interval, which
+    takes 59 samples: both must be certain for yes, one that is certainly missed is no, and the notes have the reason
+    for any other answer. "at most" is the upper bound of p95. Members that share a rank are equal and share the weight.
+    json has each table complete.
 
     A table is fresh, then aging (use it; it no longer switches), then expired: use the plan's static order.
     """

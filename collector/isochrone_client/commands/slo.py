@@ -9,8 +9,14 @@ from isochrone_client.commands import options
 from isochrone_client.pages import latency_targets
 from isochrone_client.terminal import Output
 from isochrone_wire.answers import Selection
+from isochrone_wire.cli.command_line import Choice, Seconds
+from isochrone_wire.model import SECOND_US
 
-_EXAMPLES = ("isochrone slo --region us-east-2 --window 24h", "isochrone slo --use voice --use code")
+_EXAMPLES = (
+    "isochrone slo --region us-east-2 --window 24h",
+    "isochrone slo --use voice --by hour --window 7d",
+    "isochrone slo --answer 500 --limit 8 --min-speed 30",
+)
 
 
 @click.command("slo", epilog=options.example(*_EXAMPLES))
@@ -21,6 +27,27 @@ _EXAMPLES = ("isochrone slo --region us-east-2 --window 24h", "isochrone slo --u
     metavar="USE",
     help="Only this use: edge, translation, voice, code, chat, web, inline, step, agent. Can be given several times.",
 )
+@click.option("--by", type=Choice(["hour"]), default=None, help="A row for each hour of the day (UTC).")
+@click.option(
+    "--answer",
+    "answer_tokens",
+    type=click.IntRange(1, 1_000_000),
+    metavar="TOKENS",
+    help="Limit an answer of this length, estimated from first token and speed of each request.",
+)
+@click.option(
+    "--limit",
+    "limit_s",
+    type=Seconds(min=0.001, max=86_400),
+    metavar="SECONDS",
+    help="This limit in place of the uses: on the answer with --answer, else on the first token.",
+)
+@click.option(
+    "--min-speed",
+    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    metavar="TOKENS/S",
+    help="Requests below this speed are too slow.",
+)
 @options.selecting
 def slo(
     *,
@@ -29,15 +56,31 @@ def slo(
     output: Output,
     selection: Selection,
     uses: tuple[str, ...],
+    by: str | None,
+    answer_tokens: int | None,
+    limit_s: float | None,
+    min_speed: float | None,
 ) -> None:
     """Show which targets are fast enough for which use, per region.
 
-    A target meets the latency target of a use when 95 % of the requests are within its limit. That is decided on the
-    95 % interval of the percentile: yes if all of it is within, no if all of it is beyond, else maybe; below 59 samples
-    it is unknown. Timeouts count as too slow; other failures have no latency, and a note counts them if they are more
-    than 5 %. With one --use the percentiles are shown. The objective of a route includes success: see isochrone routes.
+    A target meets the latency target of a use when 95 % of all planned requests are answered within its limit: requests
+    that failed, timed out or were throttled, and rounds behind a request that hangs, are not. That is decided on the
+    95 % interval of this share: yes if all of it is at least 95 %, no if all of it is below, else maybe; below 59
+    samples it is unknown. With one --use the share and the percentile are shown. The objective of a route is decided in
+    the same way: see isochrone routes.
     """
+    if uses and limit_s is not None:
+        raise click.UsageError("--limit takes the place of the uses; give either --use or --limit")
     with ObservatoryClient(collector, timeout_us=timeout_us) as client:
-        answer = client.get_latency_budgets(selection, uses=uses)
+        answer = client.get_latency_budgets(
+            selection,
+            uses=uses,
+            by=by or "",
+            answer_tokens=answer_tokens or 0,
+            limit_us=round((limit_s or 0) * SECOND_US),
+            min_tokens_per_second=min_speed or 0.0,
+        )
+    if by or answer_tokens or limit_s or min_speed:
+        latency_targets.require_goodput(answer)
     terminal.write(latency_targets.page(answer), output)
     latency_targets.require_verdict(answer)

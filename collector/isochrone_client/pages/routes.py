@@ -105,7 +105,27 @@ def require_usable(tables: tuple[RouteTable, ...], *, now_at: int) -> None:
 
 def objective_reason(entry: RouteEntry, slo: Slo) -> str:
     """The reason that a member does not meet the objective for certain, empty if it does: latency, success or both."""
-    return "; ".join(filter(None, (_latency_reason(entry.ttft_p95_us, slo), _success_reason(entry.success, slo))))
+    late = _goodput_reason(entry.goodput, slo) if entry.goodput else _latency_reason(entry.ttft_p95_us, slo)
+    return "; ".join(filter(None, (late, _success_reason(entry.success, slo))))
+
+
+def _goodput_reason(goodput: Proportion, slo: Slo) -> str:
+    if goodput.low >= slo.min_goodput:
+        return ""
+    value, low, high, needed = (
+        number(_HUNDRED * share, decimals=1) for share in (goodput.value, goodput.low, goodput.high, slo.min_goodput)
+    )
+    more = ": more requests decide it" if goodput.high >= slo.min_goodput else ""
+    return f"{value} % of {goodput.n} requests in time [{low} … {high}], {needed} % needed; {_limits(slo)}{more}"
+
+
+def _limits(slo: Slo) -> str:
+    limits = [
+        "" if slo.ttft_p95_us is None else f"the limit is {_ms(slo.ttft_p95_us)} ms",
+        "" if slo.answer_p95_us is None else f"{slo.answer_tokens} tokens in {_ms(slo.answer_p95_us)} ms",
+        "" if slo.min_tokens_per_second is None else f"at {number(slo.min_tokens_per_second)} tokens/s or more",
+    ]
+    return ", ".join(filter(None, limits))
 
 
 def _latency_reason(p95: Quantile | None, slo: Slo) -> str:
@@ -158,7 +178,7 @@ def _hidden_note(rows: tuple[EntryRow, ...]) -> Iterator[str]:
 
 def _direction(row: EntryRow) -> str:
     """The arrow of a weight that moves to that of its rank: all of it, shared by the members with the first rank."""
-    if row.entry is None:
+    if row.entry is None or any(entry.max_weight < 1 for entry in row.table.entries):
         return ""
     sharing = sum(entry.rank == 1 for entry in row.table.entries)
     change = (1 / sharing if row.entry.rank == 1 else 0.0) - row.entry.weight
@@ -203,6 +223,13 @@ def _remarks(table: RouteTable, *, now_at: int) -> Iterator[str]:
         yield f"{where}, hedge: {_hedge(first)}"
     if table.race is not None:
         yield f"{where}, race: {_race(table.race)}"
+    for entry in table.entries:
+        if entry.throttled:
+            share = number(_HUNDRED * entry.throttled)
+            yield f"{where}: {share} % of the recent requests to {entry.target} were throttled"
+    if table.unassigned:
+        share = number(_HUNDRED * table.unassigned)
+        yield f"{where}: {share} % of the traffic is beyond max_share of the members: wait with it or refuse it"
     for one in table.excluded:
         yield f"{where} excludes {one.target}: {one.reason}"
     if not table.entries:
@@ -248,6 +275,10 @@ def _bound(entry: RouteEntry) -> Amount:
     return amount(milliseconds(entry.ttft_p95_us.high if entry.ttft_p95_us else None))
 
 
+def _in_time(entry: RouteEntry) -> str:
+    return number(_HUNDRED * entry.goodput.value, decimals=1) if entry.goodput else UNKNOWN
+
+
 def _success(entry: RouteEntry) -> str:
     return number(_HUNDRED * entry.success.value, decimals=1) if entry.success else UNKNOWN
 
@@ -271,14 +302,15 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> t
         Column(heading="p50", unit="ms", text=_quantile(lambda entry: entry.ttft_p50_us), scale=_SCALE),
         Column(heading="interval", unit="95 %, ms", text=_of_entry(_around), scale=_SCALE, priority=2),
         Column(heading="p95", unit="ms", text=_quantile(lambda entry: entry.ttft_p95_us), scale=_SCALE, priority=3),
-        Column(heading="at most", unit="ms", text=_of_entry(_bound), scale=_SCALE, priority=1),
+        Column(heading="at most", unit="ms", text=_of_entry(_bound), scale=_SCALE, priority=4),
+        Column(heading="in time", unit="%", text=_of_entry(_in_time), priority=1),
         Column(heading="slo", text=_verdict(footnotes), style=_colour),
-        Column(heading="success", unit="%", text=_of_entry(_success), priority=4),
+        Column(heading="success", unit="%", text=_of_entry(_success), priority=5),
         Column(
             heading="output",
             unit="$/M",
             text=_of_entry(lambda entry: amount_dollars(entry.usd_per_m_output)),
-            priority=5,
+            priority=6,
         ),
-        Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at)), priority=6),
+        Column(heading="age", text=_of_entry(lambda entry: age(entry.newest_at, now_at=now_at)), priority=7),
     )

@@ -13,6 +13,7 @@ from isochrone_collector.queries import (
     differentials,
     drift,
     fleet,
+    latency_targets,
     ranking,
     region_costs,
     samples,
@@ -58,7 +59,7 @@ class ObservatoryService(observatory_pb2_grpc.ObservatoryServicer):
     ListVantages = _unary(fleet.vantage_list)
     GetSpend = _unary(fleet.spend)
     GetRegionCosts = _unary(region_costs.region_costs)
-    GetLatencyBudgets = _unary(ranking.latency_targets)
+    GetLatencyBudgets = _unary(latency_targets.latency_targets)
     GetTiers = _unary(ranking.price_tiers)
     GetSeries = _unary(series.series)
     ListDrift = _unary(drift.drift_events)

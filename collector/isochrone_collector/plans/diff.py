@@ -7,7 +7,7 @@ from isochrone_collector import durations
 from isochrone_collector.analysis.differential.margin import margin_of
 from isochrone_collector.plans.cost import budget_limits, budget_owner, forecast, requests_per_day, usd_per_day
 from isochrone_wire.answers import Metric
-from isochrone_wire.model import Budget, MarginRule, Plan, Route, Slo, Target
+from isochrone_wire.model import DEFAULT_GOODPUT, Budget, MarginRule, Plan, Route, Slo, Target
 from isochrone_wire.operations import PlanChange
 
 NEW_ROUTE = "new route "
@@ -136,14 +136,20 @@ def _route_differences(was: Route, becomes: Route) -> Iterator[str]:
         yield f"slo {_slo_text(was.slo)} → {_slo_text(becomes.slo)}"
     yield from (
         name.replace("_", " ")
-        for name in ("objective", "static_order", "residency")
+        for name in ("objective", "static_order", "residency", "max_share")
         if getattr(was, name) != getattr(becomes, name)
     )
 
 
 def _slo_text(slo: Slo) -> str:
-    limit = "" if slo.ttft_p95_us is None else f" {durations.write(slo.ttft_p95_us)}"
-    return f"{slo.name}{limit}{f' {slo.min_success:.4g}' if slo.min_success else ''}"
+    parts = [
+        "" if slo.ttft_p95_us is None else durations.write(slo.ttft_p95_us),
+        f"{slo.min_success:.4g}" if slo.min_success else "",
+        "" if slo.min_goodput == DEFAULT_GOODPUT else f"{slo.min_goodput:.4g} in time",
+        "" if slo.answer_p95_us is None else f"{slo.answer_tokens} tokens in {durations.write(slo.answer_p95_us)}",
+        "" if slo.min_tokens_per_second is None else f"{slo.min_tokens_per_second:g} tokens/s",
+    ]
+    return " ".join([slo.name, *filter(None, parts)])
 
 
 def _paused_members(plan: Plan) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import fsum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -10,12 +11,15 @@ from isochrone_collector.names import unknown
 from isochrone_collector.plans.schema import Name, Shape
 from isochrone_collector.plans.yaml_source import Path
 from isochrone_collector.routing.eligibility import is_in_residency
-from isochrone_wire.model import Objective, Route, Slo, Target
+from isochrone_wire.model import DEFAULT_GOODPUT, Objective, Route, Slo, Target
 
 MAX_MEMBERS = 50
 
 _MAX_LIMIT_MS = 600_000
 _MAX_WEIGHT = 1e6
+_MAX_TOKENS = 1_000_000
+_ROUNDING = 1e-9
+_MAX_SPEED = 1e6
 _US_PER_MS = 1_000
 
 CLASSES: Mapping[str, int | None] = {
@@ -42,6 +46,18 @@ def _class(name: str) -> str:
 def _success(share: float) -> float:
     if not 0 <= share < 1:
         raise ValueError(f"{share:g} is not a share of at least 0 and below 1; 0.99 means 99 %")
+    return share
+
+
+def _share(share: float) -> float:
+    if not 0 < share <= 1:
+        raise ValueError(f"{share:g} is not a share above 0 and at most 1; 0.5 means half of the traffic")
+    return share
+
+
+def _goodput(share: float) -> float:
+    if not 0 < share < 1:
+        raise ValueError(f"{share:g} is not a share above 0 and below 1; 0.95 means 95 %")
     return share
 
 
@@ -76,6 +92,10 @@ class SloShape(Shape):
     class_: Annotated[str, AfterValidator(_class), Field(alias="class")] = "custom"
     ttft_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
     min_success: Annotated[float, AfterValidator(_success)] = 0.0
+    min_goodput: Annotated[float, AfterValidator(_goodput)] = DEFAULT_GOODPUT
+    answer_tokens: Annotated[int, Field(ge=1, le=_MAX_TOKENS)] | None = None
+    answer_p95_ms: Annotated[float, AfterValidator(_limit)] | None = None
+    min_tokens_per_second: Annotated[float, Field(gt=0, le=_MAX_SPEED)] | None = None
 
     @property
     def limit_ms(self) -> float | None:
@@ -84,9 +104,19 @@ class SloShape(Shape):
 
     def value(self) -> Slo:
         """Return the wire's value."""
-        limit_ms = self.limit_ms
-        limit_us = None if limit_ms is None else round(limit_ms * _US_PER_MS)
-        return Slo(name=self.class_, ttft_p95_us=limit_us, min_success=self.min_success)
+        return Slo(
+            name=self.class_,
+            ttft_p95_us=_microseconds(self.limit_ms),
+            min_success=self.min_success,
+            min_goodput=self.min_goodput,
+            answer_tokens=self.answer_tokens,
+            answer_p95_us=_microseconds(self.answer_p95_ms),
+            min_tokens_per_second=self.min_tokens_per_second,
+        )
+
+
+def _microseconds(limit_ms: float | None) -> int | None:
+    return None if limit_ms is None else round(limit_ms * _US_PER_MS)
 
 
 class ObjectiveShape(Shape):
@@ -96,10 +126,11 @@ class ObjectiveShape(Shape):
     tail: Weight = 0.5
     usd: Weight = 0.0
     failure: Weight = 1000.0
+    answer: Weight = 0.0
 
     def value(self) -> Objective:
         """Return the wire's value."""
-        return Objective(ttft=self.ttft, tail=self.tail, usd=self.usd, failure=self.failure)
+        return Objective(ttft=self.ttft, tail=self.tail, usd=self.usd, failure=self.failure, answer=self.answer)
 
 
 class RouteShape(Shape):
@@ -111,6 +142,7 @@ class RouteShape(Shape):
     objective: ObjectiveShape = ObjectiveShape()
     static_order: Names = Field(default=[])
     residency: Names = Field(default=[])
+    max_share: dict[Name, Annotated[float, AfterValidator(_share)]] = Field(default={})
 
     def value(self) -> Route:
         """Return the wire's value."""
@@ -121,6 +153,7 @@ class RouteShape(Shape):
             objective=self.objective.value(),
             static_order=tuple(self.static_order),
             residency=tuple(self.residency),
+            max_share=self.max_share,
         )
 
 
@@ -134,11 +167,24 @@ def contradictions(routes: Mapping[Path, RouteShape], line_of: LineOf) -> Iterat
         for name in route.static_order:
             if name not in route.members:
                 yield (*path, "static_order"), f"static_order: {unknown('member', name, route.members)}"
+        yield from _share_contradictions(route, (*path, "max_share"))
         yield from _slo_contradictions(route.slo, (*path, "slo"))
         yield from _objective_contradictions(route, (*path, "objective"))
 
 
+def _share_contradictions(route: RouteShape, path: Path) -> Iterator[Finding]:
+    for name in route.max_share:
+        if name not in route.members:
+            yield (*path, name), f"max_share: {unknown('member', name, route.members)}"
+    total = fsum(route.max_share.get(name, 1.0) for name in route.members)
+    if total < 1 - _ROUNDING:
+        yield path, f"the shares of all members add up to {total:.4g}: at least 1 is needed to place all traffic"
+
+
 def _slo_contradictions(slo: SloShape, path: Path) -> Iterator[Finding]:
+    if (slo.answer_tokens is None) != (slo.answer_p95_ms is None):
+        missing = "answer_tokens" if slo.answer_tokens is None else "answer_p95_ms"
+        yield path, f"a limit on the whole answer needs both answer_tokens and answer_p95_ms: {missing} is missing"
     limit_ms, own_ms = slo.ttft_p95_ms, CLASSES[slo.class_]
     if limit_ms is None or slo.class_ == "custom":
         return
@@ -155,9 +201,15 @@ def _slo_contradictions(slo: SloShape, path: Path) -> Iterator[Finding]:
 
 def _objective_contradictions(route: RouteShape, path: Path) -> Iterator[Finding]:
     objective = route.objective
-    if not any((objective.ttft, objective.tail, objective.usd, objective.failure)):
+    if not any((objective.ttft, objective.tail, objective.usd, objective.failure, objective.answer)):
         yield path, "an objective needs at least one weight above 0"
-    if "tail" in objective.model_fields_set and objective.tail and route.slo.limit_ms is None:
+    if objective.answer and route.slo.answer_tokens is None:
+        yield (
+            (*path, "answer"),
+            "answer is the weight of an answer of answer_tokens of `slo`, and there is no such length",
+        )
+    limited = route.slo.limit_ms is not None or route.slo.answer_p95_ms is not None
+    if "tail" in objective.model_fields_set and objective.tail and not limited:
         yield (*path, "tail"), "tail is the weight of p95 above ttft_p95_ms of `slo`, and there is no such limit"
 
 

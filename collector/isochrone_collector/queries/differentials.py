@@ -139,7 +139,7 @@ async def _read(context: QueryContext, connection: Connection, query: _Query, *,
     )
     return _Data(
         family_size=family_size,
-        probes=await probe_queries.probes(connection, every, query.metric),
+        probes=await probe_queries.probes(connection, every, query.metric, by_round=True),
         vantages=every_vantage,
         spans=spans,
         changes=await drift.newest_changes(connection, every, query.metric),

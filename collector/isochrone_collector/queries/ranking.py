@@ -1,19 +1,18 @@
-"""Queries that rank targets by what each region measured: leaderboards, latency targets and price tiers."""
+"""Queries that rank targets by what each region measured: leaderboards and price tiers."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.analysis.ranking.latency_targets import USES, Use, assess
 from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
 from isochrone_collector.analysis.ranking.price_tiers import tier_lines
-from isochrone_collector.errors import BadRequest, UnknownName
+from isochrone_collector.errors import BadRequest
 from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import leaderboards, long_windows
 from isochrone_collector.store.leaderboards import SeriesValues
 from isochrone_wire.answers import Leaderboard, Order, Selection, Source, Window
-from isochrone_wire.insights import LatencyBudgetList, TierList
+from isochrone_wire.insights import TierList
 
 
 async def leaderboard(context: QueryContext, selection: Selection, *, order: str = "") -> Leaderboard:
@@ -25,17 +24,6 @@ async def leaderboard(context: QueryContext, selection: Selection, *, order: str
     window = await _window_entries(context, selection)
     ranked = await asyncio.to_thread(standings, window.entries, by)
     return Leaderboard(window=window.window, standings=ranked, order=by, source=window.source)
-
-
-async def latency_targets(context: QueryContext, selection: Selection, *, uses: Sequence[str]) -> LatencyBudgetList:
-    """Return one line per use, region and target that has samples; all uses when `uses` is empty.
-
-    Raises `UnknownName` for an unknown use.
-    """
-    wanted = _uses_of(uses)
-    window = await _window_entries(context, selection)
-    lines = await asyncio.to_thread(assess, window.entries, wanted)
-    return LatencyBudgetList(window=window.window, budgets=lines)
 
 
 async def price_tiers(context: QueryContext, selection: Selection) -> TierList:
@@ -71,10 +59,11 @@ async def _window_entries(context: QueryContext, selection: Selection) -> _Windo
 def _entries(
     window: Window, rows: Sequence[SeriesValues], resolved: ResolvedSelection, *, source: Source
 ) -> _WindowEntries:
-    return _WindowEntries(window=window, entries=tuple(_entry(row, resolved) for row in rows), source=source)
+    return _WindowEntries(window=window, entries=tuple(entry_of(row, resolved) for row in rows), source=source)
 
 
-def _entry(row: SeriesValues, resolved: ResolvedSelection) -> Entry:
+def entry_of(row: SeriesValues, resolved: ResolvedSelection) -> Entry:
+    """Return the entry of a series."""
     target = resolved.targets[row.target_id]
     return Entry(
         region=row.region,
@@ -94,11 +83,3 @@ def _order_of(name: str) -> Order:
         return Order(name or Order.TTFT.value)
     except ValueError:
         raise BadRequest(unknown("order", name, [order.value for order in Order])) from None
-
-
-def _uses_of(names: Sequence[str]) -> tuple[Use, ...]:
-    known = {use.name: use for use in USES}
-    for name in names:
-        if name not in known:
-            raise UnknownName.among("use", name, known)
-    return tuple(use for use in USES if not names or use.name in names)

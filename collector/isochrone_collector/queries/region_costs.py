@@ -43,7 +43,7 @@ async def region_costs(context: QueryContext, selection: Selection, *, metric: s
         data = _Data(
             resolved=resolved,
             probes=await probe_queries.probes(
-                connection, replace(resolved.scope, target_ids=tuple(target_ids)), measure
+                connection, replace(resolved.scope, target_ids=tuple(target_ids)), measure, by_round=True
             ),
             vantages=await vantages.vantages(connection),
             spans=await context.plans.spans(connection, selection.window),

@@ -1,10 +1,11 @@
 """Comparison of two members by the objective, with an interval.
 
-The paired shift of the median counts with its interval, and the price exactly. Tail and failures count only as far as
-they certainly differ: by the gap between the intervals of the two members.
+The paired shift of the median counts with its interval, and the price exactly. The whole answer, tail and failures
+count only as far as they certainly differ: by the gap between the intervals of the two members.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.routing.eligibility import GROUP_OF, US_PER_MS, eligible, late_us, usd_ms
@@ -78,10 +79,17 @@ def _other_terms_us(inputs: Inputs, other: str, target: str) -> float:
     """Return the terms in favour of `target` beside the median, as the equivalent in microseconds of median TTFT."""
     objective = inputs.route.objective
     dearer_ms = usd_ms(inputs.described(other), objective) - usd_ms(inputs.described(target), objective)
-    later_us = _certain_gap(*(late_us(inputs.of(one).ttft_p95_us, inputs.route.slo) for one in (other, target)))
+    later_us = _certain_gap(*(late_us(inputs.of(one), inputs.route.slo) for one in (other, target)))
+    slower_us = _certain_gap(*(_answer_us(inputs.of(one)) for one in (other, target)))
     fails = _certain_gap(*(_failures(inputs.of(one)) for one in (other, target)))
-    beside_us = (dearer_ms + objective.failure * fails) * US_PER_MS + objective.tail * later_us
+    beside_us = (dearer_ms + objective.failure * fails) * US_PER_MS
+    beside_us += objective.tail * later_us + objective.answer * slower_us
     return beside_us / (objective.ttft or 1.0)
+
+
+def _answer_us(evidence: Evidence) -> Bounds:
+    median = evidence.answer_p50_us
+    return (0.0, inf) if median is None or median.low is None or median.high is None else (median.low, median.high)
 
 
 def _failures(evidence: Evidence) -> Bounds:

@@ -1,11 +1,7 @@
-"""The routing decision: inputs and the previous state give a table and the next state. Deterministic.
-
-Weights are shares of traffic in millionths that add up to 1.
-"""
+"""The routing decision: inputs and the previous state give a table and the next state. Deterministic."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 
 from isochrone_collector.routing.eligibility import (
     eligible,
@@ -26,11 +22,18 @@ from isochrone_collector.routing.switch import (
     ranked_members,
     shares,
 )
+from isochrone_collector.routing.weights import (
+    UNASSIGNED,
+    normalize,
+    ramp,
+    transfer,
+    wanted_weights,
+    within_plan,
+)
 from isochrone_wire.insights import Eligible
 from isochrone_wire.routes import ChangeKind, Excluded, RouteEntry, RouteState
 
 _QUIET = (ChangeKind.EVIDENCE, ChangeKind.RAMP)
-_UNITS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,8 @@ def is_aging(inputs: Inputs, state: State) -> bool:
 
 def _frozen(inputs: Inputs, before: State, reasons: Mapping[str, str], suspicion: str) -> Decision:
     """Keep the previous ranking and weights, of the members that the plan still permits."""
-    order, weights = _kept_ranking(before, [target for target in reasons if not plan_exclusion(inputs, target)])
+    order, kept = _kept_ranking(before, [target for target in reasons if not plan_exclusion(inputs, target)])
+    weights = within_plan(inputs, kept, order) if kept else kept
     others = {target: reason or suspicion for target, reason in reasons.items() if target not in order}
     if not weights:
         return _unknown(inputs, before, others, f"{suspicion}, and nothing was known before: the static order holds")
@@ -218,20 +222,26 @@ def _weighted(inputs: Inputs, state: State, sharing: Sequence[str]) -> tuple[Sta
     """Return the state with the weights of this epoch, and why they moved: one step from those at its beginning, after
     the weight of failing or removed members was transferred.
     """
-    wanted = equal_weights(sharing)
+    failing = _failing(inputs, state.order)
+    others = [target for target in state.order if target not in failing and target not in sharing]
+    wanted = wanted_weights(inputs, sharing, others)
     stranded = _stranded(inputs, state)
     begun = transfer(state.epoch_weights, stranded, sharing[0]) if stranded else state.epoch_weights
-    weights = ramp(begun, wanted, step=inputs.rules.ramp)
-    sentence = (
-        f"{', '.join(stranded)} cannot take its share" if stranded else f"weights move towards {', '.join(sharing)}"
-    )
-    return replace(state, weights=weights, epoch_weights=begun or wanted), sentence
+    weights = within_plan(inputs, ramp(begun, wanted, step=inputs.rules.ramp), [*sharing, *others])
+    return replace(state, weights=weights, epoch_weights=begun or wanted), _movement(weights, stranded, sharing)
+
+
+def _movement(weights: Mapping[str, float], stranded: Sequence[str], sharing: Sequence[str]) -> str:
+    moved = f"{', '.join(stranded)} cannot take its share" if stranded else f"weights move towards {', '.join(sharing)}"
+    unassigned = weights.get(UNASSIGNED, 0.0)
+    return f"{moved}; {unassigned:.0%} of the traffic is beyond all shares of the plan" if unassigned else moved
 
 
 def _stranded(inputs: Inputs, state: State) -> list[str]:
     """Return the members that have weight but fail or were removed."""
     failing = _failing(inputs, state.order)
-    return [target for target in sorted(state.epoch_weights) if target not in state.order or target in failing]
+    held = [target for target in sorted(state.epoch_weights) if target != UNASSIGNED]
+    return [target for target in held if target not in state.order or target in failing]
 
 
 def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
@@ -243,39 +253,3 @@ def _failing(inputs: Inputs, members: Sequence[str]) -> set[str]:
 def _state_of(inputs: Inputs, shown: Sequence[str]) -> RouteState:
     verdicts = {eligible(inputs.of(target), inputs.route.slo) for target in shown if not is_failing(inputs, target)}
     return RouteState.OK if verdicts - {Eligible.NO} else RouteState.DEGRADED
-
-
-def equal_weights(sharing: Sequence[str]) -> dict[str, float]:
-    """Return equal weights for the members with the first rank."""
-    return normalize(dict.fromkeys(sharing, 1.0))
-
-
-def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: float) -> dict[str, float]:
-    """Move weights from `before` towards `wanted`, no member by more than `step`; they add up to 1.
-
-    All members move by the same share of their gap. Members without weight are left out.
-    """
-    if not before:
-        return dict(wanted)
-    gaps = {target: wanted.get(target, 0.0) - before.get(target, 0.0) for target in sorted({*before, *wanted})}
-    widest = max((abs(gap) for gap in gaps.values()), default=0.0)
-    share = 1.0 if widest <= step else step / widest
-    return normalize({target: before.get(target, 0.0) + gap * share for target, gap in gaps.items()})
-
-
-def transfer(weights: Mapping[str, float], gone: Collection[str], heir: str) -> dict[str, float]:
-    """Transfer the weights of the `gone` members to `heir`."""
-    kept = {target: weight for target, weight in weights.items() if target not in gone}
-    stranded = fsum(weight for target, weight in weights.items() if target in gone)
-    return normalize({**kept, heir: kept.get(heir, 0.0) + stranded})
-
-
-def normalize(parts: Mapping[str, float]) -> dict[str, float]:
-    """Return parts as shares in millionths that add up to 1, by name; the rounding error goes to the largest."""
-    # In a fixed order: the last bit of a sum depends on it, and the same decision must give the same bytes everywhere.
-    total = fsum(parts.values())
-    units = {target: round(_UNITS * part / total) for target, part in sorted(parts.items()) if part > 0}
-    if units:
-        largest = max(units, key=lambda target: units[target])
-        units[largest] += _UNITS - sum(units.values())
-    return {target: unit / _UNITS for target, unit in units.items() if unit}

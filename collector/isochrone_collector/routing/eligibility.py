@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs
+from isochrone_collector.analysis.goodput import needed, verdict
+from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs, has_limits
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Objective, Slo, Target
@@ -84,6 +85,17 @@ def eligible(evidence: Evidence, slo: Slo) -> Eligible:
 
 
 def _in_time(evidence: Evidence, slo: Slo) -> Eligible:
+    if not has_limits(slo):
+        return Eligible.YES
+    if evidence.goodput is None:
+        return _p95_in_time(evidence, slo)
+    if evidence.goodput_n_eff < needed(slo.min_goodput):
+        return Eligible.UNKNOWN
+    return verdict(evidence.goodput, slo.min_goodput)
+
+
+def _p95_in_time(evidence: Evidence, slo: Slo) -> Eligible:
+    """Return the verdict on inputs that an earlier version stored, without goodput."""
     if slo.ttft_p95_us is None:
         return Eligible.YES
     p95 = evidence.ttft_p95_us
@@ -113,33 +125,41 @@ class Cost:
     tail: float
     usd: float
     failure: float
+    answer: float = 0.0
 
     @property
     def total(self) -> float:
         """The sum of the terms."""
-        return self.ttft + self.tail + self.usd + self.failure
+        return self.ttft + self.answer + self.tail + self.usd + self.failure
 
 
 def cost_of(inputs: Inputs, target: str) -> Cost | None:
-    """Return a member's cost; `None` without a median. An unknown price counts as zero."""
+    """Return a member's cost; `None` without a median that counts. An unknown price counts as zero."""
     evidence, described = inputs.of(target), inputs.described(target)
-    slo, objective = inputs.route.slo, inputs.route.objective
-    if evidence.ttft_p50_us is None:
+    slo, objective, answer = inputs.route.slo, inputs.route.objective, evidence.answer_p50_us
+    if evidence.ttft_p50_us is None or (objective.answer and answer is None):
         return None
     return Cost(
         ttft=objective.ttft * evidence.ttft_p50_us.value / US_PER_MS,
-        tail=objective.tail * late_us(evidence.ttft_p95_us, slo)[1] / US_PER_MS,
+        tail=objective.tail * late_us(evidence, slo)[1] / US_PER_MS,
         usd=usd_ms(described, objective),
         failure=objective.failure * (1 - evidence.success.low) if evidence.success else 0.0,
+        answer=objective.answer * answer.value / US_PER_MS if answer else 0.0,
     )
 
 
-def late_us(p95: Quantile | None, slo: Slo) -> tuple[float, float]:
-    """Return the bounds, in microseconds, of the excess of p95 over the objective."""
-    if p95 is None or slo.ttft_p95_us is None:
+def late_us(evidence: Evidence, slo: Slo) -> tuple[float, float]:
+    """Return the bounds, in microseconds, of the excess of both p95 over the objective."""
+    first = _excess_us(evidence.ttft_p95_us, slo.ttft_p95_us)
+    answer = _excess_us(evidence.answer_p95_us, slo.answer_p95_us)
+    return first[0] + answer[0], first[1] + answer[1]
+
+
+def _excess_us(p95: Quantile | None, limit_us: int | None) -> tuple[float, float]:
+    if p95 is None or limit_us is None:
         return 0.0, 0.0
     least_us, most_us = (p95.value if bound is None else bound for bound in (p95.low, p95.high))
-    return max(0.0, least_us - slo.ttft_p95_us), max(0.0, most_us - slo.ttft_p95_us)
+    return max(0.0, least_us - limit_us), max(0.0, most_us - limit_us)
 
 
 def usd_ms(target: Target, objective: Objective) -> float:

@@ -6,6 +6,7 @@ from isochrone_collector.routing.eligibility import cost_of, eligible, is_failin
 from isochrone_collector.routing.hedge import hedge
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.switch import State, penalty_at
+from isochrone_collector.routing.weights import caps
 from isochrone_wire.model import DAY_US
 from isochrone_wire.routes import Advantage, Hedge, Hold, RouteEntry
 
@@ -59,6 +60,10 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
         vs_best=_advantage(inputs, target, best),
         hedge=hedge,
         hold=_hold(inputs, state, target),
+        goodput=evidence.goodput,
+        answer_p95_us=evidence.answer_p95_us,
+        throttled=round(evidence.throttled, 6),
+        max_weight=round(caps(inputs)[target], 6),
     )
 
 

@@ -18,26 +18,33 @@ import numpy as np
 
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
+from isochrone_collector.analysis.requests import Ending, Requests
 from isochrone_collector.analysis.stats.autocorrelation import correlation_time
 from isochrone_collector.analysis.stats.long_run_variance import inflation
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.analysis.stats.ragged import Ragged
-from isochrone_collector.routing.inputs import Comparison, Evidence, Rules
-from isochrone_wire.answers import Quantile
+from isochrone_collector.routing.inputs import Comparison, Evidence, Rules, has_limits, limits_of
+from isochrone_wire.answers import Metric, Quantile
+from isochrone_wire.model import SECOND_US, Slo
 
 _SHARE = 0.95
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
 _LEAST_COSINES = 6
 _AROUND = 5
 _SENT = (Kind.OK, Kind.FAILED)
+# By `Kind`.
+_ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.NONE, Ending.NONE], np.int8)
+NO_OBJECTIVE = Slo()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTable:
     """One row per probe. `member` and `region` are indices into `members` and `regions`; durations are in microseconds,
-    NaN if unknown; where `censored`, `ttft_us` is the limit that was hit.
+    NaN if unknown; where `censored`, `ttft_us` is the limit that was hit. Probes that are not `comparable` began too
+    late for their round, or were given up before the request was sent. The tokens of an answer after the first
+    `first_chunk_tokens` begin at `answer_from_us`.
     """
 
     members: tuple[str, ...]
@@ -51,6 +58,9 @@ class ProbeTable:
     censored: Flags
     rtt_us: Reals
     tokens_per_second: Reals
+    comparable: Flags
+    answer_from_us: Reals
+    first_chunk_tokens: Reals
 
     def __len__(self) -> int:
         return len(self.member)
@@ -114,6 +124,7 @@ def evidence_of(
     trusted: Failing,
     reporting_ids: Collection[int],
     rules: Rules,
+    slo: Slo = NO_OBJECTIVE,
 ) -> Evidence:
     """Compute the evidence of one member in a region. `trusted` are the runs of failures of vantages that are not
     suspect; only those of vantages in `reporting_ids` count for current failures.
@@ -127,6 +138,8 @@ def evidence_of(
     values, limits = own.ttft_us[known & ~own.censored], own.ttft_us[known & own.censored]
     in_order = values[np.argsort(own.round_at[known & ~own.censored], kind="stable")]
     local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist() if vantage in runs]
+    requests = _requests(own, slo)
+    in_time = requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=probes.members[member],
         n=len(values),
@@ -145,7 +158,41 @@ def evidence_of(
         newest_at=int(sent.round_at.max()) if len(sent) else None,
         histogram=_bucket_counts(values),
         censored=_bucket_counts(limits),
+        goodput=in_time.goodput if has_limits(slo) else None,
+        goodput_n_eff=in_time.n_eff,
+        throttled=_throttled(own, rules),
+        answer_p50_us=requests.values(Metric.E2E).quantile(0.5) if slo.answer_tokens else None,
+        answer_p95_us=requests.values(Metric.E2E).quantile(_SHARE) if slo.answer_tokens else None,
     )
+
+
+def _throttled(own: ProbeTable, rules: Rules) -> float:
+    """Return the share of the rounds of the short window that were throttled; 0 for a few of them."""
+    recent = own.where(own.round_at > own.round_at.max(initial=0) - rules.short_us)
+    throttled = int((recent.kind == Kind.THROTTLED).sum())
+    asked = int(np.isin(recent.kind, (*_SENT, Kind.THROTTLED)).sum())
+    return throttled / asked if throttled >= rules.failures_in_a_row else 0.0
+
+
+def _requests(own: ProbeTable, slo: Slo) -> Requests:
+    """Return the planned requests of a member, in the order of their rounds. A throttled one reflects the capacity of
+    the account: it lowers the member's share of the traffic, and is no answer that came too late.
+    """
+    rest = np.maximum((slo.answer_tokens or 0) - own.first_chunk_tokens, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        answer_us = own.answer_from_us + rest / own.tokens_per_second * SECOND_US
+    unsorted = Requests(
+        regions=own.regions,
+        target_id=own.member,
+        region=own.region,
+        round_at=own.round_at,
+        ending=_ENDING_OF[own.kind],
+        ttft_us=np.where(own.censored, np.nan, own.ttft_us),
+        e2e_us=np.where(own.kind == Kind.OK, answer_us, np.nan),
+        ceiling_us=np.where(own.censored, own.ttft_us, np.nan),
+        tokens_per_second=own.tokens_per_second,
+    )
+    return unsorted.take(np.argsort(own.round_at, kind="stable"))
 
 
 def _outcomes(own: ProbeTable) -> dict[str, int]:

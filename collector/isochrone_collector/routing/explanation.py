@@ -20,6 +20,7 @@ from isochrone_collector.routing.switch import (
     is_new,
     slowdown_us,
 )
+from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import Hedge, RaceSet, RouteState
@@ -54,13 +55,17 @@ def _eligibility(inputs: Inputs, target: str) -> str:
     evidence, slo = inputs.of(target), inputs.route.slo
     parts = []
     if slo.ttft_p95_us is not None:
-        p95 = evidence.ttft_p95_us
-        text = _interval(p95.value, p95.low, p95.high) if p95 else "not known"
-        parts.append(f"p95 {text}, limit {_ms(slo.ttft_p95_us)}")
+        parts.append(f"p95 {_quantile(evidence.ttft_p95_us)}, limit {_ms(slo.ttft_p95_us)}")
+    if slo.answer_p95_us is not None:
+        answer = f"p95 of an answer of {slo.answer_tokens} tokens {_quantile(evidence.answer_p95_us)}"
+        parts.append(f"{answer}, limit {_ms(slo.answer_p95_us)}")
+    if evidence.goodput:
+        floor = f" at {slo.min_tokens_per_second:g} tokens/s or more" if slo.min_tokens_per_second else ""
+        parts.append(
+            f"in time{floor} {_share(evidence.goodput)} of {evidence.goodput.n}, at least {slo.min_goodput:.4g}"
+        )
     if slo.min_success and evidence.success:
-        success = evidence.success
-        text = f"{success.value:.1%} [{success.low:.1%}, {success.high:.1%}]"
-        parts.append(f"success {text}, at least {slo.min_success:.4g}")
+        parts.append(f"success {_share(evidence.success)}, at least {slo.min_success:.4g}")
     why = f": {'; '.join(parts)}" if parts else ", which promises nothing"
     failing = "; it fails, and goes behind all who do not" if is_failing(inputs, target) else ""
     return f"{target} keeps the objective: {eligible(evidence, slo)}{why}{failing}"
@@ -72,7 +77,12 @@ def _cost(inputs: Inputs, target: str) -> str:
         return f"{target} has no median yet, and goes behind who has"
     success = inputs.of(target).success
     at_least = f"failures: its success may be as low as {success.low:.1%}" if success else "failures"
-    amounts = ((cost.ttft, "its median"), (cost.tail, "its p95 beyond the limit"), (cost.usd, "its price"))
+    amounts = (
+        (cost.ttft, "its median"),
+        (cost.answer, "its whole answer"),
+        (cost.tail, "its p95 beyond the limit"),
+        (cost.usd, "its price"),
+    )
     terms = [f"{ms:.0f} ms for {what}" for ms, what in (*amounts, (cost.failure, at_least)) if round(ms)]
     return f"{target} counts as {cost.total:.0f} ms: {', '.join(terms)}"
 
@@ -146,6 +156,12 @@ def _dwell(inputs: Inputs, state: State) -> str:
 def _outcome(inputs: Inputs, decision: Decision, ranked: Sequence[str]) -> Iterator[str]:
     shares = ", ".join(f"{entry.target} {entry.weight:.1%} (rank {entry.rank})" for entry in decision.entries)
     yield f"weights: {shares}" if shares else "weights: none; the static order holds"
+    for target in ranked:
+        throttled, cap = inputs.of(target).throttled, inputs.route.max_share.get(target, 1.0)
+        reasons = [f"the plan allows {cap:.0%}"] if cap < 1 else []
+        reasons += [f"{throttled:.0%} of its recent requests were throttled"] if throttled else []
+        if reasons:
+            yield f"share of {target}: at most {cap * (1 - throttled):.0%}, {' and '.join(reasons)}"
     hedge = next((entry.hedge for entry in decision.entries if entry.hedge), None)
     if hedge:
         yield _hedge(hedge)
@@ -189,6 +205,14 @@ def _interval(value_us: float, low_us: float | None, high_us: float | None) -> s
 
 def _ms(duration_us: float) -> str:
     return f"{duration_us / US_PER_MS:.0f} ms"
+
+
+def _quantile(found: Quantile | None) -> str:
+    return _interval(found.value, found.low, found.high) if found else "not known"
+
+
+def _share(found: Proportion) -> str:
+    return f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
 
 
 def _rounded(duration_us: int) -> str:

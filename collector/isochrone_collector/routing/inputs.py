@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from isochrone_collector.analysis.stats.paired import Shift
-from isochrone_wire.answers import Proportion, Quantile, Window
-from isochrone_wire.model import SECOND_US, Route, Target
+from isochrone_wire.answers import Metric, Proportion, Quantile, Window
+from isochrone_wire.model import SECOND_US, Route, Slo, Target
 
 MINUTE_US = 60 * SECOND_US
 
@@ -69,6 +69,17 @@ def rules_for(every_us: Sequence[int]) -> Rules:
     )
 
 
+def limits_of(slo: Slo) -> dict[Metric, float]:
+    """Return the limits of an objective, in microseconds."""
+    limits = {Metric.TTFT: slo.ttft_p95_us, Metric.E2E: slo.answer_p95_us}
+    return {metric: float(limit_us) for metric, limit_us in limits.items() if limit_us is not None}
+
+
+def has_limits(slo: Slo) -> bool:
+    """Return whether an objective limits a latency or the speed."""
+    return bool(limits_of(slo)) or slo.min_tokens_per_second is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The evidence on one member from the window's samples in the client's region.
@@ -76,7 +87,10 @@ class Evidence:
     `n` counts probes with a first token; `histogram` is their TTFT and `censored` the limits of timeouts, as bucket →
     count. `vantages` of the region probe the member and still report. Of these, `failing_here` had only failures in
     their last probes; `failing_vantages` counts such vantages of all regions. `fails_here` is true if all vantages of
-    the region had, for twice as long. `coverage` is the share of due rounds with a sent probe.
+    the region had, for twice as long. `coverage` is the share of due rounds with a sent probe. `goodput` is the share
+    of requests that kept the limits of the objective (`goodput_n_eff` is their effective number), and `answer_…` the
+    time to the last token of an answer of the length that the objective names. `throttled` is the share of the recent
+    rounds that the provider refused because of their rate.
     """
 
     target: str
@@ -96,6 +110,11 @@ class Evidence:
     newest_at: int | None = None
     histogram: Mapping[int, int] = field(default_factory=dict)
     censored: Mapping[int, int] = field(default_factory=dict)
+    goodput: Proportion | None = None
+    goodput_n_eff: float = 0.0
+    answer_p50_us: Quantile | None = None
+    answer_p95_us: Quantile | None = None
+    throttled: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def _region_inputs(
     region_place = recent.regions.index(region)
     local = recent.where(recent.region == region_place)
     watching = reporting_ids & set(np.unique(local.vantage_id).tolist())
-    trusted_probes = local.where(~np.isin(local.vantage_id, list(suspect_ids)))
+    comparable = local.where(local.comparable & ~np.isin(local.vantage_id, list(suspect_ids)))
     trusted = {key: run for key, run in runs.items() if key[1] not in suspect_ids}
     members = members_of(route, plan)
     places = [recent.members.index(target.name) for target in members if target.name in recent.members]
@@ -101,10 +101,11 @@ def _region_inputs(
                 trusted=trusted,
                 reporting_ids=reporting_ids,
                 rules=rules,
+                slo=route.slo,
             )
             for place in places
         ),
-        comparisons=tuple(comparisons_of(trusted_probes, places, slot_us=intervals, at=at, rules=rules)),
+        comparisons=tuple(comparisons_of(comparable, places, slot_us=intervals, at=at, rules=rules)),
         vantages=len(reporting_ids & {vantage for _, vantage in runs}),
         suspects=len(reporting_ids & suspect_ids),
         vantages_here=len(watching),

@@ -14,12 +14,12 @@ Columns = Mapping[str, Integers | Reals]
 Batch = tuple[int, int, int]
 
 KEY = ("target_id", "round_at", "vantage_id", "epoch", "seq", "idx")
-VALUES = ("region", "kind", "ttft_us", "censored", "rtt_us", "tokens_per_second")
+_REALS = ("ttft_us", "rtt_us", "tokens_per_second", "answer_from_us", "first_chunk_tokens")
+VALUES = ("region", "kind", "censored", "comparable", *_REALS)
 NAMES = (*KEY, *VALUES)
 # Callers add batches again for up to half a minute.
 _BATCH_MEMORY_US = 10 * MINUTE_US
 _MAX_BATCHES = 10_000
-_REALS = {"ttft_us", "rtt_us", "tokens_per_second"}
 
 
 class ProbeCache:
@@ -82,8 +82,7 @@ class ProbeCache:
             vantage_id=chosen["vantage_id"],
             round_at=chosen["round_at"],
             kind=chosen["kind"].astype(np.int8),
-            ttft_us=chosen["ttft_us"],
             censored=chosen["censored"].astype(bool),
-            rtt_us=chosen["rtt_us"],
-            tokens_per_second=chosen["tokens_per_second"],
+            comparable=chosen["comparable"].astype(bool),
+            **{name: chosen[name] for name in _REALS},
         )

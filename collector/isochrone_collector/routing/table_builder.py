@@ -7,7 +7,10 @@ from isochrone_collector.routing.decision import Decision, decide
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_collector.routing.race import race_set
 from isochrone_collector.routing.switch import State
+from isochrone_collector.routing.weights import UNASSIGNED
 from isochrone_wire.routes import ChangeKind, Provenance, RouteState, RouteTable
+
+_MOVES_PER_EPOCH = 10
 
 
 def build_table(inputs: Inputs, decision: Decision, *, generation: int, code_version: str) -> RouteTable:
@@ -37,6 +40,8 @@ def build_table(inputs: Inputs, decision: Decision, *, generation: int, code_ver
         entries=decision.entries,
         excluded=decision.excluded,
         static_order=inputs.route.static_order or inputs.route.members,
+        unassigned=decision.state.weights.get(UNASSIGNED, 0.0),
+        move_within_us=rules.epoch_us // _MOVES_PER_EPOCH,
         race=race_set(inputs, [entry.target for entry in decision.entries]) if ready else None,
     )
     return replace(bare, etag=canonical_form.etag(generation, canonical_form.dump(bare)))

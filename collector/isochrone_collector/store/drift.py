@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import sql
 
 from isochrone_collector.analysis.drift.change_detection import Change
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
@@ -12,7 +13,7 @@ from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import Scope
+from isochrone_collector.store.probe_queries import VALID, Scope
 from isochrone_collector.store.rows import YesRow
 from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import SECOND_US
@@ -114,7 +115,8 @@ async def medians(connection: Connection, scope: Scope, *, resting_us: int = 0) 
     rests = {"rest_share": 1 / _ROWS_BETWEEN_RESTS, "rest_s": _REST_US / SECOND_US, "resting_us": resting_us}
     async with connection.transaction():
         await execute(connection, query("prepare_round_scan"))
-        return await columns.fetch(connection, query("round_medians"), MediansRow, **scope.parameters(), **rests)
+        statement = query("round_medians").format(valid=sql.SQL(VALID))
+        return await columns.fetch(connection, statement, MediansRow, **scope.parameters(), **rests)
 
 
 async def late(connection: Connection, *, received_at: int, usual_us: int, rounds: Window) -> list[DeliveredRow]:

@@ -17,15 +17,37 @@ from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import RecordedRow
 from isochrone_wire.answers import Metric, Window
-from isochrone_wire.model import DAY_US, day_of
+from isochrone_wire.model import DAY_US, SECOND_US, Quality, day_of
 
 Lot = TypeVar("Lot", bound=Sized)
 
 _CONNECT = """CASE WHEN coalesce(dns_us, tcp_us, tls_us) IS NOT NULL
     THEN coalesce(dns_us, 0) + coalesce(tcp_us, 0) + coalesce(tls_us, 0) END"""
-_STREAMED = "outcome IN ('ok', 'timed_out', 'stalled', 'truncated')"
-# A probe that was cut off by a timeout took at least that long.
-_CEILING = "CASE WHEN outcome IN ('timed_out', 'stalled') THEN timeout_us END"
+# Otherwise the durations are not those of the model: most of the prompt came from a cache, or the wall clock stepped
+# while the timestamps of the kernel were converted. Such a probe is a success without values.
+VALID = (
+    f"(quality & {Quality.CLOCK_STEPPED:d} = 0"
+    f" AND (quality & {Quality.CACHED:d} = 0 OR 2 * coalesce(cached_tokens, 0) < coalesce(prompt_tokens, 0)))"
+)
+MAX_LATE_US = 6 * SECOND_US
+"""A probe that began later after its planned start, because it waited for a slot, is not compared with its round. The
+grace for a round whose previous probe is about to end is 5 s.
+"""
+
+PUNCTUAL = f"late_us <= {MAX_LATE_US}"
+_STREAMED = f"outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND {VALID}"
+_ANSWERED = f"outcome = 'ok' AND {VALID}"
+# The chunk at which the measurement of the speed began. That is the first one, or the first of the answer if the
+# reasoning was only summarised: then the tokens of the answer, at the speed, take from there to the end.
+_ANSWER_TOKENS = "(output_tokens - coalesce(reasoning_tokens, 0) - first_chunk_tokens)"
+ANSWER_FROM = (
+    f"CASE WHEN abs(e2e_us - ttfat_us - {_ANSWER_TOKENS} / tokens_per_second * 1e6) < 1000"
+    " THEN ttfat_us ELSE ttft_us END"
+)
+# A probe that was cut off by a timeout took at least that long; one that timed out while it connected, too.
+_CEILING = "CASE WHEN outcome IN ('timed_out', 'stalled', 'connect_failed') THEN timeout_us END"
+_FIRST_TOKEN_CEILING = f"CASE WHEN ttft_us IS NULL THEN {_CEILING} END"
+_CONNECT_CEILING = "CASE WHEN outcome = 'connect_failed' THEN timeout_us END"
 _NO_CEILING = "NULL"
 
 # The network part of a value: one round trip. Metrics other than latencies have none.
@@ -51,16 +73,19 @@ class _Measure:
 
 # A truncated stream has a first token, but neither an end nor a speed.
 _METRICS: dict[Metric, _Measure] = {
-    Metric.TTFT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttft_us END", ceiling=_CEILING, network=_ROAD),
+    Metric.TTFT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttft_us END", ceiling=_FIRST_TOKEN_CEILING, network=_ROAD),
     Metric.TTFT_COLD: _Measure(
         value=f"CASE WHEN {_STREAMED} THEN {_CONNECT} + ttft_us END",
-        ceiling=f"CASE WHEN ttft_us IS NULL THEN {_CEILING} END",
+        ceiling=_FIRST_TOKEN_CEILING,
         network=f"{_CONNECT} + rtt_us",
     ),
     Metric.TTFAT: _Measure(value=f"CASE WHEN {_STREAMED} THEN ttfat_us END", ceiling=_CEILING, network=_ROAD),
-    Metric.E2E: _Measure(value="CASE WHEN outcome = 'ok' THEN e2e_us END", ceiling=_CEILING, network=_ROAD),
-    Metric.TOKENS_PER_SECOND: _Measure(value="CASE WHEN outcome = 'ok' THEN tokens_per_second END"),
-    Metric.CONNECT: _Measure(value=_CONNECT),
+    Metric.E2E: _Measure(value=f"CASE WHEN {_ANSWERED} THEN e2e_us END", ceiling=_CEILING, network=_ROAD),
+    Metric.TOKENS_PER_SECOND: _Measure(value=f"CASE WHEN {_ANSWERED} THEN tokens_per_second END"),
+    # If the connection failed, the phases that took place are not all of it.
+    Metric.CONNECT: _Measure(
+        value=f"CASE WHEN outcome <> 'connect_failed' THEN {_CONNECT} END", ceiling=_CONNECT_CEILING
+    ),
     Metric.RTT: _Measure(value="rtt_us"),
 }
 _KINDS = {
@@ -112,11 +137,22 @@ def measure(metric: Metric) -> dict[str, sql.SQL]:
     return _METRICS[metric].parts
 
 
-async def probes(connection: Connection, scope: Scope, metric: Metric) -> Probes:
-    """Return every probe of a scope with its value of one metric. Raises `BadRequest` if there are too many."""
+def answer_us(tokens: int) -> sql.SQL:
+    """Return the expression of the time to the last token of an answer of so many tokens, in microseconds: that of its
+    first chunk, and the rest at the speed of this probe.
+    """
+    rest_us = f"greatest({tokens:d} - first_chunk_tokens, 0) / tokens_per_second * 1e6"
+    return sql.SQL(f"CASE WHEN {_ANSWERED} AND tokens_per_second > 0 THEN {ANSWER_FROM} + {rest_us} END")
+
+
+async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_round: bool = False) -> Probes:
+    """Return every probe of a scope with its value of one metric; `by_round` without values of probes that began too
+    late to be compared with others of their round. Raises `BadRequest` if there are too many.
+    """
     # A region that is named twice would return every probe twice.
     regions = tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
-    statement = query("probes").format(**_METRICS[metric].parts, **_KINDS)
+    counts = sql.SQL(PUNCTUAL if by_round else "true")
+    statement = query("probes").format(**_METRICS[metric].parts, **_KINDS, counts=counts)
     return _probes(await within_reach(connection, statement, replace(scope, regions=regions), _TargetRow), regions)
 
 
@@ -190,8 +226,9 @@ class _PhasesRow:
 
 
 async def phases(connection: Connection, scope: Scope) -> Phases:
-    """Return the phases of every probe of a scope that has a first token."""
-    rows = await columns.fetch(connection, query("phases"), _PhasesRow, **scope.parameters())
+    """Return the phases of every probe of a scope that has a valid first token and began in time."""
+    statement = query("phases").format(valid=sql.SQL(VALID), punctual=sql.SQL(PUNCTUAL))
+    rows = await columns.fetch(connection, statement, _PhasesRow, **scope.parameters())
     regions = tuple(sorted({row.region for row in rows}))
     sizes = [len(row.round_at) for row in rows]
     return Phases(

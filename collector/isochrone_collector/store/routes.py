@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import sql
 from psycopg.errors import UniqueViolation
 
 from isochrone_collector.analysis.probes import Integers, Reals
@@ -17,6 +18,7 @@ from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, execute, fetch
 from isochrone_collector.store.postgres.queries import query
+from isochrone_collector.store.probe_queries import ANSWER_FROM, PUNCTUAL, VALID
 from isochrone_wire.answers import Window
 
 MAX_CATCH_UP = 1_000
@@ -25,7 +27,8 @@ MAX_EVENTS = 1_000
 Number = TypeVar("Number", np.int64, np.float64)
 
 # The bits of `traits` in the statement `probe_columns`.
-_CENSORED, _KIND_BIT, _KINDS, _PLACE_BIT = 1, 1, 3, 3
+_CENSORED, _KIND_BIT, _KINDS, _COMPARABLE_BIT, _PLACE_BIT = 1, 1, 3, 3, 4
+_REALS = ("ttft_us", "rtt_us", "tokens_per_second", "answer_from_us", "first_chunk_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,8 @@ class _ProbeColumnsRow:
     ttft_us: Reals
     rtt_us: Reals
     tokens_per_second: Reals
+    answer_from_us: Reals
+    first_chunk_tokens: Reals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +209,12 @@ async def probe_columns(
     connection: Connection, *, targets: Sequence[int], regions: Sequence[str], from_at: int, since_at: int
 ) -> Columns:
     """Return the probes received since one instant, of rounds since another, as columns for the probe cache."""
+    statement = query("probe_columns").format(
+        valid=sql.SQL(VALID), punctual=sql.SQL(PUNCTUAL), answer_from=sql.SQL(ANSWER_FROM)
+    )
     rows = await columns.fetch(
         connection,
-        query("probe_columns"),
+        statement,
         _ProbeColumnsRow,
         target_ids=list(targets),
         regions=list(regions),
@@ -221,7 +229,8 @@ async def probe_columns(
         "region": traits >> _PLACE_BIT,
         "kind": traits >> _KIND_BIT & _KINDS,
         "censored": traits & _CENSORED,
-        **{name: _joined(rows, name, np.float64) for name in ("ttft_us", "rtt_us", "tokens_per_second")},
+        "comparable": traits >> _COMPARABLE_BIT & 1,
+        **{name: _joined(rows, name, np.float64) for name in _REALS},
     }
 
 

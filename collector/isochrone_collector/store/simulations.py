@@ -6,13 +6,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import sql
 
 from isochrone_collector.analysis.probes import Integers, Reals
 from isochrone_collector.analysis.simulation.shared_rounds import SentProbes
 from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import Scope
+from isochrone_collector.store.probe_queries import VALID, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +47,8 @@ _MEASURED = ("ttft_us", "limit_us", "cost_usd")
 
 async def sent_probes(connection: Connection, scope: Scope, *, limit: int) -> SentProbes:
     """Return at most `limit` probes of a scope that were sent."""
-    rows = await columns.fetch(connection, query("probes_asked"), _TargetRow, **scope.parameters(), limit=limit)
+    statement = query("probes_asked").format(valid=sql.SQL(VALID))
+    rows = await columns.fetch(connection, statement, _TargetRow, **scope.parameters(), limit=limit)
     several = {
         part.name: np.concatenate([np.empty(0, _dtype(part.name)), *(getattr(row, part.name) for row in rows)])
         for part in fields(_TargetRow)

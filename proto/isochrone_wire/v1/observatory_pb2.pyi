@@ -1354,6 +1354,18 @@ class GetLatencyBudgetsRequest(_message.Message):
 
     SELECTION_FIELD_NUMBER: _builtins.int
     USES_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    ANSWER_TOKENS_FIELD_NUMBER: _builtins.int
+    LIMIT_US_FIELD_NUMBER: _builtins.int
+    MIN_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """hour: one row per hour of the day (UTC); empty: one row for all hours."""
+    answer_tokens: _builtins.int
+    """The length of the answer whose latency is limited; 0: as it was measured."""
+    limit_us: _builtins.int
+    """A limit in place of the uses', in microseconds: on the answer if answer_tokens is set, else on the first token."""
+    min_tokens_per_second: _builtins.float
+    """The speed that each request must reach; 0: none."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     @_builtins.property
@@ -1365,10 +1377,14 @@ class GetLatencyBudgetsRequest(_message.Message):
         *,
         selection: Global___Selection | None = ...,
         uses: _abc.Iterable[_builtins.str] | None = ...,
+        by: _builtins.str = ...,
+        answer_tokens: _builtins.int = ...,
+        limit_us: _builtins.int = ...,
+        min_tokens_per_second: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "uses", b"uses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_tokens", b"answer_tokens", "by", b"by", "limit_us", b"limit_us", "min_tokens_per_second", b"min_tokens_per_second", "selection", b"selection", "uses", b"uses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1389,6 +1405,11 @@ class LatencyBudget(_message.Message):
     N_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     USD_PER_M_OUTPUT_FIELD_NUMBER: _builtins.int
+    GOODPUT_FIELD_NUMBER: _builtins.int
+    N_EFF_FIELD_NUMBER: _builtins.int
+    HOUR_FIELD_NUMBER: _builtins.int
+    ANSWER_TOKENS_FIELD_NUMBER: _builtins.int
+    MIN_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     use: _builtins.str
     metric: _builtins.str
     share: _builtins.float
@@ -1400,8 +1421,17 @@ class LatencyBudget(_message.Message):
     n: _builtins.int
     reason: _builtins.str
     usd_per_m_output: _builtins.float
+    n_eff: _builtins.float
+    hour: _builtins.int
+    """The hour of the day (UTC), absent for all."""
+    answer_tokens: _builtins.int
+    min_tokens_per_second: _builtins.float
     @_builtins.property
     def quantile(self) -> Global___Quantile: ...
+    @_builtins.property
+    def goodput(self) -> Global___Proportion:
+        """The share of the n planned requests answered within the limit."""
+
     def __init__(
         self,
         *,
@@ -1416,13 +1446,35 @@ class LatencyBudget(_message.Message):
         n: _builtins.int = ...,
         reason: _builtins.str = ...,
         usd_per_m_output: _builtins.float | None = ...,
+        goodput: Global___Proportion | None = ...,
+        n_eff: _builtins.float | None = ...,
+        hour: _builtins.int | None = ...,
+        answer_tokens: _builtins.int | None = ...,
+        min_tokens_per_second: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output", "quantile", b"quantile", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answer_tokens", b"_answer_tokens", "_hour", b"_hour", "_min_tokens_per_second", b"_min_tokens_per_second", "_n_eff", b"_n_eff", "_usd_per_m_output", b"_usd_per_m_output", "answer_tokens", b"answer_tokens", "goodput", b"goodput", "hour", b"hour", "min_tokens_per_second", b"min_tokens_per_second", "n_eff", b"n_eff", "quantile", b"quantile", "usd_per_m_output", b"usd_per_m_output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output", "eligible", b"eligible", "limit_us", b"limit_us", "metric", b"metric", "n", b"n", "quantile", b"quantile", "reason", b"reason", "region", b"region", "share", b"share", "target", b"target", "usd_per_m_output", b"usd_per_m_output", "use", b"use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer_tokens", b"_answer_tokens", "_hour", b"_hour", "_min_tokens_per_second", b"_min_tokens_per_second", "_n_eff", b"_n_eff", "_usd_per_m_output", b"_usd_per_m_output", "answer_tokens", b"answer_tokens", "eligible", b"eligible", "goodput", b"goodput", "hour", b"hour", "limit_us", b"limit_us", "metric", b"metric", "min_tokens_per_second", b"min_tokens_per_second", "n", b"n", "n_eff", b"n_eff", "quantile", b"quantile", "reason", b"reason", "region", b"region", "share", b"share", "target", b"target", "usd_per_m_output", b"usd_per_m_output", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answer_tokens: _TypeAlias = _typing.Literal["answer_tokens"]  # noqa: Y015
+    _WhichOneofArgType__answer_tokens: _TypeAlias = _typing.Literal["_answer_tokens", b"_answer_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__hour: _TypeAlias = _typing.Literal["hour"]  # noqa: Y015
+    _WhichOneofArgType__hour: _TypeAlias = _typing.Literal["_hour", b"_hour"]  # noqa: Y015
+    _WhichOneofReturnType__min_tokens_per_second: _TypeAlias = _typing.Literal["min_tokens_per_second"]  # noqa: Y015
+    _WhichOneofArgType__min_tokens_per_second: _TypeAlias = _typing.Literal["_min_tokens_per_second", b"_min_tokens_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__n_eff: _TypeAlias = _typing.Literal["n_eff"]  # noqa: Y015
+    _WhichOneofArgType__n_eff: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff"]  # noqa: Y015
     _WhichOneofReturnType__usd_per_m_output: _TypeAlias = _typing.Literal["usd_per_m_output"]  # noqa: Y015
     _WhichOneofArgType__usd_per_m_output: _TypeAlias = _typing.Literal["_usd_per_m_output", b"_usd_per_m_output"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer_tokens) -> _WhichOneofReturnType__answer_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hour) -> _WhichOneofReturnType__hour | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_tokens_per_second) -> _WhichOneofReturnType__min_tokens_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_eff) -> _WhichOneofReturnType__n_eff | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__usd_per_m_output) -> _WhichOneofReturnType__usd_per_m_output | None: ...
 
 Global___LatencyBudget: _TypeAlias = LatencyBudget  # noqa: Y015

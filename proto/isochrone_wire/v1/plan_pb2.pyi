@@ -281,23 +281,51 @@ class Slo(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     TTFT_P95_US_FIELD_NUMBER: _builtins.int
     MIN_SUCCESS_FIELD_NUMBER: _builtins.int
+    MIN_GOODPUT_FIELD_NUMBER: _builtins.int
+    ANSWER_TOKENS_FIELD_NUMBER: _builtins.int
+    ANSWER_P95_US_FIELD_NUMBER: _builtins.int
+    MIN_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     ttft_p95_us: _builtins.int
     """Absent: no limit."""
     min_success: _builtins.float
+    min_goodput: _builtins.float
+    """The share of all requests that must keep the limits."""
+    answer_tokens: _builtins.int
+    """The limit on the time to the last of so many tokens. Absent: no limit."""
+    answer_p95_us: _builtins.int
+    min_tokens_per_second: _builtins.float
+    """The speed that each request must reach. Absent: no limit."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         ttft_p95_us: _builtins.int | None = ...,
         min_success: _builtins.float = ...,
+        min_goodput: _builtins.float = ...,
+        answer_tokens: _builtins.int | None = ...,
+        answer_p95_us: _builtins.int | None = ...,
+        min_tokens_per_second: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ttft_p95_us", b"_ttft_p95_us", "ttft_p95_us", b"ttft_p95_us"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answer_p95_us", b"_answer_p95_us", "_answer_tokens", b"_answer_tokens", "_min_tokens_per_second", b"_min_tokens_per_second", "_ttft_p95_us", b"_ttft_p95_us", "answer_p95_us", b"answer_p95_us", "answer_tokens", b"answer_tokens", "min_tokens_per_second", b"min_tokens_per_second", "ttft_p95_us", b"ttft_p95_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttft_p95_us", b"_ttft_p95_us", "min_success", b"min_success", "name", b"name", "ttft_p95_us", b"ttft_p95_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer_p95_us", b"_answer_p95_us", "_answer_tokens", b"_answer_tokens", "_min_tokens_per_second", b"_min_tokens_per_second", "_ttft_p95_us", b"_ttft_p95_us", "answer_p95_us", b"answer_p95_us", "answer_tokens", b"answer_tokens", "min_goodput", b"min_goodput", "min_success", b"min_success", "min_tokens_per_second", b"min_tokens_per_second", "name", b"name", "ttft_p95_us", b"ttft_p95_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answer_p95_us: _TypeAlias = _typing.Literal["answer_p95_us"]  # noqa: Y015
+    _WhichOneofArgType__answer_p95_us: _TypeAlias = _typing.Literal["_answer_p95_us", b"_answer_p95_us"]  # noqa: Y015
+    _WhichOneofReturnType__answer_tokens: _TypeAlias = _typing.Literal["answer_tokens"]  # noqa: Y015
+    _WhichOneofArgType__answer_tokens: _TypeAlias = _typing.Literal["_answer_tokens", b"_answer_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__min_tokens_per_second: _TypeAlias = _typing.Literal["min_tokens_per_second"]  # noqa: Y015
+    _WhichOneofArgType__min_tokens_per_second: _TypeAlias = _typing.Literal["_min_tokens_per_second", b"_min_tokens_per_second"]  # noqa: Y015
     _WhichOneofReturnType__ttft_p95_us: _TypeAlias = _typing.Literal["ttft_p95_us"]  # noqa: Y015
     _WhichOneofArgType__ttft_p95_us: _TypeAlias = _typing.Literal["_ttft_p95_us", b"_ttft_p95_us"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer_p95_us) -> _WhichOneofReturnType__answer_p95_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer_tokens) -> _WhichOneofReturnType__answer_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_tokens_per_second) -> _WhichOneofReturnType__min_tokens_per_second | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ttft_p95_us) -> _WhichOneofReturnType__ttft_p95_us | None: ...
 
 Global___Slo: _TypeAlias = Slo  # noqa: Y015
@@ -312,10 +340,12 @@ class Objective(_message.Message):
     TAIL_FIELD_NUMBER: _builtins.int
     USD_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
     ttft: _builtins.float
     tail: _builtins.float
     usd: _builtins.float
     failure: _builtins.float
+    answer: _builtins.float
     def __init__(
         self,
         *,
@@ -323,10 +353,11 @@ class Objective(_message.Message):
         tail: _builtins.float = ...,
         usd: _builtins.float = ...,
         failure: _builtins.float = ...,
+        answer: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "tail", b"tail", "ttft", b"ttft", "usd", b"usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "failure", b"failure", "tail", b"tail", "ttft", b"ttft", "usd", b"usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -338,12 +369,33 @@ class Route(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MaxShareEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
     SLO_FIELD_NUMBER: _builtins.int
     OBJECTIVE_FIELD_NUMBER: _builtins.int
     STATIC_ORDER_FIELD_NUMBER: _builtins.int
     RESIDENCY_FIELD_NUMBER: _builtins.int
+    MAX_SHARE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     @_builtins.property
     def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -357,6 +409,10 @@ class Route(_message.Message):
     def static_order(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def residency(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def max_share(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """The largest share of the traffic of a member, from above 0 to 1."""
+
     def __init__(
         self,
         *,
@@ -366,10 +422,11 @@ class Route(_message.Message):
         objective: Global___Objective | None = ...,
         static_order: _abc.Iterable[_builtins.str] | None = ...,
         residency: _abc.Iterable[_builtins.str] | None = ...,
+        max_share: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["objective", b"objective", "slo", b"slo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "name", b"name", "objective", b"objective", "residency", b"residency", "slo", b"slo", "static_order", b"static_order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_share", b"max_share", "members", b"members", "name", b"name", "objective", b"objective", "residency", b"residency", "slo", b"slo", "static_order", b"static_order"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -358,6 +358,10 @@ class RouteEntry(_message.Message):
     VS_BEST_FIELD_NUMBER: _builtins.int
     HEDGE_FIELD_NUMBER: _builtins.int
     HOLD_FIELD_NUMBER: _builtins.int
+    GOODPUT_FIELD_NUMBER: _builtins.int
+    ANSWER_P95_US_FIELD_NUMBER: _builtins.int
+    THROTTLED_FIELD_NUMBER: _builtins.int
+    MAX_WEIGHT_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     weight: _builtins.float
     target: _builtins.str
@@ -378,6 +382,10 @@ class RouteEntry(_message.Message):
     """yes | maybe | no | unknown"""
     cost: _builtins.float
     """The ranking cost; see docs/routing.md."""
+    throttled: _builtins.float
+    """The share of the recent rounds that the provider refused because of their rate."""
+    max_weight: _builtins.float
+    """The largest weight by the plan and by throttling."""
     @_builtins.property
     def ttft_p50_us(self) -> _observatory_pb2.Quantile: ...
     @_builtins.property
@@ -394,6 +402,14 @@ class RouteEntry(_message.Message):
     def hedge(self) -> Global___Hedge: ...
     @_builtins.property
     def hold(self) -> Global___Hold: ...
+    @_builtins.property
+    def goodput(self) -> _observatory_pb2.Proportion:
+        """The share of planned requests that kept the limits of the objective; absent without limits."""
+
+    @_builtins.property
+    def answer_p95_us(self) -> _observatory_pb2.Quantile:
+        """The time to the last token of an answer of the objective's length."""
+
     def __init__(
         self,
         *,
@@ -422,10 +438,14 @@ class RouteEntry(_message.Message):
         vs_best: Global___Advantage | None = ...,
         hedge: Global___Hedge | None = ...,
         hold: Global___Hold | None = ...,
+        goodput: _observatory_pb2.Proportion | None = ...,
+        answer_p95_us: _observatory_pb2.Quantile | None = ...,
+        throttled: _builtins.float = ...,
+        max_weight: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_credential_ref", b"_credential_ref", "_n_eff", b"_n_eff", "_newest_at", b"_newest_at", "_rtt_p50_us", b"_rtt_p50_us", "_usd_per_m_input", b"_usd_per_m_input", "_usd_per_m_output", b"_usd_per_m_output", "cost", b"cost", "credential_ref", b"credential_ref", "hedge", b"hedge", "hold", b"hold", "n_eff", b"n_eff", "newest_at", b"newest_at", "rtt_p50_us", b"rtt_p50_us", "success", b"success", "tokens_per_second_p50", b"tokens_per_second_p50", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd_per_m_input", b"usd_per_m_input", "usd_per_m_output", b"usd_per_m_output", "vs_best", b"vs_best"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_credential_ref", b"_credential_ref", "_n_eff", b"_n_eff", "_newest_at", b"_newest_at", "_rtt_p50_us", b"_rtt_p50_us", "_usd_per_m_input", b"_usd_per_m_input", "_usd_per_m_output", b"_usd_per_m_output", "answer_p95_us", b"answer_p95_us", "cost", b"cost", "credential_ref", b"credential_ref", "goodput", b"goodput", "hedge", b"hedge", "hold", b"hold", "n_eff", b"n_eff", "newest_at", b"newest_at", "rtt_p50_us", b"rtt_p50_us", "success", b"success", "tokens_per_second_p50", b"tokens_per_second_p50", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd_per_m_input", b"usd_per_m_input", "usd_per_m_output", b"usd_per_m_output", "vs_best", b"vs_best"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_credential_ref", b"_credential_ref", "_n_eff", b"_n_eff", "_newest_at", b"_newest_at", "_rtt_p50_us", b"_rtt_p50_us", "_usd_per_m_input", b"_usd_per_m_input", "_usd_per_m_output", b"_usd_per_m_output", "base_url", b"base_url", "cost", b"cost", "credential_ref", b"credential_ref", "dialect", b"dialect", "hedge", b"hedge", "hold", b"hold", "model", b"model", "n", b"n", "n_eff", b"n_eff", "newest_at", b"newest_at", "outcomes", b"outcomes", "provider", b"provider", "rank", b"rank", "rtt_p50_us", b"rtt_p50_us", "slo_eligible", b"slo_eligible", "success", b"success", "target", b"target", "tokens_per_second_p50", b"tokens_per_second_p50", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd_per_m_input", b"usd_per_m_input", "usd_per_m_output", b"usd_per_m_output", "vantages", b"vantages", "vs_best", b"vs_best", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_credential_ref", b"_credential_ref", "_n_eff", b"_n_eff", "_newest_at", b"_newest_at", "_rtt_p50_us", b"_rtt_p50_us", "_usd_per_m_input", b"_usd_per_m_input", "_usd_per_m_output", b"_usd_per_m_output", "answer_p95_us", b"answer_p95_us", "base_url", b"base_url", "cost", b"cost", "credential_ref", b"credential_ref", "dialect", b"dialect", "goodput", b"goodput", "hedge", b"hedge", "hold", b"hold", "max_weight", b"max_weight", "model", b"model", "n", b"n", "n_eff", b"n_eff", "newest_at", b"newest_at", "outcomes", b"outcomes", "provider", b"provider", "rank", b"rank", "rtt_p50_us", b"rtt_p50_us", "slo_eligible", b"slo_eligible", "success", b"success", "target", b"target", "throttled", b"throttled", "tokens_per_second_p50", b"tokens_per_second_p50", "ttft_p50_us", b"ttft_p50_us", "ttft_p95_us", b"ttft_p95_us", "usd_per_m_input", b"usd_per_m_input", "usd_per_m_output", b"usd_per_m_output", "vantages", b"vantages", "vs_best", b"vs_best", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
@@ -506,6 +526,8 @@ class RouteTable(_message.Message):
     RACE_FIELD_NUMBER: _builtins.int
     ON_EXPIRED_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
+    UNASSIGNED_FIELD_NUMBER: _builtins.int
+    MOVE_WITHIN_US_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     etag: _builtins.str
     client_region: _builtins.str
@@ -520,6 +542,10 @@ class RouteTable(_message.Message):
     sentence: _builtins.str
     on_expired: _builtins.str
     schema: _builtins.str
+    unassigned: _builtins.float
+    """The share of the traffic that no member may take, because the plan limits their shares."""
+    move_within_us: _builtins.int
+    """Each consumer applies the table after a random part of this time."""
     @_builtins.property
     def slo(self) -> _plan_pb2.Slo: ...
     @_builtins.property
@@ -556,10 +582,12 @@ class RouteTable(_message.Message):
         race: Global___RaceSet | None = ...,
         on_expired: _builtins.str = ...,
         schema: _builtins.str = ...,
+        unassigned: _builtins.float = ...,
+        move_within_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["provenance", b"provenance", "race", b"race", "slo", b"slo", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["built_at", b"built_at", "change", b"change", "client_region", b"client_region", "entries", b"entries", "etag", b"etag", "excluded", b"excluded", "fresh_until_at", b"fresh_until_at", "generation", b"generation", "on_expired", b"on_expired", "provenance", b"provenance", "race", b"race", "route", b"route", "schema", b"schema", "sentence", b"sentence", "slo", b"slo", "stale_until_at", b"stale_until_at", "state", b"state", "static_order", b"static_order", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["built_at", b"built_at", "change", b"change", "client_region", b"client_region", "entries", b"entries", "etag", b"etag", "excluded", b"excluded", "fresh_until_at", b"fresh_until_at", "generation", b"generation", "move_within_us", b"move_within_us", "on_expired", b"on_expired", "provenance", b"provenance", "race", b"race", "route", b"route", "schema", b"schema", "sentence", b"sentence", "slo", b"slo", "stale_until_at", b"stale_until_at", "state", b"state", "static_order", b"static_order", "unassigned", b"unassigned", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,23 +1,22 @@
 """Latency targets: the latency that a use tolerates, and whether a target meets it from one region.
 
-The uses and their limits are the commonly published ones; each limit applies to the 95th percentile. The decision rests
-on the interval of that quantile, which runs between two order statistics X(l) and X(u) (see `stats.quantile`): `yes` if
-X(u) is within the limit, `no` if X(l) exceeds it, `maybe` if the limit lies between. X(u) is within the limit exactly
-if u values are, so counting is enough. A timeout at a limit below that of the use counts neither towards `yes` nor
-towards `no`.
+The uses and their limits are the commonly published ones; each limit applies to 95 % of all planned requests. The
+decision rests on the goodput, the share of them that is answered within the limit, with its interval: `yes` if the
+whole interval is at least that share, `no` if it is below, `maybe` if it contains the share. See `analysis.goodput` for
+what counts as a request.
 
-A probe that failed otherwise has no latency and is not part of a percentile. If the share of such failures exceeds the
-share of requests that may be slow, the reason mentions it.
+The percentile beside it is that of the requests with a latency. If the goodput is low because requests failed or were
+throttled, the percentile does not show it, and the reason does.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import count
+from typing import Protocol
 
 from isochrone_collector.analysis.distribution import Distribution, Values
+from isochrone_collector.analysis.goodput import RequestCounts, needed
 from isochrone_collector.analysis.ranking.leaderboard import Entry
-from isochrone_collector.analysis.stats.quantile import interval_ranks
+from isochrone_collector.analysis.requests import Requests
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible, LatencyBudget
 
@@ -26,13 +25,17 @@ _MS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A use of a model, and the latency that a `share` of its requests must not exceed."""
+    """A use of a model, and the latency that a `share` of its requests must not exceed. If they are set, the latency is
+    that of an answer of `answer_tokens`, and its speed must be `min_speed` tokens per second.
+    """
 
     name: str
     meaning: str
     metric: Metric
     limit_us: int
     share: float = 0.95
+    answer_tokens: int | None = None
+    min_speed: float | None = None
 
 
 USES = (
@@ -48,53 +51,136 @@ USES = (
 )
 
 
-def assess(entries: Iterable[Entry], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
-    """Return one line per entry and use, ordered by region, target and use."""
-    ordered = sorted(entries, key=lambda entry: (entry.region, entry.target))
-    return tuple(_assessed(entry, use) for entry in ordered for use in uses)
+class TargetRequests(Protocol):
+    """The requests of one target from one region, at all hours of the day or in one of them (UTC)."""
+
+    @property
+    def region(self) -> str:
+        """The region of the vantages."""
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+
+    @property
+    def usd_per_m_output(self) -> float | None:
+        """The price of a million output tokens in US dollars."""
+
+    @property
+    def hour(self) -> int | None:
+        """The hour of the day, `None` for all."""
+
+    def values(self, metric: Metric) -> Distribution:
+        """Return the distribution of TTFT or of the time to the last token."""
+
+    def counts(self, use: Use) -> RequestCounts:
+        """Count the requests that are fast enough for a use."""
 
 
-def eligible(values: Distribution, *, limit: float, share: float) -> Eligible:
-    """Decide whether the quantile `share` of the distribution is within the limit."""
-    ranks = interval_ranks(values.n, share)
-    if ranks is None:
-        return Eligible.UNKNOWN
-    surely, perhaps = values.within(limit)
-    if surely >= ranks[1]:
-        return Eligible.YES
-    return Eligible.NO if perhaps < ranks[0] else Eligible.MAYBE
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRequests:
+    """Requests from samples."""
+
+    region: str
+    target: str
+    requests: Requests
+    usd_per_m_output: float | None = None
+    hour: int | None = None
+
+    def values(self, metric: Metric) -> Distribution:
+        """Return the distribution of TTFT or of the time to the last token."""
+        return self.requests.values(metric)
+
+    def counts(self, use: Use) -> RequestCounts:
+        """Count the requests that are fast enough for a use."""
+        return self.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0)
 
 
-@cache
-def needed(share: float) -> int:
-    """Return the number of values from which the quantile `share` has a 95 % interval: 59 for 0.95."""
-    return next(n for n in count(1) if interval_ranks(n, share) is not None)
+@dataclass(frozen=True, slots=True)
+class SummarisedRequests:
+    """Requests from summaries. These do not show which of the values are of requests that failed after their first
+    token, so each of those counts as too slow, though it may already be among the slow ones.
+    """
+
+    entry: Entry
+    hour: None = None
+
+    @property
+    def region(self) -> str:
+        """The region of the vantages."""
+        return self.entry.region
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return self.entry.target
+
+    @property
+    def usd_per_m_output(self) -> float | None:
+        """The price of a million output tokens in US dollars."""
+        return self.entry.usd_per_m_output
+
+    def values(self, metric: Metric) -> Distribution:
+        """Return the distribution of TTFT or of the time to the last token."""
+        return self.entry.values.get(metric, Values())
+
+    def counts(self, use: Use) -> RequestCounts:
+        """Count the requests that are fast enough for a use; its answer length and speed do not apply."""
+        values, outcomes = self.values(use.metric), self.entry.outcome_counts
+        unmeasured, broken = max(0, outcomes.ok - values.known), max(0, values.known - outcomes.ok)
+        planned = outcomes.ok - unmeasured + outcomes.failed + outcomes.throttled
+        in_time, possible = values.within(use.limit_us)
+        return RequestCounts(
+            planned=planned,
+            good=max(0, in_time - broken),
+            possible=min(possible, planned),
+            n_eff=float(planned),
+            failed=max(0, outcomes.failed - broken - (values.n - values.known)),
+            throttled=outcomes.throttled,
+        )
 
 
-def _assessed(entry: Entry, use: Use) -> LatencyBudget:
-    values = entry.values.get(use.metric, Values())
-    verdict = eligible(values, limit=use.limit_us, share=use.share)
+def assess(found: Iterable[TargetRequests], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
+    """Return one line per target, region, hour and use, ordered by region, target, hour and use."""
+    ordered = sorted(found, key=lambda one: (one.region, one.target, one.hour or 0))
+    return tuple(_assessed(one, use) for one in ordered for use in uses)
+
+
+def _assessed(one: TargetRequests, use: Use) -> LatencyBudget:
+    counts = one.counts(use)
+    verdict = counts.meets(use.share)
     return LatencyBudget(
         use=use.name,
         metric=use.metric,
         share=use.share,
         limit_us=use.limit_us,
-        region=entry.region,
-        target=entry.target,
+        region=one.region,
+        target=one.target,
         eligible=verdict,
-        quantile=values.quantile(use.share),
-        n=values.n,
-        reason=_reason(entry, use, values.n, verdict),
-        usd_per_m_output=entry.usd_per_m_output,
+        quantile=one.values(use.metric).quantile(use.share),
+        n=counts.planned,
+        reason=_reason(counts, use, verdict),
+        usd_per_m_output=one.usd_per_m_output,
+        goodput=counts.goodput,
+        n_eff=counts.n_eff or None,
+        hour=one.hour,
+        answer_tokens=use.answer_tokens if use.metric is Metric.E2E else None,
+        min_tokens_per_second=use.min_speed,
     )
 
 
-def _reason(entry: Entry, use: Use, n: int, verdict: Eligible) -> str:
-    sent = entry.outcome_counts.sent
-    left_out = max(0, sent - n)
+def _reason(counts: RequestCounts, use: Use, verdict: Eligible) -> str:
+    parts = [
+        f"{many} of {counts.planned} requests {what}"
+        for many, what in ((counts.failed, "failed"), (counts.throttled, "were throttled"))
+        if many > (0 if verdict is Eligible.UNKNOWN else (1 - use.share) * counts.planned)
+    ]
     if verdict is Eligible.UNKNOWN:
-        failed = f"; {left_out} of {sent} probes failed" if left_out else ""
-        return f"{n} of {needed(use.share)} samples{failed}"
-    if verdict is not Eligible.NO and left_out > (1 - use.share) * sent:
-        return f"{left_out} of {sent} probes failed and have no latency"
-    return ""
+        parts.insert(0, _shortage(counts, use))
+    return "; ".join(parts)
+
+
+def _shortage(counts: RequestCounts, use: Use) -> str:
+    if counts.planned < needed(use.share):
+        return f"{counts.planned} of {needed(use.share)} samples"
+    return f"{counts.planned} samples ≈ {counts.n_eff:.0f} independent, of {needed(use.share)}"

@@ -19,6 +19,7 @@ FROM (
         round_at,
         percentile_cont(0.5) WITHIN GROUP (
             ORDER BY CASE
+                WHEN NOT {valid} THEN NULL
                 WHEN outcome IN ('timed_out', 'stalled') THEN coalesce(ttft_us, timeout_us)
                 WHEN outcome IN ('ok', 'truncated') THEN ttft_us
             END
@@ -27,7 +28,7 @@ FROM (
             >= count(coalesce(ttft_us, timeout_us)) FILTER (WHERE outcome IN ('ok', 'timed_out', 'stalled', 'truncated'))
             AS ttft_limited,
         percentile_cont(0.5) WITHIN GROUP (
-            ORDER BY CASE WHEN outcome = 'ok' THEN tokens_per_second END
+            ORDER BY CASE WHEN outcome = 'ok' AND {valid} THEN tokens_per_second END
         ) AS speed
     FROM sample
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s

@@ -53,3 +53,43 @@ FROM (
         AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
     LIMIT %(limit)s
 ) AS found
+
+-- Every round with what decides whether its request was answered in time, as the bytes of a few numbers, concatenated
+-- per target. Rounds that were skipped are no requests.
+-- name: requests
+SELECT
+    target_id,
+    string_agg(
+        int4send(place * 4 + ending)
+            || timestamptz_send(round_at)
+            || float8send(coalesce(ttft, 'NaN'))
+            || float8send(coalesce(e2e, 'NaN'))
+            || float8send(coalesce(ceiling, 'NaN'))
+            || float8send(coalesce(speed, 'NaN')),
+        ''
+    ) AS requests
+FROM (
+    SELECT
+        target_id,
+        region,
+        round_at,
+        CASE
+            WHEN outcome = 'ok' THEN {answered}
+            WHEN outcome = 'throttled' THEN {throttled}
+            WHEN starts_with(outcome, 'skipped_') THEN {none}
+            ELSE {failed}
+        END AS ending,
+        ({ttft})::double precision AS ttft,
+        ({e2e})::double precision AS e2e,
+        ({ceiling})::double precision AS ceiling,
+        CASE WHEN outcome = 'ok' AND {valid} THEN tokens_per_second END AS speed
+    FROM sample
+    WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+        AND target_id = ANY(%(target_ids)s::bigint[])
+        AND region = ANY(%(regions)s::text[])
+) AS request
+JOIN (
+    SELECT name AS region, (nth - 1)::integer AS place
+    FROM unnest(%(regions)s::text[]) WITH ORDINALITY AS listed (name, nth)
+) AS places USING (region)
+GROUP BY target_id

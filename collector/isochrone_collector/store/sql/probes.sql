@@ -26,8 +26,8 @@ FROM (
             WHEN starts_with(outcome, 'skipped_') THEN {skipped}
             ELSE {failed}
         END AS kind,
-        ({value})::double precision AS value,
-        ({ceiling})::double precision AS ceiling,
+        (CASE WHEN {counts} THEN {value} END)::double precision AS value,
+        (CASE WHEN {counts} THEN {ceiling} END)::double precision AS ceiling,
         ({network})::double precision AS network
     FROM sample
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
@@ -73,7 +73,7 @@ JOIN (
     GROUP BY vantage_id, target_id
 ) AS outcomes USING (vantage_id, target_id)
 
--- Every probe with a first token, as columns of numbers per target and region.
+-- Every probe with a valid first token that began in time, as columns of numbers per target and region.
 -- name: phases
 SELECT
     target_id,
@@ -90,5 +90,7 @@ WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
     AND target_id = ANY(%(target_ids)s::bigint[])
     AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
     AND outcome IN ('ok', 'timed_out', 'stalled', 'truncated')
+    AND {valid}
+    AND {punctual}
     AND ttft_us IS NOT NULL
 GROUP BY target_id, region

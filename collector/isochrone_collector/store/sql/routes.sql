@@ -70,7 +70,9 @@ WHERE built_at < CASE WHEN change = 'evidence' THEN %(evidence_before)s ELSE %(e
 -- name: probe_columns
 SELECT
     target_id,
-    array_agg(place * 8 + kind * 2 + (value IS NULL AND ceiling IS NOT NULL)::integer) AS traits,
+    array_agg(
+        place * 16 + comparable::integer * 8 + kind * 2 + (value IS NULL AND ceiling IS NOT NULL)::integer
+    ) AS traits,
     array_agg(round_at) AS round_at,
     array_agg(vantage_id) AS vantage_id,
     array_agg(epoch) AS epoch,
@@ -78,7 +80,9 @@ SELECT
     array_agg(idx) AS idx,
     array_agg(coalesce(value, ceiling, 'NaN')) AS ttft_us,
     array_agg(coalesce(rtt_us, 'NaN')) AS rtt_us,
-    array_agg(coalesce(speed, 'NaN')) AS tokens_per_second
+    array_agg(coalesce(speed, 'NaN')) AS tokens_per_second,
+    array_agg(coalesce(answer_from, 'NaN')) AS answer_from_us,
+    array_agg(coalesce(first_chunk_tokens, 'NaN')) AS first_chunk_tokens
 FROM (
     SELECT
         target_id,
@@ -90,16 +94,22 @@ FROM (
         region,
         CASE
             WHEN outcome = 'ok' THEN 0
-            WHEN outcome = 'throttled' THEN 2
+            WHEN outcome IN ('throttled', 'skipped_throttled') THEN 2
             WHEN starts_with(outcome, 'skipped_') THEN 3
             ELSE 1
         END AS kind,
+        {punctual} AND outcome <> 'connect_failed' AS comparable,
         CASE
-            WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') THEN ttft_us
+            WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') AND {valid} THEN ttft_us
         END::double precision AS value,
-        CASE WHEN outcome IN ('timed_out', 'stalled') THEN timeout_us END::double precision AS ceiling,
+        CASE
+            WHEN ttft_us IS NULL AND outcome IN ('timed_out', 'stalled', 'connect_failed') THEN timeout_us
+        END::double precision AS ceiling,
         rtt_us::double precision AS rtt_us,
-        CASE WHEN outcome = 'ok' THEN tokens_per_second END AS speed
+        CASE WHEN outcome = 'ok' AND {valid} THEN tokens_per_second END AS speed,
+        CASE WHEN outcome = 'ok' AND {valid} AND tokens_per_second > 0 THEN {answer_from} END::double precision
+            AS answer_from,
+        first_chunk_tokens::double precision AS first_chunk_tokens
     FROM sample
     WHERE target_id = ANY(%(target_ids)s::bigint[])
         AND round_at >= %(from_at)s

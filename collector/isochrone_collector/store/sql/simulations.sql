@@ -1,6 +1,6 @@
 -- Recorded rounds for simulations.
 
--- Every probe that was sent, as columns per target. A limit of one more than allowed shows that there are too many.
+-- Every probe that was sent and has a valid duration, or failed, as columns per target. A limit of one more than allowed shows that there are too many.
 -- name: probes_asked
 SELECT
     target_id,
@@ -21,13 +21,14 @@ FROM (
         coalesce(
             CASE WHEN outcome IN ('ok', 'timed_out', 'stalled', 'truncated') THEN ttft_us END, 'NaN'::double precision
         ) AS ttft_us,
-        coalesce(CASE WHEN outcome IN ('timed_out', 'stalled') THEN timeout_us END, 0)::double precision AS limit_us,
+        coalesce(CASE WHEN outcome IN ('timed_out', 'stalled', 'connect_failed') THEN timeout_us END, 0)::double precision AS limit_us,
         coalesce(cost_usd, 'NaN') AS cost_usd
     FROM sample
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
         AND target_id = ANY(%(target_ids)s::bigint[])
         AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
         AND NOT starts_with(outcome, 'skipped_')
+        AND (outcome <> 'ok' OR {valid})
     LIMIT %(limit)s
 ) AS asked
 GROUP BY target_id

@@ -192,7 +192,7 @@ async def test_a_round_without_a_slot_is_skipped(fault_simulator: Simulator, tmp
     """Without a free slot a round is skipped after half its interval, so that no queue builds up."""
     of = target(fault_simulator, "fault-silence", overlap=Overlap.ALLOW)
     samples = await run(tmp_path, plan_of(of), some(Outcome.SKIPPED_NOT_READY, 2), concurrency=1)
-    crowded = [s for s in samples if s.outcome is Outcome.SKIPPED_NOT_READY]
+    crowded = [s for s in samples if s.outcome is Outcome.SKIPPED_NOT_READY and s.timeout_us is None]
     assert crowded
     assert all("no free slot among 1 probes" in (s.error or "") or s.error == "the agent stopped" for s in crowded)
 
@@ -356,8 +356,8 @@ async def test_a_plan_that_cannot_be_scheduled_changes_nothing(fault_simulator: 
 
 
 async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """An agent that stops leaves no round without a sample: what was under way tells how long it was waited for, and
-    what was waiting for room tells that nothing was sent.
+    """An agent that stops leaves no round without a sample. Its own stop is no timeout of the target: neither what was
+    under way, which tells how long it was waited for, nor what was waiting for room is a request.
     """
     of = target(fault_simulator, "fault-stall", overlap=Overlap.ALLOW, every_us=SECOND_US)
     async with machine(tmp_path, concurrency=1) as made:
@@ -368,13 +368,13 @@ async def test_aborted_rounds_are_recorded(fault_simulator: Simulator, tmp_path:
         assert made.rounds.in_flight == 0
         under_way, waiting = sorted(made.samples(), key=lambda sample: sample.round_at)[-2:]
     assert (under_way.outcome, under_way.error) == (
-        Outcome.TIMED_OUT,
+        Outcome.SKIPPED_NOT_READY,
         "the agent stopped before the answer was complete",
     )
     assert under_way.chunks == 5
     assert under_way.timeout_us is not None
     assert under_way.timeout_us >= (under_way.ttft_us or 0)
-    assert waiting.outcome is Outcome.SKIPPED_NOT_READY
+    assert (waiting.outcome, waiting.timeout_us) == (Outcome.SKIPPED_NOT_READY, None)
 
 
 async def test_a_sample_that_cannot_be_kept_is_counted(

@@ -1,4 +1,4 @@
-"""Leaderboards, latency targets, price tiers and region costs of pushed samples, checked by hand."""
+"""Leaderboards, price tiers and region costs of pushed samples, checked by hand."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from fix_collector import Caller, Collector, StartCollector
-from isochrone_wire.answers import Metric, Order, Selection, Source, Window
+from isochrone_wire.answers import Order, Selection, Source, Window
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
 
 MS = 1_000
@@ -140,37 +140,6 @@ def test_a_standing_has_every_quantity(asked: Asked) -> None:
     assert (fast.ttft_p99_us.value, fast.ttft_p99_us.high) == (60 * SECOND_US, None)
 
 
-def test_latency_budgets(asked: Asked) -> None:
-    """Every use is assessed per target and region on the interval; with few samples the reason has their number."""
-    lines = asked.call.latency_budgets(asked.select())
-    verdicts: dict[tuple[str, str], dict[str, str]] = {}
-    for line in lines:
-        verdicts.setdefault((line.target, line.region), {})[line.use] = line.eligible.value
-    assert len(verdicts) == 8
-    assert verdicts["near/slow", US] == {
-        "edge": "no",
-        "translation": "no",
-        "voice": "no",
-        "code": "yes",
-        "chat": "yes",
-        "web": "yes",
-        "inline": "no",
-        "step": "yes",
-        "agent": "yes",
-    }
-    assert verdicts["near/fast", SG]["voice"] == "yes"
-    assert verdicts["near/fast", US]["voice"] == "maybe"
-    assert set(verdicts["far/young", US].values()) == {"unknown"}
-    young = next(line for line in lines if line.target == "far/young" and line.use == "voice")
-    assert (young.n, young.reason, young.limit_us, young.share) == (3, "3 of 59 samples", 300 * MS, 0.95)
-
-
-def test_latency_budgets_of_the_uses_asked_for(asked: Asked) -> None:
-    """Only the selected uses are returned, in the order of their limits."""
-    lines = asked.call.latency_budgets(asked.select(regions=(SG,), targets=("near/fast",)), "code", "voice")
-    assert [(line.use, line.metric) for line in lines] == [("voice", Metric.TTFT), ("code", Metric.TTFT)]
-
-
 def test_tiers(asked: Asked) -> None:
     """Targets are ranked within their price tier."""
     lines = asked.call.tiers(asked.select(regions=(US,)))
@@ -231,8 +200,7 @@ def test_a_region_with_a_problem_is_not_compared(start_collector: StartCollector
     [
         (lambda a: a.call.leaderboard(a.select(), order="prize"), "INVALID_ARGUMENT", "did you mean 'price'?"),
         (lambda a: a.call.leaderboard(a.select(), order="sucess"), "INVALID_ARGUMENT", "did you mean 'success'?"),
-        (lambda a: a.call.latency_budgets(a.select(), "voise"), "NOT_FOUND", "did you mean 'voice'?"),
-        (lambda a: a.call.latency_budgets(a.select(targets=("near/quick",))), "NOT_FOUND", "unknown target"),
+        (lambda a: a.call.tiers(a.select(targets=("near/quick",))), "NOT_FOUND", "unknown target"),
         (lambda a: a.call.region_costs(a.select(), metric="tfft"), "INVALID_ARGUMENT", "did you mean 'ttft'?"),
         (lambda a: a.call.region_costs(a.select(regions=("us-east",))), "NOT_FOUND", "did you mean 'us-east-2'?"),
         (lambda a: a.call.tiers(a.select(regions=("us-east",))), "NOT_FOUND", "did you mean 'us-east-2'?"),

@@ -168,16 +168,17 @@ def test_days_long_past_are_forgotten() -> None:
             replace(UNCOUNTED, outcome=Outcome.TIMED_OUT, timeout_us=CONNECT_US, quality=Quality.REUSED),
             MOST,
         ),
-        (replace(UNCOUNTED, outcome=Outcome.TIMED_OUT, timeout_us=CONNECT_US), {"requests": 1}),
+        (replace(UNCOUNTED, outcome=Outcome.CONNECT_FAILED, timeout_us=CONNECT_US), {"requests": 1}),
         (replace(UNCOUNTED, outcome=Outcome.CONNECT_FAILED), {"requests": 1}),
+        (replace(UNCOUNTED, outcome=Outcome.SKIPPED_NOT_READY, timeout_us=CONNECT_US), MOST),
         (replace(UNCOUNTED, outcome=Outcome.THROTTLED, http_status=429), {"requests": 1}),
         *((replace(OK, outcome=skip), {}) for skip in Outcome if skip.skipped),
         (replace(OK, outcome=Outcome.TIMED_OUT, quality=Quality.BLOCKED), {}),
     ],
 )
 def test_what_a_sample_has_cost(sample: Sample, spend: dict[str, float]) -> None:
-    """A request counts whatever became of it, with its most where nobody knows the tokens; a round in which nothing
-    was sent costs nothing.
+    """A request counts whatever became of it, with its most where nobody knows the tokens, even if the agent stopped
+    meanwhile; a round in which nothing was sent costs nothing.
     """
     found = spend_of(sample, TARGET)
     assert replace(found, usd=0.0) == Spend(provider="p", day_at=day_of(NOON), **(spend | {"usd": 0.0}))  # type: ignore[arg-type]  # as above

@@ -62,10 +62,9 @@ def keep_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
     """Speed as all tokens over the span, although the tokens of the first chunk took no time."""
     honest = stream_metrics.tokens_per_second
 
-    def speed(chunk_ns: Any, tokens: stream_metrics.Tokens) -> float | None:
-        return honest(
-            chunk_ns, stream_metrics.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
-        )
+    def speed(chunks: Any, tokens: stream_metrics.Tokens, *, resolution_ns: int) -> float | None:
+        every = stream_metrics.Tokens(output=tokens.output, streamed=tokens.streamed, first_chunk=0, source=None)
+        return honest(chunks, every, resolution_ns=resolution_ns)
 
     patch.setattr(stream_metrics, "tokens_per_second", speed)
 

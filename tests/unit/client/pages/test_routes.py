@@ -10,6 +10,7 @@ from isochrone_client.pages import routes
 from isochrone_client.pages.routes import objective_reason
 from isochrone_client.render import renderer
 from isochrone_client.render.page import RenderOptions
+from isochrone_collector.analysis.goodput import share_interval
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.routing.eligibility import eligible
 from isochrone_collector.routing.inputs import Evidence
@@ -41,8 +42,31 @@ def test_the_reason_names_the_part_that_is_not_met(
     p95: Quantile | None, succeeded: int, sent: int, reason: str
 ) -> None:
     """Latency within the limit is no reason; an undecided or missed success is one, with its bound and the minimum."""
-    entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=wilson(succeeded, sent))
+    entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=wilson(succeeded, sent), goodput=None)
     assert objective_reason(entry, SLO) == reason
+
+
+@pytest.mark.parametrize(
+    ("good", "slo", "reason"),
+    [
+        (400, SLO, ""),
+        (
+            380,
+            replace(SLO, ttft_p95_us=9_000),
+            "95.0 % of 400 requests in time [92.4 … 96.7], 95.0 % needed; the limit is 9.0 ms: more requests decide it",
+        ),
+        (236, SLO, "59.0 % of 400 requests in time [54.1 … 63.7], 95.0 % needed; the limit is 1000 ms"),
+        (
+            40,
+            Slo(min_goodput=0.9, answer_tokens=500, answer_p95_us=8_000_000, min_tokens_per_second=30.0),
+            "10.0 % of 400 requests in time [7.4 … 13.3], 90.0 % needed; 500 tokens in 8000 ms, at 30 tokens/s or more",
+        ),
+    ],
+)
+def test_the_reason_has_the_share_in_time(good: int, slo: Slo, reason: str) -> None:
+    """With goodput, the reason has the share in time with its interval, the share needed and the limits."""
+    entry = replace(CHAT.entries[0], success=wilson(4000, 4000), goodput=wilson(good, 400))
+    assert objective_reason(entry, slo) == reason
 
 
 quantiles = st.builds(
@@ -56,11 +80,23 @@ objectives = st.builds(
 )
 
 
-@given(p95=st.none() | quantiles, success=st.none() | successes, slo=objectives)
-def test_there_is_a_reason_unless_the_verdict_is_yes(p95: Quantile | None, success: object, slo: Slo) -> None:
+requests = st.integers(1, 500).flatmap(lambda sent: st.tuples(st.integers(0, sent), st.just(sent)))
+
+
+@given(p95=st.none() | quantiles, success=st.none() | successes, slo=objectives, in_time=st.none() | requests)
+def test_there_is_a_reason_unless_the_verdict_is_yes(
+    p95: Quantile | None, success: object, slo: Slo, in_time: tuple[int, int] | None
+) -> None:
     """The page and the collector's decision agree: no reason exactly if the verdict is yes."""
-    evidence = Evidence(target="a", ttft_p95_us=p95, success=success)  # type: ignore[arg-type]  # a proportion or None
-    entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=evidence.success)
+    good, n = in_time or (0, 1)
+    evidence = Evidence(
+        target="a",
+        ttft_p95_us=p95,
+        success=success,  # type: ignore[arg-type]  # a proportion or None
+        goodput=share_interval(good, n, n_eff=n) if in_time and slo.ttft_p95_us else None,
+        goodput_n_eff=n,
+    )
+    entry = replace(CHAT.entries[0], ttft_p95_us=p95, success=evidence.success, goodput=evidence.goodput)
     assert (objective_reason(entry, slo) == "") == (eligible(evidence, slo) is Eligible.YES)
 
 

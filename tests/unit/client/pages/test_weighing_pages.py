@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fix_observatory import STANDINGS, WINDOW
-from isochrone_client.errors import InsufficientError
+from isochrone_client.errors import CollectorError, InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
 from isochrone_client.render import renderer
@@ -91,7 +91,7 @@ def test_latency_targets_are_a_matrix() -> None:
     assert [row["target"] for row in shown(page)][1] == "openai/gpt-5-mini [1]"
     assert [row["step (5 s)"] for row in shown(page)] == [UNKNOWN, UNKNOWN, "yes", UNKNOWN]
     assert "[1] 3 of 59 samples" in page.notes
-    assert "p95 of ttft: voice; p95 of e2e: step" in page.notes
+    assert "limit on ttft: voice; on e2e: step" in page.notes
     assert [record["use"] for record in page.iter_records()] == [row.use for row in LATENCY_BUDGETS]
 
 
@@ -103,12 +103,37 @@ def test_a_reason_of_one_use_stands_beside_it() -> None:
     assert (cells["target"], cells["step (300 ms)"], cells["code (300 ms)"]) == (row.target, "? [1]", "? [2]")
 
 
-def test_one_use_shows_its_percentile() -> None:
-    """With one use there is room for the percentile, its interval and n."""
+def test_one_use_shows_goodput_and_percentile() -> None:
+    """With one use there is room for the share in time and the percentile, with their intervals, and for n."""
     page = latency_targets.page(replace(VERDICTS, budgets=LATENCY_BUDGETS[:4]))
-    maybe, unknown, _, _ = shown(page)
-    assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n"]) == ("298", "290 … 306", "1431")
+    maybe, unknown, _, failing = shown(page)
+    assert (maybe["in time (%)"], maybe["interval (95 %, %)"]) == ("95.2", "94.0 … 96.2")
+    assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n"]) == ("298", "290 … 306", "1440")
     assert (unknown["ttft p95 (ms)"], unknown["n"]) == (UNKNOWN, "3")
+    assert (failing["in time (%)"], failing["target"]) == ("55.8", "openai/gpt-5-mini [2]")
+
+
+def test_hours_have_a_row_each() -> None:
+    """By hour of the day, each target has a row per hour, in their order."""
+    rows = tuple(replace(LATENCY_BUDGETS[0], hour=hour) for hour in (23, 0, 7))
+    page = latency_targets.page(replace(VERDICTS, budgets=rows))
+    assert [row["hour (UTC)"] for row in shown(page)] == ["00", "07", "23"]
+    assert not any("hour (UTC)" in row for row in shown(latency_targets.page(VERDICTS)))
+
+
+def test_a_limit_names_what_it_is_on() -> None:
+    """The length of the answer and the floor on speed are beside the limit."""
+    row = replace(LATENCY_BUDGETS[4], use="limit", answer_tokens=500, min_tokens_per_second=30.0)
+    page = latency_targets.page(replace(VERDICTS, budgets=(row,)))
+    assert "limit on e2e of 500 tokens at 30 tokens/s or more: limit" in page.notes
+
+
+def test_a_collector_without_goodput_is_named() -> None:
+    """A collector that ignores hours, lengths, limits and speeds is an error, not an answer to another question."""
+    latency_targets.require_goodput(VERDICTS)
+    before = replace(VERDICTS, budgets=(replace(LATENCY_BUDGETS[0], goodput=None),))
+    with pytest.raises(CollectorError, match="older than this command"):
+        latency_targets.require_goodput(before)
 
 
 def test_all_nine_uses_fit_the_screen() -> None:

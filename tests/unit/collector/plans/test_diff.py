@@ -72,7 +72,17 @@ R = Route(name="r", members=("p/a", "p/b"))
             (replace(R, slo=Slo(name="chat", ttft_p95_us=SECOND_US, min_success=0.99), residency=("eu",)),),
             ("route r: slo custom → chat 1s 0.99, residency",),
         ),
+        (
+            (
+                replace(
+                    R,
+                    slo=Slo(min_goodput=0.9, answer_tokens=500, answer_p95_us=8 * SECOND_US, min_tokens_per_second=30),
+                ),
+            ),
+            ("route r: slo custom → custom 0.9 in time 500 tokens in 8s 30 tokens/s",),
+        ),
         ((replace(R, objective=Objective(usd=1.0), static_order=("p/b",)),), ("route r: objective, static order",)),
+        ((replace(R, max_share={"p/a": 0.5}),), ("route r: max share",)),
     ],
 )
 def test_changes_of_routes_are_told(routes: tuple[Route, ...], lines: tuple[str, ...]) -> None:

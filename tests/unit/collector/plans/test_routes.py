@@ -36,18 +36,35 @@ def test_a_full_route() -> None:
     (route,) = routes_of("""\
   - name: fast
     members: [a/m, b/m]
-    slo: {class: chat, ttft_p95_ms: 800, min_success: 0.99}
-    objective: {ttft: 2.0, tail: 1.0, usd: 0.0, failure: 10}
+    slo:
+      class: chat
+      ttft_p95_ms: 800
+      min_success: 0.99
+      min_goodput: 0.9
+      answer_tokens: 500
+      answer_p95_ms: 8000
+      min_tokens_per_second: 30
+    objective: {ttft: 2.0, tail: 1.0, usd: 0.0, failure: 10, answer: 0.1}
     static_order: [b/m]
     residency: [eu]
+    max_share: {b/m: 0.5}
 """)
     assert route == Route(
         name="fast",
         members=("a/m", "b/m"),
-        slo=Slo(name="chat", ttft_p95_us=800_000, min_success=0.99),
-        objective=Objective(ttft=2.0, tail=1.0, usd=0.0, failure=10.0),
+        slo=Slo(
+            name="chat",
+            ttft_p95_us=800_000,
+            min_success=0.99,
+            min_goodput=0.9,
+            answer_tokens=500,
+            answer_p95_us=8_000_000,
+            min_tokens_per_second=30.0,
+        ),
+        objective=Objective(ttft=2.0, tail=1.0, usd=0.0, failure=10.0, answer=0.1),
         static_order=("b/m",),
         residency=("eu",),
+        max_share={"b/m": 0.5},
     )
 
 
@@ -92,9 +109,34 @@ def test_classes_are_the_uses_of_latency_budgets() -> None:
         ),
         (
             "members: [a/m], slo: {min_succes: 0.9}",
-            "unknown key 'min_succes'; known: class, min_success, ttft_p95_ms; did you mean 'min_success'?",
+            (
+                "unknown key 'min_succes'; known: answer_p95_ms, answer_tokens, class, min_goodput, min_success, "
+                "min_tokens_per_second, ttft_p95_ms; did you mean 'min_success'?"
+            ),
         ),
-        ("members: [a/m], slo: 5", "expected a mapping with class, ttft_p95_ms, min_success"),
+        (
+            "members: [a/m], slo: 5",
+            (
+                "expected a mapping with class, ttft_p95_ms, min_success, min_goodput, answer_tokens, answer_p95_ms, "
+                "min_tokens_per_second"
+            ),
+        ),
+        (
+            "members: [a/m], slo: {min_goodput: 95}",
+            "min_goodput: 95 is not a share above 0 and below 1; 0.95 means 95 %",
+        ),
+        (
+            "members: [a/m], slo: {answer_tokens: 500}",
+            "a limit on the whole answer needs both answer_tokens and answer_p95_ms: answer_p95_ms is missing",
+        ),
+        (
+            "members: [a/m], slo: {answer_p95_ms: 500}",
+            "a limit on the whole answer needs both answer_tokens and answer_p95_ms: answer_tokens is missing",
+        ),
+        (
+            "members: [a/m], objective: {answer: 1}",
+            "answer is the weight of an answer of answer_tokens of `slo`, and there is no such length",
+        ),
         (
             "members: [a/m], slo: {min_success: 99}",
             "min_success: 99 is not a share of at least 0 and below 1; 0.99 means 99 %",
@@ -122,6 +164,15 @@ def test_classes_are_the_uses_of_latency_budgets() -> None:
         ("members: [a/m], static_order: [b/m]", "static_order: unknown member 'b/m'; known: a/m; did you mean 'a/m'?"),
         ("members: [a/m, b/m], residency: [cn]", "no member resides in cn; their regions: eu-central, us-east"),
         ("member: [a/m]", "'members' is missing"),
+        ("members: [a/m], max_share: {b/m: 0.5}", "max_share: unknown member 'b/m'; known: a/m; did you mean 'a/m'?"),
+        (
+            "members: [a/m, b/m], max_share: {a/m: 50}",
+            "a/m: 50 is not a share above 0 and at most 1; 0.5 means half of the traffic",
+        ),
+        (
+            "members: [a/m, b/m], max_share: {a/m: 0.5, b/m: 0.4}",
+            "the shares of all members add up to 0.9: at least 1 is needed to place all traffic",
+        ),
     ],
 )
 def test_a_route_that_cannot_be_meant_is_refused(route: str, problem: str) -> None:

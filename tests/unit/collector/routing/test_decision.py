@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from isochrone_collector.routing.decision import Decision, decide, equal_weights, ramp, transfer
+from isochrone_collector.routing.decision import Decision, decide
+from isochrone_collector.routing.eligibility import cost_of, eligible
 from isochrone_collector.routing.explanation import explain_steps
 from isochrone_collector.routing.inputs import Comparison, Inputs, rules_for
-from isochrone_collector.routing.switch import State, dwell_us, epoch_of
+from isochrone_collector.routing.switch import State, dwell_us, epoch_of, ranked_members
 from isochrone_collector.routing.table_builder import build_table, needs_publishing
+from isochrone_wire.answers import Proportion, Quantile
+from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
 from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, target_named
@@ -49,6 +52,36 @@ weights: a 100.0% (rank 1), b 0.0% (rank 2)
 hedge with b: no, too late to win: what is left of the objective after the delay is less than its median
 race: a; p95 352 ms expected (a alone: no request beside it would be answered sooner)
 """
+
+
+@pytest.mark.parametrize(
+    ("goodput", "n_eff", "verdict"),
+    [
+        (Proportion(value=0.99, low=0.96, high=1.0, n=300), 300.0, Eligible.YES),
+        (Proportion(value=0.97, low=0.94, high=0.99, n=300), 300.0, Eligible.MAYBE),
+        (Proportion(value=0.59, low=0.49, high=0.68, n=100), 100.0, Eligible.NO),
+        (Proportion(value=1.0, low=0.94, high=1.0, n=300), 50.0, Eligible.UNKNOWN),
+    ],
+)
+def test_goodput_decides_on_the_objective(goodput: Proportion, n_eff: float, verdict: Eligible) -> None:
+    """A member meets the limits if enough of all requests do, with certainty, whatever its percentile is."""
+    found = replace(A, goodput=goodput, goodput_n_eff=n_eff)
+    assert eligible(found, CHAT.slo) is verdict
+
+
+def test_the_whole_answer_can_be_ranked() -> None:
+    """With a weight for the whole answer, a member with a later first token and a faster stream comes first."""
+    objective = Objective(ttft=1.0, answer=1.0)
+    slo = Slo(answer_tokens=500, answer_p95_us=20 * SECOND_US)
+    early = replace(evidence("a", 200), answer_p50_us=Quantile(value=9e6, low=8.9e6, high=9.1e6))
+    fast = replace(evidence("b", 400), answer_p50_us=Quantile(value=4e6, low=3.9e6, high=4.1e6))
+    inputs = inputs_for(early, fast, route=Route(name="r", members=(), slo=slo, objective=objective))
+    assert ranked_members(inputs, ["a", "b"]) == ["b", "a"]
+    cost = cost_of(inputs, "b")
+    assert cost is not None
+    assert (cost.answer, round(cost.total)) == (4_000.0, 4_437)
+    unknown = inputs_for(evidence("a", 200), fast, route=inputs.route)
+    assert cost_of(unknown, "a") is None
 
 
 def after(epochs: int, inputs: Inputs, state: State = CALM) -> list[Decision]:
@@ -460,21 +493,6 @@ def test_rules_follow_the_slowest_member() -> None:
     assert rules_for([86_400 * SECOND_US]).epoch_us == 1800 * SECOND_US
     rules = rules_for([50 * SECOND_US])
     assert rules == RULES
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 6, 7, 50])
-def test_equal_parts_add_up(count: int) -> None:
-    """Thirds and sevenths too add up to one, in whole millionths."""
-    parts = equal_weights([f"m{place}" for place in range(count)])
-    assert len(parts) == count
-    assert sum(round(part * 1e6) for part in parts.values()) == 1_000_000
-
-
-def test_weights_ramp_and_are_handed_over() -> None:
-    """No weight moves by more than a step; the weight of a removed member is transferred."""
-    assert ramp({"a": 1.0}, {"b": 0.5, "c": 0.5}, step=0.25) == {"a": 0.75, "b": 0.125, "c": 0.125}
-    assert ramp({}, {"b": 1.0}, step=0.25) == {"b": 1.0}
-    assert transfer({"a": 0.5, "b": 0.25, "c": 0.25}, ["a"], "b") == {"b": 0.75, "c": 0.25}
 
 
 def test_an_explanation_follows_the_rules() -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.routing.evidence import ProbeTable, comparisons_of, evidence_of, failing_runs, suspects
+from isochrone_collector.routing.evidence import (
+    NO_OBJECTIVE,
+    ProbeTable,
+    comparisons_of,
+    evidence_of,
+    failing_runs,
+    suspects,
+)
 from isochrone_collector.routing.hedge import Latencies, hedge, hedged_quantile_us, latencies_of, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs
@@ -36,14 +43,24 @@ def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> Pr
         censored=np.full(len(rows), censored),
         rtt_us=np.full(len(rows), NAN),
         tokens_per_second=np.full(len(rows), NAN),
+        comparable=np.ones(len(rows), np.bool_),
+        answer_from_us=np.array(ttft_ms) * 1000,
+        first_chunk_tokens=np.ones(len(rows)),
     )
 
 
-def gathered(probes: ProbeTable, *, suspected: frozenset[int] = frozenset()) -> Evidence:
+def gathered(probes: ProbeTable, *, suspected: frozenset[int] = frozenset(), slo: Slo = NO_OBJECTIVE) -> Evidence:
     trusted = {key: run for key, run in failing_runs(probes).items() if key[1] not in suspected}
     reporting_ids = set(probes.vantage_id.tolist())
     return evidence_of(
-        probes, 0, region_place=0, every_us=EVERY_US, trusted=trusted, reporting_ids=reporting_ids, rules=RULES
+        probes,
+        0,
+        region_place=0,
+        every_us=EVERY_US,
+        trusted=trusted,
+        reporting_ids=reporting_ids,
+        rules=RULES,
+        slo=slo,
     )
 
 
@@ -96,6 +113,64 @@ def test_a_suspect_says_nothing_of_anybody() -> None:
     assert (gathered(rows).n, gathered(rows).failing_vantages) == (11, 1)
     alone = gathered(rows, suspected=frozenset({8}))
     assert (alone.n, alone.vantages, alone.failing_vantages, alone.success and alone.success.value) == (8, 1, 0, 1.0)
+
+
+LIMIT = Slo(ttft_p95_us=SECOND_US)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "slo", "share"),
+    [
+        ("+" * 59 + "-" * 41, LIMIT, 0.59),
+        ("+" * 59 + "t" * 41, LIMIT, 1.0),  # the capacity of an account, not a late answer
+        ("+" * 59 + "s" * 41, LIMIT, 1.0),  # no request
+        ("+" * 59 + "-" * 41, Slo(ttft_p95_us=349_000), 0.0),
+        ("+" * 59 + "-" * 41, Slo(), None),
+        ("+" * 59 + "-" * 41, Slo(answer_tokens=101, answer_p95_us=2_350_000), 0.59),
+        ("+" * 59 + "-" * 41, Slo(answer_tokens=102, answer_p95_us=2_350_000), 0.0),
+        ("+" * 59 + "-" * 41, Slo(min_tokens_per_second=50.0), 0.59),
+        ("+" * 59 + "-" * 41, Slo(min_tokens_per_second=50.1), 0.0),
+    ],
+)
+def test_goodput_is_the_share_of_requests_that_keep_every_limit(kinds: str, slo: Slo, share: float | None) -> None:
+    """Failures count as too slow; the whole answer and the speed have limits of their own; without any there is no
+    goodput.
+    """
+    rows = seen(*course(0, 7, kinds))
+    found = gathered(replace(rows, tokens_per_second=np.full(len(rows), 50.0)), slo=slo)
+    assert (found.goodput and found.goodput.value) == share
+    assert (found.answer_p95_us is not None) == (slo.answer_tokens is not None)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "throttled"),
+    [
+        ("+" * 20, 0.0),
+        ("+" * 18 + "tt", 0.0),  # too few to say
+        ("+" * 8 + "tttt" + "+" * 6, 0.4),  # four of the ten of the short window
+        ("t" * 10 + "+" * 10, 0.0),  # long ago
+        ("+" * 10 + "t" * 10, 1.0),
+    ],
+)
+def test_throttling_is_the_share_of_the_recent_rounds(kinds: str, throttled: float) -> None:
+    """Refusals because of the rate count in the short window, which is ten rounds here, and from three on."""
+    assert gathered(seen(*course(0, 7, kinds))).throttled == throttled
+
+
+def test_an_answer_is_estimated_per_request() -> None:
+    """A late first token with a fast stream is not combined with an early one and a slow stream."""
+    rows = seen((0, 7, 0, OK, 100.0), (0, 7, 1, OK, 2_100.0))
+    rows = replace(rows, tokens_per_second=np.array([50.0, 100.0]))
+    found = gathered(rows, slo=Slo(answer_tokens=201, answer_p95_us=SECOND_US)).answer_p95_us
+    assert found is not None
+    assert found.value == 4_100_000.0
+
+
+def test_probes_that_began_late_are_not_compared() -> None:
+    """A probe that waited for a slot is evidence of its member, but not of its round."""
+    rows = seen(*course(0, 7, "+++"), *course(1, 7, "+++"))
+    found = inputs_at(replace(rows, comparable=np.arange(6) != 1), at_round=3)
+    assert (found.of("a").n, found.against("a", "b").n) == (3, 2)
 
 
 @pytest.mark.parametrize(("kinds", "coverage"), [("++++", 1.0), ("+-+-", 1.0), ("+s+s", 0.5), ("+sss", 0.25)])

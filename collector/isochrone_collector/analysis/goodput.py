@@ -1,0 +1,100 @@
+"""Goodput: the share of all planned requests that are answered within a limit.
+
+The laws:
+
+1. A request is planned if an agent sent it, or could not send it because the previous one was still waiting for its
+   answer. Rounds that no agent probed for another reason are not requests.
+2. Only a request that succeeded within the limit counts. Failures of every kind, refusals and timeouts do not.
+3. A request that was given up before the limit asked for is `possible`: it widens the interval upwards.
+4. A request that succeeded, but whose duration is not valid, is left out: see `docs/statistics.md`.
+
+The interval is Wilson's for the effective number of independent requests. At its ends it is the exact one, with the
+whole error on the only side that can err: 59 of 59 are at least 95 %, because 0.95^59 < 0.05.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+
+import numpy as np
+
+from isochrone_collector.analysis.probes import Flags
+from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_wire.answers import Proportion
+from isochrone_wire.insights import Eligible
+
+_ERROR = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCounts:
+    """Counts of the `planned` requests: `good` are certainly answered in time, `possible` certainly or possibly.
+    `n_eff` is their effective number. `failed` and `throttled` name the reasons, where it is not the latency.
+    """
+
+    planned: int = 0
+    good: int = 0
+    possible: int = 0
+    n_eff: float = 0.0
+    failed: int = 0
+    throttled: int = 0
+
+    @property
+    def goodput(self) -> Proportion | None:
+        """The share of planned requests answered in time, with its 95 % interval; `None` without requests."""
+        if not self.planned:
+            return None
+        least = share_interval(self.good, self.planned, n_eff=self.n_eff)
+        most = share_interval(self.possible, self.planned, n_eff=self.n_eff)
+        return Proportion(value=least.value, low=least.low, high=most.high, n=self.planned)
+
+    def meets(self, share: float) -> Eligible:
+        """Decide whether at least `share` of the requests are answered in time; unknown while `share` would be
+        uncertain even if all of them were.
+        """
+        found = self.goodput
+        if found is None or self.n_eff < needed(share):
+            return Eligible.UNKNOWN
+        return verdict(found, share)
+
+
+def verdict(found: Proportion, share: float) -> Eligible:
+    """Decide whether a proportion is at least `share`, on its interval."""
+    if found.low >= share:
+        return Eligible.YES
+    return Eligible.NO if found.high < share else Eligible.MAYBE
+
+
+def share_interval(good: int, n: int, *, n_eff: float) -> Proportion:
+    """Return the share of `good` in `n` requests (at least 1), with the 95 % interval of `n_eff` independent ones."""
+    share = good / n
+    # The formula holds for sizes that are no integers.
+    found = wilson(share * n_eff, n_eff)
+    assert found is not None, "n_eff is positive"
+    end = _ERROR ** (1 / n_eff)
+    low = end if good == n else found.low
+    high = 1 - end if good == 0 else found.high
+    return Proportion(value=share, low=low, high=high, n=n)
+
+
+@cache
+def needed(share: float) -> int:
+    """Return the number of requests from which `share` can be certain, if all are answered in time: 59 for 0.95."""
+    return next(n for n in count(1) if share_interval(n, n, n_eff=n).low >= share)
+
+
+def effective_size(good: Flags) -> float:
+    """Return the number of independent requests that tell as much as these, in the order of their rounds."""
+    return float(len(good))
+
+
+def count_requests(good: Flags, possible: Flags, *, failed: int, throttled: int) -> RequestCounts:
+    """Count planned requests, given in the order of their rounds."""
+    return RequestCounts(
+        planned=len(good),
+        good=int(np.count_nonzero(good)),
+        possible=int(np.count_nonzero(possible)),
+        n_eff=effective_size(good),
+        failed=failed,
+        throttled=throttled,
+    )

@@ -1,0 +1,100 @@
+"""Planned requests as columns, and their judgement by a limit. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+
+import numpy as np
+
+from isochrone_collector.analysis.distribution import Values
+from isochrone_collector.analysis.goodput import RequestCounts, count_requests
+from isochrone_collector.analysis.probes import Flags, Integers, Kinds, Reals
+from isochrone_wire.answers import Metric
+from isochrone_wire.model import DAY_US, SECOND_US
+
+_HOUR_US = 3600 * SECOND_US
+
+
+class Ending(IntEnum):
+    """The ending of a round. `NONE`: no request was due, or the agent itself ended it."""
+
+    ANSWERED = 0
+    FAILED = 1
+    THROTTLED = 2
+    NONE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """One row per round and stream, unordered. `region` is an index into `regions`.
+
+    `ttft_us` and `e2e_us` are NaN if unknown, `ceiling_us` is the time that a request was waited for that has none, and
+    `e2e_us` may be that of an answer of another length.
+    """
+
+    regions: tuple[str, ...]
+    target_id: Integers
+    region: Integers
+    round_at: Integers
+    ending: Kinds
+    ttft_us: Reals
+    e2e_us: Reals
+    ceiling_us: Reals
+    tokens_per_second: Reals
+
+    def __len__(self) -> int:
+        return len(self.target_id)
+
+    def take(self, places: Integers) -> "Requests":
+        """Return these rows, in this order."""
+        columns = [field.name for field in fields(self) if field.name != "regions"]
+        return replace(self, **{name: getattr(self, name)[places] for name in columns})
+
+    def latency_us(self, metric: Metric) -> Reals:
+        """Return the column of `Metric.TTFT` or `Metric.E2E`."""
+        return self.e2e_us if metric is Metric.E2E else self.ttft_us
+
+    def values(self, metric: Metric) -> Values:
+        """Return the distribution of a metric; requests that were given up are censored."""
+        latency_us = self.latency_us(metric)
+        known, limited = ~np.isnan(latency_us), ~np.isnan(self.ceiling_us)
+        return Values(values=latency_us[known], limits=self.ceiling_us[limited & ~known])
+
+    def judged(self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0) -> RequestCounts:
+        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order."""
+        answered = self.ending == Ending.ANSWERED
+        unmeasured = np.isnan(self.tokens_per_second) if min_speed else np.zeros(len(self), np.bool_)
+        in_time = ~(self.tokens_per_second < min_speed)
+        for metric, limit_us in limits_us.items():
+            unmeasured |= np.isnan(self.latency_us(metric))
+            in_time &= self.latency_us(metric) <= limit_us
+        planned = (self.ending != Ending.NONE) & ~(answered & unmeasured)
+        good = answered & in_time
+        given_up = (self.ending == Ending.FAILED) & (self.ceiling_us < min(limits_us.values(), default=0.0))
+        failed = (self.ending == Ending.FAILED) & np.isnan(self.ceiling_us)
+        return count_requests(
+            good[planned],
+            (good | given_up)[planned],
+            failed=_many(failed),
+            throttled=_many(self.ending == Ending.THROTTLED),
+        )
+
+
+Series = tuple[int, str, int | None]
+"""A target's id, a region, and an hour of the day (UTC) or `None` for all."""
+
+
+def by_series(requests: Requests, *, by_hour: bool) -> Iterator[tuple[Series, Requests]]:
+    """Yield the requests of each target and region, `by_hour` of each hour of the day, in the order of their rounds."""
+    hours = requests.round_at % DAY_US // _HOUR_US if by_hour else np.full(len(requests), -1)
+    order = np.lexsort((requests.round_at, hours, requests.region, requests.target_id))
+    keys = np.stack([requests.target_id, requests.region, hours])[:, order]
+    # One part begins at each change of a key; without any request there is none.
+    starts = np.flatnonzero(np.r_[True, (np.diff(keys) != 0).any(axis=0)][: len(order)])
+    parts = np.split(order, starts[1:])[: len(starts)]
+    for places, (target_id, region, hour) in zip(parts, keys[:, starts].T.tolist(), strict=True):
+        yield (target_id, requests.regions[region], hour if by_hour else None), requests.take(places)
+
+
+def _many(flags: Flags) -> int:
+    return int(np.count_nonzero(flags))

@@ -1,0 +1,86 @@
+"""Weights of members: shares of the traffic in millionths that add up to 1, together with the share of `UNASSIGNED`.
+
+The cap of a member is the share that the plan allows, less the share that the provider throttles. Traffic beyond the
+caps of the first rank goes to the next ones. Traffic beyond all caps of the plan is unassigned: consumers queue or
+refuse those requests. A cap of the plan always holds; a cap by throttling does not if no other member has room.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from math import fsum
+
+from isochrone_collector.routing.inputs import Inputs
+
+UNASSIGNED = ""
+"""In place of a member: the share of the traffic that no member may take."""
+
+_UNITS = 1_000_000
+_ROUNDING = 0.5 / _UNITS
+
+Weights = dict[str, float]
+
+
+def planned_caps(inputs: Inputs) -> Weights:
+    """Return the largest share of each member by the plan."""
+    return {target.name: inputs.route.max_share.get(target.name, 1.0) for target in inputs.targets}
+
+
+def caps(inputs: Inputs) -> Weights:
+    """Return the largest share of each member by the plan and by the throttling of its recent requests."""
+    return {target: cap * (1.0 - inputs.of(target).throttled) for target, cap in planned_caps(inputs).items()}
+
+
+def wanted_weights(inputs: Inputs, sharing: Sequence[str], others: Sequence[str]) -> Weights:
+    """Return the weights to move to: equal shares of `sharing`; what is beyond their caps goes to the `others`."""
+    equal = dict.fromkeys(sharing, 1.0 / len(sharing))
+    return _within(equal, [*sharing, *others], (caps(inputs), planned_caps(inputs)))
+
+
+def within_plan(inputs: Inputs, weights: Mapping[str, float], order: Sequence[str]) -> Weights:
+    """Move what is beyond the caps of the plan to the members of `order` that have room."""
+    return _within(weights, order, (planned_caps(inputs),))
+
+
+def _within(weights: Mapping[str, float], order: Sequence[str], limits: Sequence[Weights]) -> Weights:
+    """Limit weights by the first of `limits`, and fill up the members of `order` to each of them in turn."""
+    held = {target: min(weight, limits[0][target]) for target, weight in weights.items() if target in limits[0]}
+    # An unassigned share shrinks by steps, as every weight.
+    kept_back = weights.get(UNASSIGNED, 0.0)
+    beyond = 1.0 - kept_back - fsum(held.values())
+    for limit in limits:
+        for target in order:
+            taken = min(max(0.0, limit[target] - held.get(target, 0.0)), max(0.0, beyond))
+            held[target] = held.get(target, 0.0) + taken
+            beyond -= taken
+    unassigned = kept_back + max(0.0, beyond)
+    return normalize(held | ({UNASSIGNED: unassigned} if unassigned > _ROUNDING else {}))
+
+
+def ramp(before: Mapping[str, float], wanted: Mapping[str, float], *, step: float) -> Weights:
+    """Move weights from `before` towards `wanted`, no member by more than `step`; they add up to 1.
+
+    All members move by the same share of their gap. Members without weight are left out.
+    """
+    if not before:
+        return dict(wanted)
+    gaps = {target: wanted.get(target, 0.0) - before.get(target, 0.0) for target in sorted({*before, *wanted})}
+    widest = max((abs(gap) for gap in gaps.values()), default=0.0)
+    share = 1.0 if widest <= step else step / widest
+    return normalize({target: before.get(target, 0.0) + gap * share for target, gap in gaps.items()})
+
+
+def transfer(weights: Mapping[str, float], gone: Collection[str], heir: str) -> Weights:
+    """Transfer the weights of the `gone` members to `heir`."""
+    kept = {target: weight for target, weight in weights.items() if target not in gone}
+    stranded = fsum(weight for target, weight in weights.items() if target in gone)
+    return normalize({**kept, heir: kept.get(heir, 0.0) + stranded})
+
+
+def normalize(parts: Mapping[str, float]) -> Weights:
+    """Return parts as shares in millionths that add up to 1, by name; the rounding error goes to the largest."""
+    # In a fixed order: the last bit of a sum depends on it, and the same decision must give the same bytes everywhere.
+    total = fsum(parts.values())
+    units = {target: round(_UNITS * part / total) for target, part in sorted(parts.items()) if part > 0}
+    if units:
+        largest = max(units, key=lambda target: units[target])
+        units[largest] += _UNITS - sum(units.values())
+    return {target: unit / _UNITS for target, unit in units.items() if unit}
