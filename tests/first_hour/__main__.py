@@ -31,7 +31,7 @@ from testdata.pseudo_terminal import CTRL_C, PseudoTerminal
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL_SECONDS = 900
 DEMO_SECONDS = 45
-DIFFERENTIAL_SECONDS = 240
+DIFFERENTIAL_SECONDS = 480
 ENDING_SECONDS = 60
 PORTS = (4600, 8081, 8082)
 KEEPS_RUNNING = ("serve", "run")
@@ -137,7 +137,7 @@ def run_it_for_real(newcomer: Newcomer, servers: list[ForeignServer]) -> None:
                 time.sleep(1)
             else:
                 _until(newcomer, line, lambda _: True, ENDING_SECONDS)
-        _until(newcomer, question, lambda text: "faster" in text, DIFFERENTIAL_SECONDS)
+        _until(newcomer, question, _is_decided, DIFFERENTIAL_SECONDS)
         newcomer.run(question, columns=NARROW)
         if servers:
             _add_targets(newcomer, plan, servers)
@@ -145,7 +145,7 @@ def run_it_for_real(newcomer: Newcomer, servers: list[ForeignServer]) -> None:
         running[serve].press(CTRL_C)
         running[serve].process.wait(ENDING_SECONDS)
         running[serve] = stack.enter_context(newcomer.terminal(serve))
-        _until(newcomer, question, lambda text: "faster" in text, ENDING_SECONDS)
+        _until(newcomer, question, _is_decided, ENDING_SECONDS)
         newcomer.run("isochrone regions", columns=NARROW)
         for line, terminal in running.items():
             newcomer.note(line, "\n".join(terminal.scrollback.splitlines()), NARROW)
@@ -153,6 +153,11 @@ def run_it_for_real(newcomer: Newcomer, servers: list[ForeignServer]) -> None:
         left = newcomer.left_running(ENDING_SECONDS)
     for words in left:
         newcomer.fail(f"still running after its terminal was closed: {words}")
+
+
+def _is_decided(text: str) -> bool:
+    """Return whether the row of the target has the decision; the note of an undecided one can have the word, too."""
+    return re.search(r"kimi-k2\.5 .*faster", text) is not None
 
 
 def _until(newcomer: Newcomer, line: str, true: Callable[[str], bool], seconds: float) -> None:
