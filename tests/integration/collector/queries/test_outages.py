@@ -62,6 +62,11 @@ def leaderboard_shares(call: Caller, selection: Selection, source: Source) -> Sh
     return {line.target: 1 - line.success.value for line in board.standings if line.success is not None}
 
 
+def slo_shares(call: Caller, selection: Selection) -> Shares:
+    lines = call.latency_budgets(selection, "web")
+    return {line.target: 1 - line.goodput.value for line in lines if line.goodput is not None}
+
+
 def series_shares(call: Caller, selection: Selection) -> Shares:
     series = call.series(selection).series
     failed = {line.target: sum(point.failed for point in line.points) for line in series}
@@ -110,6 +115,7 @@ def test_an_outage_has_its_share_in_every_answer(start_collector: StartCollector
         "leaderboard": leaderboard_shares(call, selection, Source.SAMPLES),
         "summaries": leaderboard_shares(call, long, Source.SUMMARIES),
         "differentials": differential_shares(call, Selection(window=window, targets=PROBED)),
+        "slo": slo_shares(call, selection),
         "series": series_shares(call, selection),
         "route": route_shares(collector.address),
     }
