@@ -27,6 +27,8 @@ LEAST_ROUNDS = 24
 """The rounds that a decision needs if the memory of the series is unknown."""
 
 MAX_FALSE_SHARE = 0.05
+MAX_WITHOUT_HISTORY = 0.04
+"""The largest q-value of a decision while drift that is slower than the window is unknown."""
 _US_PER_MS = 1000.0
 # Two decimals below 1, one below 10, none above.
 _DECIMALS_BELOW = ((2, 1.0), (1, 10.0))
@@ -140,14 +142,16 @@ def undetermined_note(undetermined: int) -> str:
     return f"{undetermined} left out: a timeout of one side came before the other's answer" if undetermined else ""
 
 
-def adjusted_for_comparisons(verdict: Verdict, *, q_value: float | None, comparisons: int) -> Verdict:
+def adjusted_for_comparisons(
+    verdict: Verdict, *, q_value: float | None, comparisons: int, most: float = MAX_FALSE_SHARE
+) -> Verdict:
     """Withdraw a difference that may be chance among so many comparisons."""
     decision, _ = verdict
-    if decision in {Decision.FASTER, Decision.SLOWER} and (q_value is None or q_value > MAX_FALSE_SHARE):
+    if decision in {Decision.FASTER, Decision.SLOWER} and (q_value is None or q_value > most):
         shown = "unknown" if q_value is None else f"{q_value:.3f}"
         return (
             Decision.UNDECIDED,
-            f"may be chance among {comparisons} comparisons (q-value {shown}; {MAX_FALSE_SHARE} needed)",
+            f"may be chance among {comparisons} comparisons (q-value {shown}; {most} needed)",
         )
     return verdict
 

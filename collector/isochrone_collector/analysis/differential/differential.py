@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isochrone_collector.analysis.differential.decision import (
+    MAX_FALSE_SHARE,
+    MAX_WITHOUT_HISTORY,
     Rounds,
     Verdict,
     adjusted_for_comparisons,
@@ -244,7 +246,8 @@ def _differential(
         return Differential(**common, reason=line.why_nothing())  # type: ignore[arg-type]  # a dict of mixed values
     margin = (known.margin or margin_of(metric)).size(estimate.baseline_median, estimate.region_median)
     verdict = _verdict(line, estimate, margin=margin, metric=metric, memory=known.memory(subject.key))
-    verdict = adjusted_for_comparisons(verdict, q_value=q_value, comparisons=comparisons)
+    most = MAX_FALSE_SHARE if estimate.has_history else MAX_WITHOUT_HISTORY
+    verdict = adjusted_for_comparisons(verdict, q_value=q_value, comparisons=comparisons, most=most)
     faster = estimate.greater if metric.more_is_better else 1 - estimate.greater
     decision, reason = unless_mixed(
         verdict,

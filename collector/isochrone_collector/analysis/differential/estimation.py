@@ -45,6 +45,7 @@ class Estimate:
     network_shift: float | None = None
     server_shift: float | None = None
     correlation: float | None = None
+    has_history: bool = False
 
 
 def estimates(
@@ -87,6 +88,7 @@ def _paired(
     last = np.maximum(differences.offsets[1:] - 1, 0)
     columns = {
         "n": counts,
+        "has_history": np.zeros(len(pairs), dtype=bool) if history is None else np.isfinite(history.ratio),
         "n_eff": shifts.n_eff,
         "p_value": shifts.p_value,
         "greater": _sums(differences, (np.sign(differences.values) + 1) / 2) / np.maximum(counts, 1),
