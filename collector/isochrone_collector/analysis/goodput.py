@@ -19,7 +19,9 @@ from itertools import count
 import numpy as np
 
 from isochrone_collector.analysis.probes import Flags
+from isochrone_collector.analysis.stats.long_run_variance import inflation
 from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import Eligible
 
@@ -84,8 +86,12 @@ def needed(share: float) -> int:
 
 
 def effective_size(good: Flags) -> float:
-    """Return the number of independent requests that tell as much as these, in the order of their rounds."""
-    return float(len(good))
+    """Return the number of independent requests that tell as much as these, in the order of their rounds: failures come
+    in runs.
+    """
+    n = len(good)
+    series = Ragged(values=good.astype(np.float64), offsets=np.array([0, n]))
+    return min(float(n), n / float(inflation(series).factor[0]) ** 2)
 
 
 def count_requests(good: Flags, possible: Flags, *, failed: int, throttled: int) -> RequestCounts:

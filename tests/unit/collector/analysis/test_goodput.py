@@ -77,4 +77,13 @@ def _is_yes(good: int, n: int) -> bool:
 def test_counts_of_flags() -> None:
     """Requests are counted from flags; those given up early are possible, not good."""
     found = count_requests(np.array([True, False, False]), np.array([True, True, False]), failed=1, throttled=0)
-    assert (found.planned, found.good, found.possible, found.n_eff) == (3, 1, 2, 3.0)
+    assert (found.planned, found.good, found.possible) == (3, 1, 2)
+
+
+def test_failures_in_a_run_count_as_fewer_requests() -> None:
+    """Spread failures leave the effective size about the number of requests; those in a run reduce it, none do not."""
+    spread = np.arange(200) % 10 != 3
+    in_a_run = np.arange(200) >= 20
+    assert count_requests(np.ones(200, bool), np.ones(200, bool), failed=0, throttled=0).n_eff == 200
+    assert count_requests(spread, spread, failed=20, throttled=0).n_eff > 100
+    assert count_requests(in_a_run, in_a_run, failed=20, throttled=0).n_eff < 20
