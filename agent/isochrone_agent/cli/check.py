@@ -97,8 +97,10 @@ def _round_json(due: Due) -> dict[str, Any]:
 
 def _next_rounds(plan: Plan | None, settings: Settings) -> list[Due]:
     # A plan that would be refused has no next rounds.
-    targets = plan.targets if plan and not limit_violations(plan) else ()
-    return next_rounds(targets, now_at=now_at(), vantage=settings.vantage.name, count=_ROUNDS)
+    if plan is None or limit_violations(plan):
+        return []
+    name = settings.vantage.name
+    return next_rounds(plan.targets, now_at=now_at(), vantage=name, count=_ROUNDS, routes=plan.routes)
 
 
 def _allowances(plan: Plan | None, settings: Settings) -> list[dict[str, Any]]:

@@ -111,7 +111,11 @@ class RoundRunner:
     def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
         schedule = Schedule(
-            plan.targets, now_at=self._clock(), vantage=self._prober.vantage, begun=self._schedule.begun
+            plan.targets,
+            now_at=self._clock(),
+            vantage=self._prober.vantage,
+            routes=plan.routes,
+            begun=self._schedule.begun,
         )
         self._missed_before, self._schedule = self.missed, schedule
         self._budgets.budgets = plan.budgets

@@ -3,26 +3,38 @@
 The laws:
 
 1. The rounds of a target are those of `isochrone_wire.rounds`; the schedule only stores the next one.
-2. If a target has `spread_us`, each vantage starts its rounds at its own fixed offset within the spread. Lateness is
-   measured from that start.
-3. A round is due from its start, and missed once its grace has passed (a quarter of the interval, at most 5 s). A
+2. The probes of a round start at its instant plus a jitter that all vantages and all members of a route share. With
+   `spread_us` each vantage starts at an offset of its own after that. Lateness is measured from there.
+3. Jitter and offset sweep their spans up and down with a random part: over a few dozen rounds every instant of the
+   span is equally likely, so that nothing aliases with the minute (RFC 2330, section 11.1.1), and two starts are at
+   least three quarters of an interval apart, so that few answers meet the next probe. The order of the vantages and of
+   simultaneous members changes from round to round.
+4. A round is due from its start, and missed once its grace has passed (a quarter of the interval, at most 5 s). A
    missed round is skipped and counted, never replayed.
-4. While the clock moves forward, each round is due or missed exactly once, also across a change of plan.
-5. If the clock jumps back by more than an interval, the schedule realigns to the next round of the new time. Rounds
+5. While the clock moves forward, each round is due or missed exactly once, also across a change of plan.
+6. If the clock jumps back by more than an interval, the schedule realigns to the next round of the new time. Rounds
    that already started while the clock was ahead are run again, because their samples have times in the future.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 
-from isochrone_wire.model import SECOND_US, Target
-from isochrone_wire.rounds import next_round_at, round_at
+from isochrone_wire.model import MINUTE_US, SECOND_US, Route, Target
+from isochrone_wire.rounds import next_round_at, phase_ids, round_at
 from isochrone_wire.stable_ids import stable_id
 
 MAX_GRACE_US = 5 * SECOND_US
+MAX_JITTER_US = 5 * MINUTE_US
+"""The jitter within a long interval, so that route tables stay fresh; several minutes do not alias with the minute."""
+
 _GRACE_SHARE = 4
 _NOTHING: Mapping[int, int] = MappingProxyType({})
+# Integers, so that every machine computes the same instants. Step and random part add up to less than a quarter.
+_WHOLE = 1 << 40
+_STEP = round((5**0.5 - 2) / 2 * _WHOLE)
+_RANDOM_PART = _WHOLE // 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +46,89 @@ class Due:
     begins_at: int
 
 
-def stagger_us(target: Target, vantage: str) -> int:
-    """Return the offset of a vantage's start from the round's instant, from 0 to `spread_us` - 1 microseconds."""
-    return stable_id("spread", vantage, target.id) % target.spread_us if target.spread_us else 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The instants of a target's rounds on one vantage. `pace_us`, the shortest interval of its route, and the spans of
+    jitter and spread are the same for all members of a route.
+    """
+
+    target: Target
+    vantage: str
+    phase_id: int
+    pace_us: int
+    spread_us: int
+
+    @property
+    def jitter_us(self) -> int:
+        """The span of the jitter: what the spread leaves of the interval."""
+        return min(self.pace_us - self.spread_us, MAX_JITTER_US)
+
+    def offset_us(self, at: int) -> int:
+        """Return the start of the round `at` on this vantage, after its instant, from 0 to `pace_us` - 1."""
+        nth = at // self.pace_us
+        jitter = _sweep(self.jitter_us, nth, "jitter", self.phase_id)
+        return jitter + _sweep(self.spread_us, nth, "spread", self.vantage, self.phase_id)
+
+    def round(self, at: int) -> Due:
+        """Return a round, given its instant."""
+        return Due(target=self.target, round_at=at, begins_at=at + self.offset_us(at))
+
+    def latest(self, now_at: int) -> Due:
+        """Return the last round that has started at `now_at`."""
+        here = self.round(round_at(now_at, target_id=self.phase_id, every_us=self.target.every_us))
+        return here if here.begins_at <= now_at else self.round(here.round_at - self.target.every_us)
+
+    def after(self, at: int) -> Due:
+        """Return the first round whose instant is later than `at`."""
+        return self.round(next_round_at(at, target_id=self.phase_id, every_us=self.target.every_us))
+
+    def coming(self, now_at: int) -> Iterator[Due]:
+        """Yield the rounds that start after `now_at`, in order."""
+        due = self.latest(now_at)
+        while True:
+            due = self.round(due.round_at + self.target.every_us)
+            yield due
 
 
-def next_rounds(targets: Iterable[Target], *, now_at: int, vantage: str, count: int) -> list[Due]:
+def timings(targets: Sequence[Target], *, vantage: str, routes: Iterable[Route]) -> list[Timing]:
+    """Return the timing of each target."""
+    phases = phase_ids(targets, routes)
+    groups: dict[int, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(phases[target.id], []).append(target)
+    return [_timing(target, groups[phases[target.id]], phases[target.id], vantage) for target in targets]
+
+
+def next_rounds(
+    targets: Sequence[Target], *, now_at: int, vantage: str, count: int, routes: Iterable[Route] = ()
+) -> list[Due]:
     """Return the first `count` rounds that a vantage starts after `now_at`, in order."""
     coming = [
-        Due(target=target, round_at=at, begins_at=at + stagger)
-        for target in targets
-        for stagger in [stagger_us(target, vantage)]
-        for first_at in [next_round_at(now_at - stagger, target_id=target.id, every_us=target.every_us)]
-        for at in range(first_at, first_at + count * target.every_us, target.every_us)
+        due
+        for timing in timings(targets, vantage=vantage, routes=routes)
+        for due in islice(timing.coming(now_at), count)
     ]
-    return sorted(coming, key=lambda due: due.begins_at)[:count]
+    return sorted(coming, key=_order)[:count]
+
+
+def _timing(target: Target, group: Sequence[Target], phase_id: int, vantage: str) -> Timing:
+    pace_us = min(one.every_us for one in group)
+    spread_us = min(max(one.spread_us for one in group), pace_us)
+    return Timing(target=target, vantage=vantage, phase_id=phase_id, pace_us=pace_us, spread_us=spread_us)
+
+
+def _sweep(span_us: int, nth: int, kind: str, *key: str | int) -> int:
+    """Return a place in the span, below its end, that moves by less than a quarter of it from round to round."""
+    if not span_us:
+        return 0
+    random_part = stable_id(kind, *key, nth) % _RANDOM_PART
+    turned = (stable_id(kind, *key) + nth * _STEP + random_part) % (2 * _WHOLE)
+    return span_us * min(turned, 2 * _WHOLE - 1 - turned) // _WHOLE
+
+
+def _order(due: Due) -> tuple[int, int]:
+    """Order rounds by their start, and simultaneous ones pseudo-randomly."""
+    return due.begins_at, stable_id("order", due.target.id, due.round_at)
 
 
 class Schedule:
@@ -57,45 +137,48 @@ class Schedule:
     """
 
     def __init__(
-        self, targets: Iterable[Target], *, now_at: int, vantage: str = "", begun: Mapping[int, int] = _NOTHING
+        self,
+        targets: Iterable[Target],
+        *,
+        now_at: int,
+        vantage: str = "",
+        routes: Iterable[Route] = (),
+        begun: Mapping[int, int] = _NOTHING,
     ) -> None:
         self.targets = tuple(targets)
         self.missed = 0
         self.begun = dict(begun)
-        self._stagger_us = {target.id: stagger_us(target, vantage) for target in self.targets}
-        self._next_at = {target.id: self._first(target, now_at) for target in self.targets}
+        self._timings = timings(self.targets, vantage=vantage, routes=routes)
+        self._next = {timing.target.id: self._first(timing, now_at) for timing in self._timings}
 
     def due(self, now_at: int) -> list[Due]:
         """Return the rounds due since the last call, earliest first, and add missed ones to `missed`."""
-        found = [due for target in self.targets if (due := self._due(target, now_at))]
-        return sorted(found, key=lambda due: due.begins_at)
+        return sorted((due for timing in self._timings if (due := self._due(timing, now_at))), key=_order)
 
     def next_at(self) -> int | None:
         """Return the start of the next round on this vantage; `None` without targets."""
-        return min((at + self._stagger_us[number] for number, at in self._next_at.items()), default=None)
+        return min((due.begins_at for due in self._next.values()), default=None)
 
-    def _first(self, target: Target, now_at: int) -> int:
-        here_at = now_at - self._stagger_us[target.id]
-        next_at = next_round_at(here_at, target_id=target.id, every_us=target.every_us)
-        begun_at = self.begun.get(target.id)
+    def _first(self, timing: Timing, now_at: int) -> Due:
+        first, begun_at = next(timing.coming(now_at)), self.begun.get(timing.target.id)
         # A round started far in the future means that the clock has been set back since.
-        if begun_at is None or not next_at <= begun_at <= now_at + target.every_us:
-            return next_at
-        return next_round_at(begun_at, target_id=target.id, every_us=target.every_us)
+        if begun_at is None or not first.round_at <= begun_at <= now_at + timing.target.every_us:
+            return first
+        return timing.after(begun_at)
 
-    def _due(self, target: Target, now_at: int) -> Due | None:
-        stagger, every_us = self._stagger_us[target.id], target.every_us
-        here_at, planned_at = now_at - stagger, self._next_at[target.id]
-        if planned_at - now_at > every_us:
-            self._next_at[target.id] = next_round_at(here_at, target_id=target.id, every_us=every_us)
+    def _due(self, timing: Timing, now_at: int) -> Due | None:
+        number, every_us = timing.target.id, timing.target.every_us
+        planned = self._next[number]
+        if planned.round_at - now_at > every_us:
+            self._next[number] = next(timing.coming(now_at))
             return None
-        if planned_at > here_at:
+        if planned.begins_at > now_at:
             return None
-        latest_at = round_at(here_at, target_id=target.id, every_us=every_us)
-        self._next_at[target.id] = latest_at + every_us
-        self.begun[target.id] = latest_at
-        self.missed += (latest_at - planned_at) // every_us
-        if here_at - latest_at > min(every_us // _GRACE_SHARE, MAX_GRACE_US):
+        latest = timing.latest(now_at)
+        self._next[number] = timing.after(latest.round_at)
+        self.begun[number] = latest.round_at
+        self.missed += (latest.round_at - planned.round_at) // every_us
+        if now_at - latest.begins_at > min(every_us // _GRACE_SHARE, MAX_GRACE_US):
             self.missed += 1
             return None
-        return Due(target=target, round_at=latest_at, begins_at=latest_at + stagger)
+        return latest

@@ -1,7 +1,7 @@
 """Coverage: the share of planned rounds that have a sample. Rounds without a sample count as missed by the vantage."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isochrone_wire.answers import Window
 from isochrone_wire.model import MINUTE_US
@@ -13,11 +13,14 @@ MAX_SILENCE_US = 5 * MINUTE_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSpan:
-    """A plan in force over [from_at, until_at), open-ended for the newest: target id → interval in microseconds."""
+    """A plan in force over [from_at, until_at), open-ended for the newest: target id → interval in microseconds, and
+    the id that sets the phase where that is another target's (`isochrone_wire.rounds`).
+    """
 
     from_at: int
     until_at: int | None
     every_us: Mapping[int, int]
+    phase_ids: Mapping[int, int] = field(default_factory=dict)
 
 
 def planned_rounds(target_id: int, spans: Sequence[PlanSpan], window: Window) -> int:
@@ -45,4 +48,5 @@ def active_window(
 def _rounds(target_id: int, span: PlanSpan, window: Window) -> int:
     until_at = window.until_at if span.until_at is None else min(window.until_at, span.until_at)
     from_at = max(window.from_at, span.from_at)
-    return rounds_between(from_at, until_at, target_id=target_id, every_us=span.every_us[target_id])
+    phase_id = span.phase_ids.get(target_id, target_id)
+    return rounds_between(from_at, until_at, target_id=phase_id, every_us=span.every_us[target_id])

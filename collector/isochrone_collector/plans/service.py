@@ -20,6 +20,7 @@ from isochrone_wire.answers import Window
 from isochrone_wire.model import SECOND_US, Plan
 from isochrone_wire.operations import PlanChange, PlanDocument, PlanHistory, PlanVersion
 from isochrone_wire.plan_limits import MAX_NAME_CHARS
+from isochrone_wire.rounds import phase_ids
 
 _log = structlog.get_logger()
 
@@ -184,7 +185,8 @@ def _targets_in(row: PlanHistoryRow) -> int:
 def _span(row: PlanRow) -> PlanSpan:
     plan = _plan_of(row.version, row.document)
     every_us = {target.id: target.every_us for target in plan.targets}
-    return PlanSpan(from_at=row.applied_at, until_at=row.until_at, every_us=every_us)
+    phases = phase_ids(plan.targets, plan.routes)
+    return PlanSpan(from_at=row.applied_at, until_at=row.until_at, every_us=every_us, phase_ids=phases)
 
 
 @lru_cache(maxsize=64)

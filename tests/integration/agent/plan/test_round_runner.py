@@ -20,7 +20,7 @@ from isochrone_agent.errors import SpoolError
 from isochrone_agent.plan.budget import max_round_cost
 from isochrone_agent.plan.credentials import Credential, Keyring
 from isochrone_agent.plan.round_runner import RoundRunner
-from isochrone_agent.plan.schedule import stagger_us
+from isochrone_agent.plan.schedule import timings
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
 from isochrone_wire.model import (
@@ -30,6 +30,7 @@ from isochrone_wire.model import (
     Overlap,
     Plan,
     Quality,
+    Route,
     Sample,
     Spend,
     Target,
@@ -398,20 +399,38 @@ async def test_a_sample_that_cannot_be_kept_is_counted(
         assert outcomes(made.samples()) == {Outcome.OK: 2}
 
 
-async def test_a_spread_is_kept_and_not_called_late(fault_simulator: Simulator, tmp_path: Path) -> None:
-    """A vantage starts at its offset in the spread, and lateness is measured from there: only what a busy machine adds
-    is late.
+async def test_jitter_and_spread_are_kept_and_not_called_late(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """A round starts after the jitter and the vantage's offset in the spread, and lateness is measured from there: only
+    what a busy machine adds is late.
     """
-    targets = (target(fault_simulator, "fault-500", n, every_us=SECOND_US, spread_us=900_000) for n in range(1, 99))
-    of, place_us = next((of, us) for of in targets if (us := stagger_us(of, "sg-1")) > 300_000)
+    of = target(fault_simulator, "fault-500", every_us=SECOND_US, spread_us=300_000)
+    (timing,) = timings([of], vantage="sg-1", routes=())
     async with machine(tmp_path) as made:
         made.rounds.apply_plan(plan_of(of))
-        await made.until(some(Outcome.HTTP_ERROR, 2))
+        await made.until(some(Outcome.HTTP_ERROR, 4))
         samples = made.samples()
     for sample in samples:
         assert sample.round_at == round_at(sample.round_at, target_id=of.id, every_us=of.every_us)
-        assert sample.dispatched_at - sample.round_at == place_us + sample.late_us
+        assert sample.dispatched_at - sample.round_at == timing.offset_us(sample.round_at) + sample.late_us
         assert sample.late_us >= 0
+
+
+async def test_members_of_a_route_are_probed_together(fault_simulator: Simulator, tmp_path: Path) -> None:
+    """Two members have the same rounds and planned starts, though their ids would give them different phases."""
+    at = target(fault_simulator, "fault-500", every_us=SECOND_US)
+    members = [replace(at, id=n, name=str(n)) for n in (7, 500_007)]
+    route = Route(name="r", members=tuple(one.name for one in members))
+    async with machine(tmp_path) as made:
+        made.rounds.apply_plan(replace(plan_of(*members), routes=(route,)))
+        await made.until(some(Outcome.HTTP_ERROR, 6))
+        await made.rounds.finish(PATIENCE_SECONDS)
+        samples = made.samples()
+    mine, theirs = (
+        {s.round_at: s.dispatched_at - s.late_us for s in samples if s.target_id == one.id} for one in members
+    )
+    together = mine.keys() & theirs.keys()
+    assert len(together) > 1
+    assert {at: mine[at] for at in together} == {at: theirs[at] for at in together}
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Coverage: planned rounds follow the plans in force and the time a vantage was there."""
 
+from dataclasses import replace
+
 import pytest
 
 from isochrone_collector.analysis.coverage import MAX_SILENCE_US, PlanSpan, active_window, planned_rounds
@@ -12,6 +14,13 @@ def span(from_at: int, until_at: int | None, **every_us: int) -> PlanSpan:
     return PlanSpan(
         from_at=from_at, until_at=until_at, every_us={int(key.removeprefix("t")): n for key, n in every_us.items()}
     )
+
+
+def test_the_rounds_of_a_route_have_one_phase() -> None:
+    """The rounds of a target start at the phase of its route: here 40 after each multiple of 100, not at it."""
+    early = Window(from_at=1_000, until_at=1_040)
+    own = span(0, None, t100=100)
+    assert [planned_rounds(100, [one], early) for one in (own, replace(own, phase_ids={100: 40}))] == [1, 0]
 
 
 @pytest.mark.parametrize(
