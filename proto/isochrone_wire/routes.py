@@ -67,7 +67,8 @@ class Hedge:
     """The delay before a second request to `target` while the first choice has returned no token; `reason` explains a
     missing delay.
 
-    `stall_lift` is P(second slow | first slow) / P(second slow) in the same round.
+    `stall_lift` is P(second slow | first slow) / P(second slow) in the same round. The p99s are those of `joint_rounds`
+    in which both were probed together, of which they need 299.
     """
 
     target: str
@@ -76,6 +77,7 @@ class Hedge:
     expected_p99_with_us: float | None = None
     stall_lift: float | None = None
     reason: str = ""
+    joint_rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ _FIRST = RouteEntry(
         expected_p99_without_us=1_104_000.0,
         expected_p99_with_us=512_000.0,
         stall_lift=1.2,
+        joint_rounds=412,
     ),
     hold=Hold(state="active", since_at=NOW_AT - 7200 * SECOND_US, switches_24h=1, penalty=62.5),
     goodput=Proportion(value=0.9861, low=0.9679, high=0.9941, n=360),

@@ -1,12 +1,14 @@
 """Hand-written inputs of a routing decision."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.stats.paired import Shift
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs, Rules
+from isochrone_collector.routing.joint_rounds import JointRounds
 from isochrone_wire.answers import Quantile, Window
 from isochrone_wire.model import Price, Route, Target
 
@@ -71,12 +73,27 @@ def comparison(
     )
 
 
+def joint_rounds(every_us: int = RULES.epoch_us // 6, /, **ttft_ms: Sequence[float]) -> JointRounds:
+    """Return rounds that end at `AT`, one every `every_us`, with the TTFTs of each member in milliseconds, oldest
+    first; NaN without one.
+    """
+    count = max(map(len, ttft_ms.values()), default=0)
+    return JointRounds(
+        round_at=tuple(AT - (count - 1 - place) * every_us for place in range(count)),
+        ttft={
+            name: tuple(None if isnan(ms) else int(buckets_of([ms * 1e3])[0]) for ms in column)
+            for name, column in ttft_ms.items()
+        },
+    )
+
+
 def inputs_for(
     *known: Evidence,
     compared: tuple[Comparison, ...] = (),
     route: Route | None = None,
     targets: Mapping[str, Target] | None = None,
     at: int = AT,
+    joint: JointRounds | None = None,
 ) -> Inputs:
     """Return the inputs of a decision over these members."""
     names = tuple(one.target for one in known)
@@ -93,4 +110,5 @@ def inputs_for(
         vantages=4,
         suspects=0,
         vantages_here=2,
+        joint=joint or JointRounds(),
     )

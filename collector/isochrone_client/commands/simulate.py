@@ -13,7 +13,7 @@ from isochrone_wire.answers import Selection
 _STATIC = "static"
 _EXAMPLES = (
     "isochrone simulate --window 1h",
-    "isochrone simulate --region us-east-2 --target 'deepseek/*' --policy race:2 --policy fallback:200ms",
+    "isochrone simulate --region us-east-2 --target 'kimi*' --target '*v4-pro' --policy race:2 --policy fallback:200ms",
     "isochrone simulate --target '*b' --policy static:glm --policy routed --policy static:qwen3.5-397b",
 )
 

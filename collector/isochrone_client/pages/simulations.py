@@ -29,6 +29,8 @@ def page(answer: SimulationList) -> Page[Simulation]:
     has_hidden = any(
         not is_shown(quantile) for row in rows for quantile in (row.ttft_p50_us, row.ttft_p95_us) if row.rounds
     )
+    # A policy that was not replayed has no rounds.
+    rounds = {row.region: row.rounds for row in sorted(rows, key=lambda row: row.rounds)}
     regional = tuple(f"{region}: {note}" for region, note in shared.items() if note)
     return Page(
         schema=SCHEMA,
@@ -37,7 +39,7 @@ def page(answer: SimulationList) -> Page[Simulation]:
         fields=wire_fields(Simulation),
         columns=_columns(_references(rows), footnotes, shared),
         rows=rows,
-        group=lambda row: f"from {row.region}, {row.rounds} rounds",
+        group=lambda row: f"from {row.region}, {rounds[row.region]} rounds",
         notes=(*footnotes.notes, *((_CHANGE,) if rows else ()), *regional, *((TOO_FEW,) if has_hidden else ())),
     )
 

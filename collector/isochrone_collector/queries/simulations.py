@@ -27,6 +27,10 @@ from isochrone_wire.insights import Simulation, SimulationList
 _MAX_PROBES = 1_000_000
 _MAX_POLICIES = 50
 _FEWEST_MEMBERS = 2
+_NOT_JOINT = (
+    "not replayed, as its members are not probed in the same rounds and common stalls would not show: "
+    "make them members of one route"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +91,20 @@ def _answer(record: _Record, window: Window, texts: Sequence[str]) -> Simulation
     names = tuple(record.members.values())
     # An invalid policy is refused before anything is computed.
     played = [policy(text, names) for text in texts]
-    found = find_shared_rounds(record.sent, tuple(record.members), record.region_of, slot_us=record.slot_us)
-    usable = [vantage for vantage in found if len(vantage.recorded) > vantage.recorded.learning]
+    joint = find_shared_rounds(record.sent, tuple(record.members), record.region_of)
+    is_joint = bool(_usable(joint))
+    slots = find_shared_rounds(record.sent, tuple(record.members), record.region_of, slot_us=record.slot_us)
+    found = joint if is_joint else slots
+    usable = _usable(found)
     ready = policy_inputs([vantage.recorded for vantage in usable]) if usable else []
     if ready:
         played = [policy(text, names, best=ready[0].best) for text in texts]
-    lines = [line for region in _by_region(found, names, ready) for line in _lines(region, played)]
+    lines = [line for region in _by_region(found, names, ready) for line in _lines(region, played, is_joint=is_joint)]
     return SimulationList(window=window, members=names, simulations=tuple(lines))
+
+
+def _usable(found: Sequence[SharedRounds]) -> list[SharedRounds]:
+    return [vantage for vantage in found if len(vantage.recorded) > vantage.recorded.learning]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +137,14 @@ def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: boo
     return f"{learning} earlier rounds were for learning, left out because a member was missing: {left_out}"
 
 
-def _lines(region: _Region, played: Sequence[Policy]) -> Iterator[Simulation]:
+def _lines(region: _Region, played: Sequence[Policy], *, is_joint: bool) -> Iterator[Simulation]:
     for one in played:
-        if region.ready:
+        refusal = _NOT_JOINT if region.ready and one.several and not is_joint else ""
+        if region.ready and not refusal:
             yield _line(region, one, pooled([one.play(given) for given in region.ready]))
         else:
-            yield Simulation(policy=one.name, region=region.name, rounds=0, requests=0, note=region.note)
+            note = "; ".join(filter(None, (region.note, refusal)))
+            yield Simulation(policy=one.name, region=region.name, rounds=0, requests=0, note=note)
 
 
 def _line(region: _Region, played: Policy, replay: Replay) -> Simulation:

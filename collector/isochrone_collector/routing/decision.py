@@ -20,6 +20,7 @@ from isochrone_collector.routing.switch import (
     epoch_of,
     find_switch,
     ranked_members,
+    remember_tails,
     shares,
 )
 from isochrone_collector.routing.weights import (
@@ -139,6 +140,8 @@ def _unknown(inputs: Inputs, before: State, reasons: Mapping[str, str], sentence
         penalty_at=before.penalty_at,
         newest_at=before.newest_at,
         plan_version=before.plan_version,
+        tails=before.tails,
+        tails_until_at=before.tails_until_at,
     )
     return Decision(
         route_state=RouteState.INSUFFICIENT_DATA,
@@ -158,7 +161,8 @@ def _ranked(inputs: Inputs, before: State, reasons: Mapping[str, str]) -> Decisi
     known = replace(before, frozen_at=None, ranked_since=_ranked_since(inputs, before, ranked))
     chosen, change, sentence = _chosen(inputs, known, ranked, reasons)
     sharing, shown = _ranking(inputs, chosen, ranked)
-    state, moved = _weighted(inputs, replace(chosen, order=tuple(shown)), sharing)
+    remembering = remember_tails(replace(chosen, order=tuple(shown)), inputs, shown)
+    state, moved = _weighted(inputs, remembering, sharing)
     if change is ChangeKind.EVIDENCE and state.weights != before.weights:
         change, sentence = ChangeKind.RAMP, moved
     if before.frozen_at is not None and change in _QUIET:

@@ -25,7 +25,7 @@ def entries_of(
             target,
             rank=1 if place < sharing else place + 1,
             best=order[0],
-            hedge=_hedge(inputs, target, second) if place == 0 and second else None,
+            hedge=_hedge(inputs, state, target, second) if place == 0 and second else None,
         )
         for place, target in enumerate(order)
     )
@@ -67,9 +67,11 @@ def _entry(inputs: Inputs, state: State, target: str, *, rank: int, best: str, h
     )
 
 
-def _hedge(inputs: Inputs, first: str, second: str) -> Hedge | None:
+def _hedge(inputs: Inputs, state: State, first: str, second: str) -> Hedge | None:
     """Return the hedge; none while either member fails, because an outage must not double the load."""
-    return None if is_failing(inputs, first) or is_failing(inputs, second) else hedge(inputs, first, second)
+    if is_failing(inputs, first) or is_failing(inputs, second):
+        return None
+    return hedge(inputs, state.tails.get(first, {}).get(second, ()), first, second)
 
 
 def _advantage(inputs: Inputs, target: str, best: str) -> Advantage | None:

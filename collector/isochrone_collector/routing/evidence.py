@@ -7,7 +7,7 @@ are counted, so that a vantage's last probes do not count for the whole window.
 
 Two members are compared by slots as long as the longer of their intervals, because each target has its own rounds. Of
 the member that is probed more often only the first round of a slot counts: a median of several rounds is less skewed
-than a single value, which would look like a shift.
+than a single value, which would look like a shift. Whether they stall together is counted in joint rounds only.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,6 +26,7 @@ from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_collector.routing.inputs import Comparison, Evidence, Rules, has_limits, limits_of
+from isochrone_collector.routing.joint_rounds import JointRounds
 from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.model import SECOND_US, Slo
 
@@ -254,7 +255,8 @@ def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: in
     known = sign_is_known(a, a_limit, b, b_limit)
     distinct, differences = _medians(slots[known], (a - b)[known])
     middle, short = (distinct * slot_us >= at - span_us for span_us in (rules.middle_us, rules.short_us))
-    slow_a, slow_b = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of in (a, b))
+    _, *joint = _paired(probes, left, right, 1)
+    slow_a, slow_b = (of > np.quantile(of, _SHARE) if len(of) else of.astype(bool) for of, _ in joint)
     return Comparison(
         left=probes.members[left],
         right=probes.members[right],
@@ -262,6 +264,7 @@ def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: in
         window=paired_shift(differences),
         middle=paired_shift(differences[middle]),
         short=_short_shift(differences[short], differences[~short]),
+        joint=len(slow_a),
         slow_left=int(slow_a.sum()),
         slow_right=int(slow_b.sum()),
         slow_both=int((slow_a & slow_b).sum()),
@@ -279,7 +282,33 @@ def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
     return found and found.widened(float(inflation(series, cosines=cosines).factor[0]))
 
 
+def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:
+    """Return the rounds of `members`, given the probes of one region; of a burst the median counts."""
+    vantages, place = np.unique(probes.vantage_id, return_inverse=True)
+    cells = probes.round_at * max(len(vantages), 1) + place
+    series = {probes.members[member]: _ranked_series(probes, cells, member) for member in members}
+    found = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in series.values())]))
+    return JointRounds(
+        round_at=tuple((found // max(len(vantages), 1)).tolist()),
+        ttft={name: _column(found, *own) for name, own in series.items()},
+    )
+
+
 Series = tuple[Integers, Reals]
+
+
+def _ranked_series(probes: ProbeTable, cells: Integers, member: int) -> Series:
+    """Return the cells with a TTFT and the median there; a timeout counts at least as much as the largest value."""
+    own = (probes.member == member) & ~np.isnan(probes.ttft_us)
+    values, censored = probes.ttft_us[own], probes.censored[own]
+    largest = values[~censored].max(initial=0.0)
+    return _medians(cells[own], np.where(censored, np.maximum(values, largest), values))
+
+
+def _column(cells: Integers, own: Integers, values: Reals) -> tuple[int | None, ...]:
+    """Return the bucket of the value at each of `cells`, `None` at those that are not its own."""
+    buckets = dict(zip(own.tolist(), buckets_of(values).tolist(), strict=True))
+    return tuple(buckets.get(cell) for cell in cells.tolist())
 
 
 def _paired(

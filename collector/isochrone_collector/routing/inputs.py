@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from isochrone_collector.analysis.stats.paired import Shift
+from isochrone_collector.routing.joint_rounds import JointRounds
 from isochrone_wire.answers import Metric, Proportion, Quantile, Window
 from isochrone_wire.model import SECOND_US, Route, Slo, Target
 
@@ -122,7 +123,8 @@ class Comparison:
     """The shift from `right` to `left`, paired by vantage and round, in microseconds with its 95 % interval: over the
     whole, the middle and the short window; `None` without a shared round.
 
-    Of `n` pairs, `slow_left` and `slow_right` exceeded the side's own p95, and `slow_both` both.
+    Of `joint` pairs that were probed at the same instant, `slow_left` and `slow_right` exceeded the side's own p95, and
+    `slow_both` both.
     """
 
     left: str
@@ -131,6 +133,7 @@ class Comparison:
     window: Shift | None = None
     middle: Shift | None = None
     short: Shift | None = None
+    joint: int = 0
     slow_left: int = 0
     slow_right: int = 0
     slow_both: int = 0
@@ -139,7 +142,8 @@ class Comparison:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """Everything a decision depends on except the previous state. `targets` are the members. `suspects` of all
-    reporting `vantages` are suspect, and `suspects_here` of the region's `vantages_here`.
+    reporting `vantages` are suspect, and `suspects_here` of the region's `vantages_here`. `joint` are the rounds of
+    those of the region that are not suspect.
     """
 
     at: int
@@ -155,6 +159,7 @@ class Inputs:
     suspects: int
     vantages_here: int = 0
     suspects_here: int = 0
+    joint: JointRounds = field(default_factory=JointRounds)
 
     def of(self, target: str) -> Evidence:
         """Return the evidence of a member; empty if there is none."""
@@ -185,6 +190,7 @@ def _turned(one: Comparison) -> Comparison:
         window=_negative(one.window),
         middle=_negative(one.middle),
         short=_negative(one.short),
+        joint=one.joint,
         slow_left=one.slow_right,
         slow_right=one.slow_left,
         slow_both=one.slow_both,

@@ -10,6 +10,7 @@ from isochrone_collector.routing.evidence import (
     comparisons_of,
     evidence_of,
     failing_runs,
+    joint_rounds,
     reporting,
     suspects,
 )
@@ -110,4 +111,5 @@ def _region_inputs(
         suspects=len(reporting_ids & suspect_ids),
         vantages_here=len(watching),
         suspects_here=len(watching & suspect_ids),
+        joint=joint_rounds(trusted_probes, places),
     )

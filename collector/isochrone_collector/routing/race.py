@@ -1,19 +1,17 @@
 """Race sets: members to request all at once, if latency matters more than cost.
 
-The first of k independent answers takes longer than t with probability S1(t) · … · Sk(t). The race set is the one with
-the soonest predicted p95. A price counts only as far as the objective of the route says, in milliseconds per dollar. Of
-the sets within the margin of the rules of the soonest, a smallest one is chosen: a request that gains nothing is not
-sent.
+The race set is the one whose soonest answer had the lowest p95 in the joint rounds of its members, so that stalls which
+they share count. A price counts only as far as the objective of the route says, in milliseconds per dollar. Of the sets
+within the margin of the rules of the soonest, a smallest one is chosen: a request that gains nothing is not sent.
 """
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Collection, Sequence
 from itertools import combinations
+from math import ceil
 
 import numpy as np
 
 from isochrone_collector.routing.eligibility import US_PER_MS, is_failing, usd_ms
-from isochrone_collector.routing.hedge import Latencies, Reals, latencies_of, survival_quantile
 from isochrone_collector.routing.inputs import Inputs
 from isochrone_wire.routes import RaceSet
 
@@ -21,8 +19,9 @@ MemberSet = tuple[str, ...]
 
 _MAX_RUNNERS = 3
 _MAX_CANDIDATES = 6
-_TAIL = 0.05
-_MIN_SAMPLES = 59
+_SHARE = 0.95
+# From 59 rounds on the interval of a p95 is finite.
+_MIN_ROUNDS = 59
 
 
 def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
@@ -30,25 +29,19 @@ def race_set(inputs: Inputs, members: Sequence[str]) -> RaceSet | None:
     few samples, because a set without it may be slower than it is alone.
     """
     well = [target for target in members if not is_failing(inputs, target)][:_MAX_CANDIDATES]
-    latencies = _known(inputs, well)
-    if not well or well[0] not in latencies:
+    sets = [chosen for k in range(1, _MAX_RUNNERS + 1) for chosen in combinations(well, k)]
+    expected = {chosen: p95_us for chosen in sets if (p95_us := _p95_us(inputs, chosen)) is not None}
+    if not well or (well[0],) not in expected:
         return None
-    sets = [chosen for k in range(1, _MAX_RUNNERS + 1) for chosen in combinations(latencies, k)]
-    expected = {chosen: _p95_us([latencies[target] for target in chosen]) for chosen in sets}
-    scores = {chosen: expected[chosen] + _price_us(inputs, chosen) for chosen in sets}
+    scores = {chosen: expected[chosen] + _price_us(inputs, chosen) for chosen in expected}
     best = _smallest_near_best(inputs, scores)
     factor, reason = _cost_factor(inputs, best, first=well[0])
-    unknown = [target for target in well if target not in latencies]
     return RaceSet(
         targets=best,
         expected_p95_us=round(expected[best]),
         usd_factor=factor,
-        reason=reason if len(best) > 1 else _why_alone(best[0], has_rivals=len(latencies) > 1, unknown=unknown),
+        reason=reason if len(best) > 1 else _why_alone(best[0], well, expected),
     )
-
-
-def _known(inputs: Inputs, members: Sequence[str]) -> dict[str, Latencies]:
-    return {target: own for target in members if (own := latencies_of(inputs.of(target))) and own.n >= _MIN_SAMPLES}
 
 
 def _smallest_near_best(inputs: Inputs, scores: dict[MemberSet, float]) -> MemberSet:
@@ -72,15 +65,24 @@ def _cost_factor(inputs: Inputs, chosen: MemberSet, *, first: str) -> tuple[floa
     return round(sum(known[1:]) / known[0], 3), ""
 
 
-def _why_alone(target: str, *, has_rivals: bool, unknown: Sequence[str]) -> str:
-    """Return why a set has only one member; `has_rivals` with others that have enough samples."""
-    known = ["no request beside it would be answered sooner"] if has_rivals else []
-    missing = [f"fewer than {_MIN_SAMPLES} samples of {', '.join(unknown)}"] if unknown else []
-    return f"{target} alone: {'; '.join(known + missing) or 'no other member can answer'}"
+def _why_alone(target: str, well: Sequence[str], expected: Collection[MemberSet]) -> str:
+    """Return why a set has only one member."""
+    others = [other for other in well if other != target]
+    raced = {member for chosen in expected if target in chosen for member in chosen}
+    few = [other for other in others if (other,) not in expected]
+    apart = [other for other in others if other not in raced and other not in few]
+    reasons = [
+        "no request beside it would be answered sooner" if len(raced) > 1 else "",
+        f"fewer than {_MIN_ROUNDS} samples of {', '.join(few)}" if few else "",
+        f"fewer than {_MIN_ROUNDS} joint rounds with {', '.join(apart)}" if apart else "",
+    ]
+    return f"{target} alone: {'; '.join(filter(None, reasons)) or 'no other member can answer'}"
 
 
-def _p95_us(latencies: Sequence[Latencies]) -> float:
-    def survival(at_us: Reals) -> Reals:
-        return reduce(np.multiply, (own.survival(at_us) for own in latencies))
-
-    return survival_quantile(survival, np.concatenate([own.values_us for own in latencies]), _TAIL)
+def _p95_us(inputs: Inputs, chosen: MemberSet) -> float | None:
+    """Return the p95 of the soonest answer, in microseconds; `None` with fewer than 59 joint rounds."""
+    _, ttft_us = inputs.joint.of(*chosen)
+    if len(ttft_us) < _MIN_ROUNDS:
+        return None
+    soonest = np.sort(ttft_us.min(axis=1))
+    return float(soonest[ceil(_SHARE * len(soonest)) - 1])

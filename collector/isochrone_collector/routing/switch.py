@@ -16,7 +16,7 @@ switch to it only corrects that choice: neither member changed its speed. So a s
 ranking before the rounds that decide is of the kind `first` and adds no penalty.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from isochrone_collector.analysis.stats.paired import Shift
@@ -30,6 +30,7 @@ from isochrone_collector.routing.comparison import (
 )
 from isochrone_collector.routing.eligibility import US_PER_MS, cost_of, eligible, is_failing
 from isochrone_collector.routing.inputs import Inputs, Rules
+from isochrone_collector.routing.tails import Tails, extended
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import DAY_US
 from isochrone_wire.routes import ChangeKind
@@ -46,7 +47,7 @@ class State:
     `ties` those in which it was level with the first choice; both as of `epoch`, which began with `epoch_weights`.
     `since_at` is the instant of the last switch, `newest_at` the newest sample a decision was based on. `ranked_since`
     is the instant at which each member was ranked first; 0, or no value, if that is long ago or it was measured long
-    before.
+    before. `tails` are the joint rounds until `tails_until_at`.
     """
 
     incumbent: str | None = None
@@ -64,6 +65,8 @@ class State:
     frozen_at: int | None = None
     newest_at: int = 0
     plan_version: int = 0
+    tails: Tails = field(default_factory=dict)
+    tails_until_at: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +216,15 @@ def _tie_count(state: State, inputs: Inputs, incumbent: str, target: str) -> int
     if not no_worse_group(inputs, incumbent, target) or is_behind(inputs, incumbent, target):
         return max(count - 1, 0)
     return min(count + 1, inputs.rules.soft_epochs) if is_level(inputs, incumbent, target) else count
+
+
+def remember_tails(state: State, inputs: Inputs, ranked: Sequence[str]) -> State:
+    """Return the state with the joint rounds of finished epochs, of the members in rank order."""
+    until_at = (epoch_of(inputs.at, inputs.rules) - 1) * inputs.rules.epoch_us
+    if until_at <= state.tails_until_at:
+        return state
+    tails = extended(state.tails, inputs, ranked, since_at=state.tails_until_at, until_at=until_at)
+    return replace(state, tails=tails, tails_until_at=until_at)
 
 
 def shares(state: State, inputs: Inputs, target: str) -> bool:

@@ -212,12 +212,15 @@ class Hedge(_message.Message):
     EXPECTED_P99_WITH_US_FIELD_NUMBER: _builtins.int
     STALL_LIFT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    JOINT_ROUNDS_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     delay_us: _builtins.int
     expected_p99_without_us: _builtins.float
     expected_p99_with_us: _builtins.float
     stall_lift: _builtins.float
     reason: _builtins.str
+    joint_rounds: _builtins.int
+    """Rounds in which both targets were probed together; the p99s need 299."""
     def __init__(
         self,
         *,
@@ -227,10 +230,11 @@ class Hedge(_message.Message):
         expected_p99_with_us: _builtins.float | None = ...,
         stall_lift: _builtins.float | None = ...,
         reason: _builtins.str = ...,
+        joint_rounds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "_expected_p99_with_us", b"_expected_p99_with_us", "_expected_p99_without_us", b"_expected_p99_without_us", "_stall_lift", b"_stall_lift", "delay_us", b"delay_us", "expected_p99_with_us", b"expected_p99_with_us", "expected_p99_without_us", b"expected_p99_without_us", "stall_lift", b"stall_lift"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "_expected_p99_with_us", b"_expected_p99_with_us", "_expected_p99_without_us", b"_expected_p99_without_us", "_stall_lift", b"_stall_lift", "delay_us", b"delay_us", "expected_p99_with_us", b"expected_p99_with_us", "expected_p99_without_us", b"expected_p99_without_us", "reason", b"reason", "stall_lift", b"stall_lift", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us", "_expected_p99_with_us", b"_expected_p99_with_us", "_expected_p99_without_us", b"_expected_p99_without_us", "_stall_lift", b"_stall_lift", "delay_us", b"delay_us", "expected_p99_with_us", b"expected_p99_with_us", "expected_p99_without_us", b"expected_p99_without_us", "joint_rounds", b"joint_rounds", "reason", b"reason", "stall_lift", b"stall_lift", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_us: _TypeAlias = _typing.Literal["delay_us"]  # noqa: Y015
     _WhichOneofArgType__delay_us: _TypeAlias = _typing.Literal["_delay_us", b"_delay_us"]  # noqa: Y015

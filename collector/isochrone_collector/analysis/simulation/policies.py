@@ -63,11 +63,14 @@ class PolicyInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy with its full name, its replay function, and a note on its figures."""
+    """A policy with its full name, its replay function, and a note on its figures. One with `several` requests per
+    round depends on what their members do at the same time, so that it takes joint rounds.
+    """
 
     name: str
     play: Callable[[PolicyInput], Replay]
     note: str = ""
+    several: bool = False
 
 
 def policy_inputs(recordings: Sequence[RecordedRounds]) -> list[PolicyInput]:
@@ -128,7 +131,10 @@ def _race_policy(argument: str, members: Sequence[str], _best: int) -> Policy:
         raise PolicyError(f"race takes how many of the {len(members)} members run, from 2 on, not {argument!r}")
     count = int(argument)
     return Policy(
-        name=f"race:{count}", play=lambda given: race(given.recorded, given.ranking[:, :count]), note=_CHARGED
+        name=f"race:{count}",
+        play=lambda given: race(given.recorded, given.ranking[:, :count]),
+        note=_CHARGED,
+        several=True,
     )
 
 
@@ -141,6 +147,7 @@ def _fallback_policy(argument: str, _members: Sequence[str], _best: int) -> Poli
         name=f"fallback:{delay_ms}",
         play=lambda given: fall_back(given.recorded, given.ranking[:, :2], float(delay_ms * _US_PER_MS)),
         note=_CHARGED,
+        several=True,
     )
 
 

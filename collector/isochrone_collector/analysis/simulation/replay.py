@@ -5,7 +5,7 @@ The laws:
 1. Every policy is scored on the same rounds: those in which every member was probed. A failed member counts as failed,
    not as missing; a throttled one reflects the agent's own quota, so its round is left out.
 2. Members are not assumed to be independent. A policy's requests get the results recorded in that very round, so common
-   stalls are included.
+   stalls are included where the rounds are joint (`shared_rounds`).
 3. No policy looks ahead. Its choice in a round follows from earlier rounds; the first rounds of each vantage are for
    learning only, and are not scored.
 

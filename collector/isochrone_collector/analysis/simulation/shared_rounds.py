@@ -1,7 +1,8 @@
 """Grouping of the probes of several targets into shared rounds. Pure.
 
-Each target has its own phase and interval (`isochrone_wire.rounds`). A slot is as long as the longest interval, so that
-it holds a round of every target; of several rounds of a target the first counts. So the targets of a slot were probed
+Targets of one route have the same rounds (`isochrone_wire.rounds`): these are *joint* rounds, in which a stall that the
+targets share meets all of them. Other targets share slots only. A slot is as long as the longest interval, so that it
+holds a round of every target; of several rounds of a target the first counts. So the targets of a slot were probed
 within one interval of each other, though not at the same instant.
 """
 
@@ -12,6 +13,9 @@ import numpy as np
 
 from isochrone_collector.analysis.probes import Flags, Integers, Reals
 from isochrone_collector.analysis.simulation.replay import RecordedRounds
+from isochrone_wire.model import SECOND_US
+
+_TOGETHER_US = SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,11 @@ class SharedRounds:
 
 
 def find_shared_rounds(
-    sent: SentProbes, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int
+    sent: SentProbes, members: Sequence[int], region_of: Mapping[int, str], *, slot_us: int | None = None
 ) -> list[SharedRounds]:
-    """Return, for each vantage, the slots of `slot_us` microseconds that all members (by id) share."""
+    """Return, for each vantage, the slots of `slot_us` microseconds that all members (by id) share; without `slot_us`
+    the joint rounds, in which their requests began within a second.
+    """
     order = np.lexsort((sent.dispatched_at, sent.round_at))
     return [
         _of_vantage(sent, order[sent.vantage_id[order] == vantage_id], members, region_of[int(vantage_id)], slot_us)
@@ -55,14 +61,18 @@ def find_shared_rounds(
     ]
 
 
-def _of_vantage(sent: SentProbes, rows: Integers, members: Sequence[int], region: str, slot_us: int) -> SharedRounds:
-    slots, place = np.unique(sent.round_at[rows] // slot_us, return_inverse=True)
+def _of_vantage(
+    sent: SentProbes, rows: Integers, members: Sequence[int], region: str, slot_us: int | None
+) -> SharedRounds:
+    slots, place = np.unique(sent.round_at[rows] // (slot_us or 1), return_inverse=True)
     # The row in `sent` per slot and member, or -1; writing backwards keeps the first.
     first = np.full((len(slots), len(members)), -1, np.int64)
     for column, member in enumerate(members):
         of_member = sent.target_id[rows] == member
         first[place[of_member][::-1], column] = rows[of_member][::-1]
     whole = (first >= 0).all(axis=1) & ~(sent.throttled[first] & (first >= 0)).any(axis=1)
+    if slot_us is None:
+        whole &= np.ptp(sent.dispatched_at[first], axis=1) <= _TOGETHER_US
     chosen = first[whole]
     recorded = RecordedRounds(
         region=region,

@@ -64,6 +64,16 @@ def test_what_all_lines_share_is_noted_once() -> None:
     assert "us: 6 earlier rounds" in " ".join(text.split())
 
 
+def test_a_policy_that_was_not_replayed_is_a_line_of_dashes() -> None:
+    """It stays in the table of its region, with the reason in a footnote."""
+    why = "not replayed, as its members are not probed in the same rounds"
+    refused = replace(RACE, rounds=0, requests=0, ttft_p50_us=None, ttft_p95_us=None, note=f"{LEARNT}; {why}")
+    text = table(STATIC, refused)
+    assert text.count("from us") == 1
+    assert f"[1] {why}" in text
+    assert "us: 6 earlier rounds" in text
+
+
 def test_a_quantile_without_an_interval_is_not_shown() -> None:
     """With too few rounds there is a dash, and a note with the reason."""
     text = table(STATIC, replace(RACE, ttft_p95_us=Quantile(value=400_000)))

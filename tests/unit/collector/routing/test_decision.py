@@ -14,7 +14,7 @@ from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import SECOND_US, Objective, Route, Slo, Target
 from isochrone_wire.routes import ChangeKind, RouteState
-from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, target_named
+from testdata.routing_inputs import AT, RULES, comparison, evidence, inputs_for, joint_rounds, target_named
 
 EPOCH = RULES.epoch_us
 A, B = evidence("a", 350), evidence("b", 350)
@@ -497,7 +497,8 @@ def test_rules_follow_the_slowest_member() -> None:
 
 def test_an_explanation_follows_the_rules() -> None:
     """An explanation has bounds, cost by terms, each rule with what it lacks, and the outcome, in this order."""
-    inputs = inputs_for(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT)
+    joint = joint_rounds(a=[350.0] * 72, b=[350.0] * 72)
+    inputs = inputs_for(evidence("a", 350, p95_ms=(600, 1100)), B, compared=(BETTER,), route=CHAT, joint=joint)
     state = replace(CALM, switches=(AT - EPOCH,), penalty=1000.0, penalty_at=AT - EPOCH)
     steps = explain_steps(inputs, state, decide(inputs, state))
     assert steps == tuple(EXPLAINED.splitlines())

@@ -1,12 +1,10 @@
-"""Evidence from probes, and hedges from evidence."""
+"""Evidence from probes."""
 
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Kind
 from isochrone_collector.routing.evidence import (
     NO_OBJECTIVE,
@@ -14,18 +12,18 @@ from isochrone_collector.routing.evidence import (
     comparisons_of,
     evidence_of,
     failing_runs,
+    joint_rounds,
     suspects,
 )
-from isochrone_collector.routing.hedge import Latencies, hedge, hedged_quantile_us, latencies_of, stall_lift
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs
-from isochrone_wire.answers import Quantile
-from isochrone_wire.model import SECOND_US, Plan, Route, Slo
-from testdata.routing_inputs import RULES, inputs_for, target_named
+from isochrone_wire.model import SECOND_US, Plan, Route
+from testdata.routing_inputs import RULES, target_named
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
 EVERY_US = 60 * SECOND_US
 NAN = float("nan")
+COLUMNS = [field.name for field in fields(ProbeTable) if field.name not in ("members", "regions")]
 
 
 def seen(*rows: tuple[int, int, int, Kind, float], censored: bool = False) -> ProbeTable:
@@ -276,85 +274,30 @@ def test_nothing_shared_is_no_comparison() -> None:
     assert found == Comparison(left="a", right="b")
 
 
-def counts(*values_ms: float) -> dict[int, int]:
-    buckets, number = np.unique(buckets_of(np.array(values_ms) * 1000), return_counts=True)
-    return dict(zip(buckets.tolist(), number.tolist(), strict=True))
+def test_slow_rounds_are_counted_where_both_were_probed_at_once() -> None:
+    """Members that are probed in other rounds are compared in slots, but nothing is known of common stalls."""
+    together = [(member, 7, place, OK, 9000.0 if place > 18 else 300.0) for member in (0, 1) for place in range(20)]
+    apart = replace(seen(*together), round_at=np.array([*range(20), *(place + 0.5 for place in range(20))]) * EVERY_US)
+    for rows, joint, both in ((seen(*together), 20, 1), (apart, 0, 0)):
+        (found,) = comparisons_of(rows, [0, 1], slot_us=[EVERY_US] * 2, at=0, rules=RULES)
+        assert (found.n, found.joint, found.slow_both) == (20, joint, both)
 
 
-def known(name: str, *values_ms: float, late_ms: tuple[float, ...] = ()) -> Evidence:
-    ordered = sorted(values_ms)
-    p95 = ordered[int(0.95 * len(ordered))] * 1e3
-    return Evidence(
-        target=name,
-        n=len(values_ms),
-        ttft_p50_us=Quantile(value=ordered[len(ordered) // 2] * 1e3),
-        ttft_p95_us=Quantile(value=p95, low=p95 * 0.9, high=p95 * 1.1),
-        histogram=counts(*values_ms),
-        censored=counts(*late_ms) if late_ms else {},
+def test_joint_rounds_are_of_one_vantage_and_instant() -> None:
+    """A row per vantage and round; of a burst the median, of a failed probe nothing, of a timeout at least as much as
+    the member's largest value.
+    """
+    burst = [(0, 7, 0, OK, ms) for ms in (100.0, 300.0, 500.0)]
+    rows = seen(*burst, (1, 7, 0, OK, 200.0), (1, 8, 0, OK, 700.0), (0, 7, 1, OK, 900.0), (1, 7, 1, FAILED, NAN))
+    late = seen((1, 7, 2, FAILED, 400.0), (0, 7, 2, OK, 100.0), censored=True)
+    late = replace(late, censored=np.array([True, False]))
+    both = ProbeTable(
+        members=("a", "b"),
+        regions=("eu",),
+        **{name: np.concatenate([getattr(rows, name), getattr(late, name)]) for name in COLUMNS},
     )
-
-
-STALLING = [300.0 + place for place in range(96)] + [4000.0, 5000.0, 6000.0, 7000.0]
-
-
-def pair(lift: tuple[int, int, int] = (5, 5, 0), *, slo_ms: int | None = None) -> Inputs:
-    both = Comparison(left="a", right="b", n=100, slow_left=lift[0], slow_right=lift[1], slow_both=lift[2])
-    slo = Slo(ttft_p95_us=None if slo_ms is None else slo_ms * 1000)
-    route = Route(name="r", members=(), slo=slo)
-    return inputs_for(known("a", *STALLING), known("b", *STALLING), compared=(both,), route=route)
-
-
-def test_a_hedge_shortens_the_tail_of_stalls() -> None:
-    """Stalls that come to one of the two only: the second choice cuts p99 from seconds to twice the delay or so."""
-    found = hedge(pair(), "a", "b")
-    assert found.delay_us == pytest.approx(395_000, rel=0.02)
-    assert found.expected_p99_without_us == pytest.approx(6_000_000, rel=0.02)
-    assert found.expected_p99_with_us is not None
-    assert found.expected_p99_with_us < 800_000
-
-
-@pytest.mark.parametrize(
-    ("inputs", "reason"),
-    [
-        (pair((5, 5, 5)), "the two stall together, 20.0 times as often as if they had nothing in common"),
-        (pair(slo_ms=500), "too late to win: what is left of the objective after the delay is less than its median"),
-        (
-            replace(pair(), evidence=(Evidence(target="a", n=7), known("b", *STALLING))),
-            "too few samples: 7 of 59 for a 95th percentile",
-        ),
-        (replace(pair(), evidence=(known("a", *STALLING),)), "the second choice has given no token yet"),
-        (
-            replace(pair(), evidence=(known("a", *[300.0] * 100), known("b", *STALLING))),
-            "it would not shorten the tail",
-        ),
-    ],
-)
-def test_a_hedge_that_gains_nothing_is_refused(inputs: Inputs, reason: str) -> None:
-    """A hedge without a delay has a reason."""
-    found = hedge(inputs, "a", "b")
-    assert (found.delay_us, found.reason) == (None, reason)
-
-
-def test_one_common_stall_is_chance() -> None:
-    """Three slow rounds of sixty each meet in one by chance often enough: a lift from one round refuses nothing."""
-    inputs = pair((3, 3, 1))
-    assert (stall_lift(inputs.comparisons[0]) or 0) > 3
-    assert hedge(inputs, "a", "b").delay_us is not None
-
-
-def test_timeouts_stay_in_the_tail() -> None:
-    """Timeouts rank above all others: the predicted p99 is the limit, not the largest value."""
-    own = latencies_of(known("a", *[300.0] * 95, late_ms=(60_000.0,) * 5))
-    assert own is not None
-    assert own.quantile_us(0.99) == pytest.approx(60_000_000, rel=0.01)
-    assert latencies_of(Evidence(target="a", censored=counts(60_000.0))) is None
-
-
-def test_hedging_with_a_twin_at_no_delay_is_the_minimum_of_two() -> None:
-    """S(t) = A(t) · B(t): the p99 of the minimum of two is the p90 of one."""
-    values = np.sort(np.random.default_rng(1).exponential(1e6, 1000))
-    own = Latencies(values, np.arange(1.0, 1001.0), 1000)
-    assert hedged_quantile_us(own, own, 0.0) == pytest.approx(own.quantile_us(0.9))
-    later = [hedged_quantile_us(own, own, delay) for delay in (0.0, 1e5, 1e6, 1e9)]
-    assert all(early <= late for early, late in pairwise(later))
-    assert later[-1] == pytest.approx(own.quantile_us(0.99))
+    found = joint_rounds(both, [0, 1])
+    assert found.round_at == (0, 0, EVERY_US, 2 * EVERY_US)
+    rounds_at, ttft_us = found.of("a", "b")
+    assert rounds_at.tolist() == [0, 2 * EVERY_US]
+    assert ttft_us == pytest.approx(np.array([[300e3, 200e3], [100e3, 700e3]]), rel=0.01)

@@ -1,5 +1,6 @@
-"""Shared rounds of targets with different phases."""
+"""Shared rounds of targets with one phase, and with different ones."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,16 @@ def sent(*probes: Probe, vantage_id: int = 1) -> SentProbes:
 def of(*probes: Probe) -> SharedRounds:
     [only] = find_shared_rounds(sent(*probes), (A, B), {1: "us"}, slot_us=SLOT_US)
     return only
+
+
+def test_joint_rounds_begin_together() -> None:
+    """Without a slot only rounds count in which both were planned at the same instant and began within a second: not
+    one in which a request waited for a free slot.
+    """
+    probes = sent((A, 1.0, 1.0), (B, 1.0, 2.0), (A, 11.0, 3.0), (B, 11.1, 4.0), (A, 21.0, 5.0), (B, 21.0, 6.0))
+    waited = replace(probes, dispatched_at=probes.dispatched_at + np.array([0, 900_000, 0, 0, 0, 1_100_000]))
+    [only] = find_shared_rounds(waited, (A, B), {1: "us"})
+    assert (only.recorded.ttft_us.tolist(), only.left_out) == ([[1.0, 2.0]], 3)
 
 
 def test_rounds_of_different_phase_share_a_slot() -> None:

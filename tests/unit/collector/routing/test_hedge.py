@@ -1,0 +1,94 @@
+"""Hedges: recommended only if joint rounds show that they shorten the p99."""
+
+from dataclasses import replace
+
+import pytest
+
+from isochrone_collector.routing.hedge import hedge, stall_lift
+from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
+from isochrone_collector.routing.tails import Tail
+from isochrone_wire.answers import Quantile
+from isochrone_wire.model import Route, Slo
+from testdata.routing_inputs import evidence, inputs_for, joint_rounds
+
+DELAY_MS = 400.0
+
+
+def known(name: str) -> Evidence:
+    delay = Quantile(value=DELAY_MS * 1e3, low=390e3, high=410e3)
+    return replace(evidence(name, 300.0), ttft_p95_us=delay)
+
+
+A, B = known("a"), known("b")
+
+
+def pair(slow: tuple[int, int, int] = (5, 5, 0), *, joint: int = 100, slo_ms: int | None = None) -> Inputs:
+    """A and b, with so many slow rounds of each and of both among the joint ones."""
+    both = Comparison(left="a", right="b", joint=joint, slow_left=slow[0], slow_right=slow[1], slow_both=slow[2])
+    slo = Slo(ttft_p95_us=None if slo_ms is None else slo_ms * 1000)
+    return inputs_for(A, B, compared=(both,), route=Route(name="r", members=(), slo=slo))
+
+
+def tail(*hedged_ms: float, rounds: int = 299) -> Tail:
+    """Joint rounds of which the slow ones took 6 s alone, and this long with a hedge."""
+    buckets = joint_rounds(a=[6000.0] * len(hedged_ms), b=hedged_ms).ttft
+    return Tail(
+        rounds=rounds,
+        n=rounds,
+        alone=tuple(bucket for bucket in buckets["a"] if bucket),
+        hedged=tuple(bucket for bucket in buckets["b"] if bucket),
+    )
+
+
+HELPS = (tail(*[700.0] * 10),)
+
+
+def test_a_hedge_shortens_the_tail_of_stalls() -> None:
+    """Stalls that come to one of the two only: the second choice cuts p99 from seconds to twice the delay or so."""
+    found = hedge(pair(), HELPS, "a", "b")
+    assert (found.delay_us, found.reason, found.joint_rounds) == (400_000, "", 299)
+    assert found.expected_p99_without_us == pytest.approx(6_000_000, rel=0.02)
+    assert found.expected_p99_with_us == pytest.approx(700_000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "tails", "reason"),
+    [
+        (pair((5, 5, 5)), HELPS, "the two stall together, 20.0 times as often as if they had nothing in common"),
+        (
+            pair(slo_ms=500),
+            HELPS,
+            "too late to win: what is left of the objective after the delay is less than its median",
+        ),
+        (
+            replace(pair(), evidence=(Evidence(target="a", n=7), B)),
+            HELPS,
+            "too few samples: 7 of 59 for a 95th percentile",
+        ),
+        (replace(pair(), evidence=(A,)), HELPS, "the second choice has given no token yet"),
+        (
+            pair((0, 0, 0), joint=0),
+            HELPS,
+            "the two are not probed in the same rounds, so that common stalls would not show",
+        ),
+        (
+            pair(),
+            (tail(*[700.0] * 10, rounds=298),),
+            "too few joint rounds: 298 of 299 for a 99th percentile",
+        ),
+        (pair(), (), "too few joint rounds: 0 of 299 for a 99th percentile"),
+        (pair(), (tail(*[700.0] * 7, *[5900.0] * 3),), "it would not shorten the tail"),
+        (pair(), (tail(*[700.0] * 9, 5900.0),), "it is not certain to shorten the tail"),
+    ],
+)
+def test_a_hedge_that_gains_nothing_is_refused(inputs: Inputs, tails: tuple[Tail, ...], reason: str) -> None:
+    """A hedge without a delay has a reason."""
+    found = hedge(inputs, tails, "a", "b")
+    assert (found.delay_us, found.reason) == (None, reason)
+
+
+def test_one_common_stall_is_chance() -> None:
+    """Three slow rounds of sixty each meet in one by chance often enough: a lift from one round refuses nothing."""
+    inputs = pair((3, 3, 1))
+    assert (stall_lift(inputs.comparisons[0]) or 0) > 3
+    assert hedge(inputs, HELPS, "a", "b").delay_us is not None
