@@ -4,11 +4,12 @@ The laws:
 
 1. The rounds of a target are those of `isochrone_wire.rounds`; the schedule only stores the next one.
 2. The probes of a round start at its instant plus a jitter that all vantages and all members of a route share. With
-   `spread_us` each vantage starts at an offset of its own after that. Lateness is measured from there.
-3. Jitter and offset sweep their spans up and down with a random part: over a few dozen rounds every instant of the
-   span is equally likely, so that nothing aliases with the minute (RFC 2330, section 11.1.1), and two starts are at
-   least three quarters of an interval apart, so that few answers meet the next probe. The order of the vantages and of
-   simultaneous members changes from round to round.
+   `spread_us` each vantage starts at a pseudo-random offset after that, so that their order changes from round to
+   round. Lateness is measured from there.
+3. The jitter sweeps its span up and down with a random part: over a few dozen rounds every instant of the span is
+   equally likely, so that nothing aliases with the minute (RFC 2330, section 11.1.1), and two starts are, apart from
+   the spread, at least nine tenths of an interval apart, so that few answers meet the next probe. Simultaneous members
+   start in a pseudo-random order.
 4. A round is due from its start, and missed once its grace has passed (a quarter of the interval, at most 5 s). A
    missed round is skipped and counted, never replayed.
 5. While the clock moves forward, each round is due or missed exactly once, also across a change of plan.
@@ -31,10 +32,10 @@ MAX_JITTER_US = 5 * MINUTE_US
 
 _GRACE_SHARE = 4
 _NOTHING: Mapping[int, int] = MappingProxyType({})
-# Integers, so that every machine computes the same instants. Step and random part add up to less than a quarter.
+# Integers, so that every machine computes the same instants. Step and random part add up to less than a tenth.
 _WHOLE = 1 << 40
-_STEP = round((5**0.5 - 2) / 2 * _WHOLE)
-_RANDOM_PART = _WHOLE // 8
+_STEP = round((5**0.5 - 2) / 5 * _WHOLE)
+_RANDOM_PART = _WHOLE // 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +66,9 @@ class Timing:
 
     def offset_us(self, at: int) -> int:
         """Return the start of the round `at` on this vantage, after its instant, from 0 to `pace_us` - 1."""
-        nth = at // self.pace_us
-        jitter = _sweep(self.jitter_us, nth, "jitter", self.phase_id)
-        return jitter + _sweep(self.spread_us, nth, "spread", self.vantage, self.phase_id)
+        jitter = self.jitter_us * _sweep(at // self.pace_us, self.phase_id) // _WHOLE
+        place = stable_id("spread", self.vantage, self.phase_id, at) % self.spread_us if self.spread_us else 0
+        return jitter + place
 
     def round(self, at: int) -> Due:
         """Return a round, given its instant."""
@@ -117,13 +118,11 @@ def _timing(target: Target, group: Sequence[Target], phase_id: int, vantage: str
     return Timing(target=target, vantage=vantage, phase_id=phase_id, pace_us=pace_us, spread_us=spread_us)
 
 
-def _sweep(span_us: int, nth: int, kind: str, *key: str | int) -> int:
-    """Return a place in the span, below its end, that moves by less than a quarter of it from round to round."""
-    if not span_us:
-        return 0
-    random_part = stable_id(kind, *key, nth) % _RANDOM_PART
-    turned = (stable_id(kind, *key) + nth * _STEP + random_part) % (2 * _WHOLE)
-    return span_us * min(turned, 2 * _WHOLE - 1 - turned) // _WHOLE
+def _sweep(nth: int, phase_id: int) -> int:
+    """Return a place from 0 to `_WHOLE` - 1 that moves by less than a tenth of it from round to round."""
+    random_part = stable_id("jitter", phase_id, nth) % _RANDOM_PART
+    turned = (stable_id("jitter", phase_id) + nth * _STEP + random_part) % (2 * _WHOLE)
+    return min(turned, 2 * _WHOLE - 1 - turned)
 
 
 def _order(due: Due) -> tuple[int, int]:

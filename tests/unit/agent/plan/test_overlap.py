@@ -86,7 +86,7 @@ def test_an_outage_counts_once_per_round(every_s: int) -> None:
     for sample in blocked:
         assert sample.late_us == 0
         before = sent[max(at for at in sent if at < sample.round_at)]
-        assert sample.timeout_us == sample.round_at - before.dispatched_at - CONNECT_US
+        assert sample.timeout_us == sample.dispatched_at - before.dispatched_at - CONNECT_US
 
 
 def test_nothing_is_blocked_without_an_outage() -> None:
