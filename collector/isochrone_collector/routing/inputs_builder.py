@@ -111,5 +111,5 @@ def _region_inputs(
         suspects=len(reporting_ids & suspect_ids),
         vantages_here=len(watching),
         suspects_here=len(watching & suspect_ids),
-        joint=joint_rounds(trusted_probes, places),
+        joint=joint_rounds(comparable, places),
     )

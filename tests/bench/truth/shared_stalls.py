@@ -147,6 +147,9 @@ def _probe_table(plan: Plan, sent: Sent) -> ProbeTable:
         censored=np.zeros(count, np.bool_),
         rtt_us=np.full(count, np.nan),
         tokens_per_second=np.full(count, np.nan),
+        comparable=np.ones(count, np.bool_),
+        answer_from_us=np.full(count, np.nan),
+        first_chunk_tokens=np.full(count, np.nan),
     )
 
 

@@ -17,7 +17,7 @@ from isochrone_collector.routing.evidence import (
 )
 from isochrone_collector.routing.inputs import Comparison, Evidence, Inputs
 from isochrone_collector.routing.inputs_builder import build_inputs
-from isochrone_wire.model import SECOND_US, Plan, Route
+from isochrone_wire.model import SECOND_US, Plan, Route, Slo
 from testdata.routing_inputs import RULES, target_named
 
 OK, FAILED, THROTTLED, SKIPPED = Kind
