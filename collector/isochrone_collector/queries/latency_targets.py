@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from isochrone_collector.analysis.ranking.latency_targets import (
     USES,
@@ -16,19 +17,17 @@ from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.queries.ranking import entry_of
-from isochrone_collector.store import long_windows
+from isochrone_collector.store import long_windows, summaries
+from isochrone_collector.store.postgres.pool import Connection
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.requests import requests
-from isochrone_wire.answers import Metric, Selection
+from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import LatencyBudgetList
-from isochrone_wire.model import DAY_US
+from isochrone_wire.model import DAY_US, SECOND_US
 
 _MAX_TOKENS = 1_000_000
 _MAX_SPEED = 1e6
 _BY = ("", "hour")
-_NO_SAMPLES = (
-    "hours of the day, answers of another length and speeds are computed from samples, and this window is answered "
-    "from summaries: choose at most 7 days whose samples are kept, fewer targets or fewer regions"
-)
 
 
 async def latency_targets(
@@ -52,16 +51,26 @@ async def latency_targets(
     wanted = _uses_of(uses, answer_tokens=answer_tokens, limit_us=limit_us, min_speed=min_tokens_per_second)
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
-        if await long_windows.prefers_summaries(connection, resolved.scope):
-            if by or answer_tokens or min_tokens_per_second:
-                raise BadRequest(_NO_SAMPLES)
-            past = await long_windows.summarised(connection, resolved.scope)
-            if past is not None:
-                entries = [SummarisedRequests(entry_of(row, resolved)) for row in past.seen]
-                return LatencyBudgetList(window=past.window, budgets=await asyncio.to_thread(assess, entries, wanted))
+        if by or answer_tokens or min_tokens_per_second:
+            await _require_samples(connection, resolved.scope)
+        elif past := await long_windows.summarised(connection, resolved.scope):
+            entries = [SummarisedRequests(entry_of(row, resolved)) for row in past.seen]
+            return LatencyBudgetList(window=past.window, budgets=await asyncio.to_thread(assess, entries, wanted))
         found = await requests(connection, resolved.scope, answer_tokens=answer_tokens)
     lines = await asyncio.to_thread(lambda: assess(_measured(found, resolved, by_hour=bool(by)), wanted))
     return LatencyBudgetList(window=selection.window, budgets=lines)
+
+
+async def _require_samples(connection: Connection, scope: Scope) -> None:
+    """Raise `BadRequest` if samples of a scope were deleted: summaries have no single requests."""
+    kept_at = await long_windows.kept_since(connection)
+    before = Window(from_at=scope.window.from_at, until_at=min(scope.window.until_at, kept_at))
+    if before.from_at < before.until_at and await summaries.outcomes(connection, replace(scope, window=before)):
+        kept = datetime.fromtimestamp(kept_at / SECOND_US, UTC).date()
+        raise BadRequest(
+            "hours of the day, answers of another length and speeds need the samples, and those before "
+            f"{kept} were deleted: choose a window from {kept} on"
+        )
 
 
 def _measured(found: Requests, resolved: ResolvedSelection, *, by_hour: bool) -> Iterator[MeasuredRequests]:

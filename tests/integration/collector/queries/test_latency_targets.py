@@ -3,15 +3,19 @@
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc
 import pytest
 
 from fix_collector import Caller, Collector, StartCollector
+from isochrone_collector.jobs.rollup import Rollup
+from isochrone_collector.store import partitions
+from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.answers import Metric, Selection, Window
 from isochrone_wire.insights import LatencyBudget
-from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Quality, Sample, Vantage
+from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US, Batch, Outcome, Quality, Sample, Vantage, day_of
 
 MS = 1_000
 HOUR_US = 60 * MINUTE_US
@@ -212,11 +216,23 @@ def test_bad_requests_are_refused(
     assert (error.code().name, said in error.details()) == (code, True)
 
 
-def test_long_windows_have_no_hours(start_collector: StartCollector) -> None:
-    """A window that summaries answer has no single requests: hours and lengths are refused with the way out."""
-    world = World(start_collector().call)
-    long = replace(world.select("fast", days=9))
+async def test_deleted_samples_have_no_hours(start_collector: StartCollector) -> None:
+    """Summaries have no single requests: hours of a window of which samples were deleted are refused, with the way out;
+    a window of more than a week whose samples are kept has them.
+    """
+    running = start_collector()
+    world = World(running.call)
+    world.push("daily", [ANSWER] * 60, every_us=3 * HOUR_US)
+    long = world.select("daily", days=9)
+    assert {line.hour is None for line in world.call.latency_budgets(long, "voice", by="hour")} == {False}
+    database = Database(running.database_url)
+    await database.open()
+    await Rollup(database=database, clock=lambda: world.until_at + DAY_US).run()
+    await partitions.retire(database, before_at=day_of(world.until_at) - 3 * DAY_US)
+    await database.close()
     with pytest.raises(grpc.RpcError) as refused:
         world.call.latency_budgets(long, "voice", by="hour")
     error: Any = refused.value
-    assert "choose at most 7 days" in error.details()
+    kept = datetime.fromtimestamp((day_of(world.until_at) - 3 * DAY_US) / SECOND_US, UTC).date()
+    assert (error.code().name, f"choose a window from {kept} on" in error.details()) == ("INVALID_ARGUMENT", True)
+    assert [line.hour for line in world.call.latency_budgets(long, "voice")] == [None]
