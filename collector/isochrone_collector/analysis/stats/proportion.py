@@ -16,7 +16,8 @@ from isochrone_wire.answers import Proportion
 _Z = float(ndtri(0.975))
 
 
-@lru_cache(maxsize=4096)
+# Goodput asks for sizes that are no integers, and 70.0 equals 70: an untyped cache would return one n for the other.
+@lru_cache(maxsize=4096, typed=True)
 def wilson(count: int, n: int) -> Proportion | None:
     """Return the share of `count` in `n` trials with its 95 % interval; `None` without trials."""
     if n == 0:

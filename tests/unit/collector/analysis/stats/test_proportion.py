@@ -4,6 +4,7 @@ import pytest
 from scipy.stats import binomtest
 
 from isochrone_collector.analysis.stats.proportion import wilson
+from isochrone_wire.answers import Proportion
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 10), (37, 100), (9_999, 10_000)])
@@ -16,6 +17,14 @@ def test_intervals_are_wilsons(count: int, n: int) -> None:
     assert found.high == pytest.approx(expected.high)
     assert (found.value, found.n) == (count / n, n)
     assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+def test_sizes_that_are_no_integers_leave_integers_alone() -> None:
+    """The interval of 41.0 effective trials is not that of 41 trials, whose number is an integer on the wire."""
+    assert isinstance(wilson(41.0, 41.0), Proportion)
+    found = wilson(41, 41)
+    assert found is not None
+    assert isinstance(found.n, int)
 
 
 def test_no_trials_have_no_share() -> None:
