@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.analysis.probes import Kind, Reals
 from isochrone_collector.routing.decision import Decision, decide
 from isochrone_collector.routing.evidence import ProbeTable
@@ -88,6 +89,7 @@ class RoutingSimulation:
     sigma: float = 0.45
     autocorrelation: float = 0.0
     drift: float = 0.0
+    levels: SeriesLevels | None = None
     state: State = field(default_factory=State)
     at: int = 0
     _rows: list[Reals] = field(default_factory=list)
@@ -145,7 +147,12 @@ class RoutingSimulation:
     def decide_now(self, rows: Reals, here: int = 0) -> DecisionRecord:
         """Decide now from these rows."""
         (inputs,) = build_inputs(
-            self.plan.routes[0], self.plan, self._probe_table(rows), regions=[f"r{here}"], at=self.at
+            self.plan.routes[0],
+            self.plan,
+            self._probe_table(rows),
+            regions=[f"r{here}"],
+            at=self.at,
+            levels=self.levels,
         )
         record = DecisionRecord(inputs, self.state, decide(inputs, self.state))
         self.state = record.decision.state

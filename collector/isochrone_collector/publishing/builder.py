@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from isochrone_collector.analysis.history import SeriesLevels
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.routing.decision import decide
@@ -19,10 +20,12 @@ from isochrone_collector.routing.inputs_builder import build_inputs, members_of,
 from isochrone_collector.routing.probe_cache import ProbeCache
 from isochrone_collector.routing.switch import State
 from isochrone_collector.routing.table_builder import build_table, needs_publishing
+from isochrone_collector.store import hourly_levels, vantages
 from isochrone_collector.store import routes as tables
-from isochrone_collector.store import vantages
 from isochrone_collector.store.postgres.pool import Database
+from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.routes import NewTable
+from isochrone_wire.answers import Metric, Window
 from isochrone_wire.model import DAY_US, SECOND_US, Plan
 from isochrone_wire.routes import RouteTable
 
@@ -36,6 +39,8 @@ _KEEP_EVENTS_US = 90 * DAY_US
 # Batches are not committed in the order in which they were received, and the clocks of collectors differ.
 _OVERLAP_US = 30 * SECOND_US
 _POLL_US = SECOND_US
+# They are made once a day.
+_LEVELS_EVERY_US = 3600 * SECOND_US
 # Samples that are stored within this time of each other are decided together.
 _GATHER_US = SECOND_US // 10
 
@@ -86,6 +91,8 @@ class RouteBuilder:
         self._generation = 0
         self._read_until_at = 0
         self._plan_version = 0
+        self._levels: SeriesLevels | None = None
+        self._levels_read_at = 0
 
     def wake(self) -> None:
         """Build now: samples were stored, or another plan is in force."""
@@ -138,6 +145,8 @@ class RouteBuilder:
             self._probe_cache.clear()
             self._read_until_at = 0
         touched = await self._read(plan, at)
+        if is_new or at - self._levels_read_at >= _LEVELS_EVERY_US:
+            self._levels, self._levels_read_at = await self._read_levels(plan, at), at
         if is_new:
             touched = {(target.id, region) for target in plan.targets for region in self._probe_cache.regions}
         drafts = await asyncio.to_thread(lambda: list(self._drafts(plan, touched, at)))
@@ -168,6 +177,11 @@ class RouteBuilder:
         self._probe_cache.forget(before_at=from_at)
         return touched
 
+    async def _read_levels(self, plan: Plan, at: int) -> SeriesLevels:
+        scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(target.id for target in plan.targets))
+        async with self._database.connection() as connection:
+            return await hourly_levels.levels_of(connection, scope, Metric.TTFT, hourly_levels.MEDIAN)
+
     def _drafts(self, plan: Plan, touched: set[Series], at: int) -> Iterator[_Draft]:
         """Decide each route in each region with new samples of its members; new tables get consecutive generations."""
         if not touched:
@@ -178,7 +192,8 @@ class RouteBuilder:
         for route in plan.routes:
             members = {target.id for target in members_of(route, plan)}
             regions = {region for target_id, region in touched if target_id in members}
-            for inputs in build_inputs(route, plan, probes, regions=sorted(regions), at=at) if regions else ():
+            found = build_inputs(route, plan, probes, regions=sorted(regions), at=at, levels=self._levels)
+            for inputs in found if regions else ():
                 draft = self._drafted(inputs, generation=generation + 1)
                 generation += draft.row is not None
                 yield draft

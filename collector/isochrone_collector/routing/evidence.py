@@ -10,8 +10,9 @@ the member that is probed more often only the first round of a slot counts: a me
 than a single value, which would look like a shift. Whether they stall together is counted in joint rounds only.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -20,7 +21,7 @@ from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
 from isochrone_collector.analysis.requests import Ending, Requests
 from isochrone_collector.analysis.stats.autocorrelation import correlation_time
-from isochrone_collector.analysis.stats.long_run_variance import inflation
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
 from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.quantile import quantile
@@ -33,6 +34,8 @@ from isochrone_wire.model import SECOND_US, Slo
 _SHARE = 0.95
 # The number of gaps whose median is the usual one: two that are long for another reason do not change it.
 _LEAST_COSINES = 6
+# The half-width of a 99 % interval relative to one of 95 %.
+_MANY_LOOKS = 1.314
 _AROUND = 5
 _SENT = (Kind.OK, Kind.FAILED)
 # By `Kind`.
@@ -114,6 +117,12 @@ def _is_suspect(runs: Mapping[int, int], provider_of: Sequence[str], rules: Rule
     certain = max(runs.values()) >= rules.failures_in_a_row
     several = len({provider_of[member] for member in failing}) > 1
     return certain and several and len(failing) >= rules.suspicious_share * len(runs)
+
+
+Drift = Callable[[int, int, int], Inflation | None]
+"""Returns how far the difference of two members over a window (microseconds) may be from that of the long run, as known
+from the past week: the variance of its level; `None` if it is unknown.
+"""
 
 
 def evidence_of(
@@ -241,16 +250,39 @@ def _bucket_counts(values: Reals) -> dict[int, int]:
 
 
 def comparisons_of(
-    probes: ProbeTable, members: Sequence[int], *, slot_us: Sequence[int], at: int, rules: Rules
+    probes: ProbeTable,
+    members: Sequence[int],
+    *,
+    slot_us: Sequence[int],
+    at: int,
+    rules: Rules,
+    drift: Drift = lambda _left, _right, _us: None,
 ) -> list[Comparison]:
     """Compare every pair of `members`, given the probes of one region; `slot_us` are the intervals by member."""
     return [
-        _compared(probes, left, right, slot_us=max(slot_us[left], slot_us[right]), at=at, rules=rules)
+        _compared(
+            probes,
+            left,
+            right,
+            slot_us=max(slot_us[left], slot_us[right]),
+            at=at,
+            rules=rules,
+            drift=partial(drift, left, right),
+        )
         for left, right in combinations(members, 2)
     ]
 
 
-def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: int, rules: Rules) -> Comparison:
+def _compared(
+    probes: ProbeTable,
+    left: int,
+    right: int,
+    *,
+    slot_us: int,
+    at: int,
+    rules: Rules,
+    drift: Callable[[int], Inflation | None],
+) -> Comparison:
     slots, (a, a_limit), (b, b_limit) = _paired(probes, left, right, slot_us)
     known = sign_is_known(a, a_limit, b, b_limit)
     distinct, differences = _medians(slots[known], (a - b)[known])
@@ -261,9 +293,9 @@ def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: in
         left=probes.members[left],
         right=probes.members[right],
         n=len(slots),
-        window=paired_shift(differences),
-        middle=paired_shift(differences[middle]),
-        short=_short_shift(differences[short], differences[~short]),
+        window=paired_shift(differences, history=drift(rules.window_us)),
+        middle=_lasting_shift(differences[middle], drift(rules.middle_us)),
+        short=_short_shift(differences[short], differences[~short], drift(rules.short_us)),
         joint=len(slow_a),
         slow_left=int(slow_a.sum()),
         slow_right=int(slow_b.sum()),
@@ -271,7 +303,19 @@ def _compared(probes: ProbeTable, left: int, right: int, *, slot_us: int, at: in
     )
 
 
-def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
+def _lasting_shift(differences: Reals, history: Inflation | None) -> Shift | None:
+    """As `paired_shift`. If the drift of the week is known, the interval is one of 99 %: a lasting difference is looked
+    for all day, in levels that wander.
+    """
+    return _looked_at_all_day(paired_shift(differences, history=history), history)
+
+
+def _looked_at_all_day(shift: Shift | None, history: Inflation | None) -> Shift | None:
+    is_known = history is not None and bool(np.isfinite(history.ratio[0]))
+    return shift.widened(_MANY_LOOKS) if shift is not None and is_known else shift
+
+
+def _short_shift(differences: Reals, earlier: Reals, history: Inflation | None) -> Shift | None:
     """As `paired_shift`, with the dependence of the earlier differences: few differences do not show their own, and a
     step among them would look like dependence.
     """
@@ -279,7 +323,7 @@ def _short_shift(differences: Reals, earlier: Reals) -> Shift | None:
     series = Ragged(values=earlier, offsets=np.array([0, len(earlier)]))
     # As many half periods as make the shortest one about as long as the differences.
     cosines = max(len(earlier) // max(len(differences), 1) * 2, _LEAST_COSINES)
-    return found and found.widened(float(inflation(series, cosines=cosines).factor[0]))
+    return _looked_at_all_day(found and found.widened_by(inflation(series, cosines=cosines), history), history)
 
 
 def joint_rounds(probes: ProbeTable, members: Sequence[int]) -> JointRounds:

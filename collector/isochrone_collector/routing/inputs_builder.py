@@ -1,10 +1,13 @@
 """Builder of a route's inputs, region by region, from the plan and the probes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.routing.evidence import (
+    Drift,
     Failing,
     ProbeTable,
     comparisons_of,
@@ -16,7 +19,9 @@ from isochrone_collector.routing.evidence import (
 )
 from isochrone_collector.routing.inputs import Inputs, Rules, rules_for
 from isochrone_wire.answers import Window
-from isochrone_wire.model import Plan, Route, Target
+from isochrone_wire.model import SECOND_US, Plan, Route, Target
+
+_HOUR_US = 3600 * SECOND_US
 
 
 def rules_of(route: Route, plan: Plan) -> Rules:
@@ -30,10 +35,18 @@ def members_of(route: Route, plan: Plan) -> list[Target]:
     return [by_name[name] for name in route.members if name in by_name]
 
 
-def build_inputs(route: Route, plan: Plan, probes: ProbeTable, *, regions: Iterable[str], at: int) -> Iterator[Inputs]:
+def build_inputs(
+    route: Route,
+    plan: Plan,
+    probes: ProbeTable,
+    *,
+    regions: Iterable[str],
+    at: int,
+    levels: SeriesLevels | None = None,
+) -> Iterator[Inputs]:
     """Yield the inputs for each of `regions`. `probes` are of all targets of the plan, to distinguish a vantage where
     everything fails from a target that fails everywhere. Probes before the route's window are left out, and so are
-    those after `at`, which come from a clock that is ahead.
+    those after `at`, which come from a clock that is ahead. `levels` are the hourly medians of TTFT of the past week.
     """
     rules = rules_of(route, plan)
     recent = probes.where((probes.round_at >= at - rules.window_us) & (probes.round_at <= at))
@@ -54,6 +67,7 @@ def build_inputs(route: Route, plan: Plan, probes: ProbeTable, *, regions: Itera
                 region=region,
                 at=at,
                 rules=rules,
+                levels=levels,
             )
 
 
@@ -75,6 +89,7 @@ def _region_inputs(
     region: str,
     at: int,
     rules: Rules,
+    levels: SeriesLevels | None,
 ) -> Inputs:
     region_place = recent.regions.index(region)
     local = recent.where(recent.region == region_place)
@@ -84,6 +99,7 @@ def _region_inputs(
     members = members_of(route, plan)
     places = [recent.members.index(target.name) for target in members if target.name in recent.members]
     every_us = {target.name: target.every_us for target in plan.targets}
+    id_of = {target.name: target.id for target in plan.targets}
     intervals = [every_us[name] for name in recent.members]
     return Inputs(
         at=at,
@@ -106,10 +122,29 @@ def _region_inputs(
             )
             for place in places
         ),
-        comparisons=tuple(comparisons_of(comparable, places, slot_us=intervals, at=at, rules=rules)),
+        comparisons=tuple(
+            comparisons_of(
+                comparable,
+                places,
+                slot_us=intervals,
+                at=at,
+                rules=rules,
+                drift=_drift(levels, [id_of[name] for name in recent.members], region),
+            )
+        ),
         vantages=len(reporting_ids & {vantage for _, vantage in runs}),
         suspects=len(reporting_ids & suspect_ids),
         vantages_here=len(watching),
         suspects_here=len(watching & suspect_ids),
         joint=joint_rounds(comparable, places),
     )
+
+
+def _drift(levels: SeriesLevels | None, target_ids: Sequence[int], region: str) -> Drift:
+    def drift(left: int, right: int, span_us: int) -> Inflation | None:
+        if levels is None:
+            return None
+        left_levels, right_levels = (levels.of([(target_ids[place], region)], [0]) for place in (left, right))
+        return left_levels.minus(right_levels).variances(np.array([span_us / _HOUR_US]))
+
+    return drift

@@ -1,13 +1,23 @@
-"""Switches of the first choice between members that are equal in the long run, while their levels drift slowly."""
+"""Switches of the first choice between members that are equal in the long run, while their levels drift slowly.
+
+The collector knows the hourly levels of the week before.
+"""
 
 from functools import cache
 from statistics import fmean
 
-from testdata.routing_simulation import RoutingSimulation
+import numpy as np
+
+from bench.truth.intervals import SEED, levels_of
+from bench.truth.series import ROUNDS_PER_HOUR, drifting
+from isochrone_collector.analysis.history import HOURS, SeriesLevels
+from testdata.routing_simulation import START_AT, RoutingSimulation
 
 DAYS = 6
 EPOCHS_OF_A_DAY = 288
 MEDIAN_MS = 350.0
+DRIFT = 0.1
+_HOUR_US = 3_600_000_000
 
 
 @cache
@@ -17,5 +27,16 @@ def switches_a_day() -> float:
 
 
 def _switches(seed: int) -> int:
-    world = RoutingSimulation(seed=seed, regions=1, drift=0.1)
+    world = RoutingSimulation(seed=seed, regions=1, drift=DRIFT)
+    world.levels = _week(seed, [target.id for target in world.plan.targets], world.sigma)
     return sum(moment.switched for moment in world.run(EPOCHS_OF_A_DAY, MEDIAN_MS, MEDIAN_MS))
+
+
+def _week(seed: int, target_ids: list[int], sigma: float) -> SeriesLevels:
+    """Return the hourly medians of another week of the same members."""
+    scores = drifting(DRIFT)(np.random.default_rng([SEED, 5, seed]), len(target_ids), HOURS * ROUNDS_PER_HOUR)
+    return SeriesLevels(
+        series={(target_id, "r0"): place for place, target_id in enumerate(target_ids)},
+        from_at=np.full(len(target_ids), START_AT - HOURS * _HOUR_US),
+        levels=levels_of(1000 * MEDIAN_MS * np.exp(sigma * scores)),
+    )

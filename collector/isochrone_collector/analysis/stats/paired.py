@@ -46,6 +46,16 @@ class Shift:
         low = self.estimate - factor * (self.estimate - self.low)
         return replace(self, low=low, high=self.estimate + factor * (self.high - self.estimate))
 
+    def widened_by(self, inflated: Inflation, history: Inflation | None = None) -> "Shift":
+        """Return the same estimate for differences with this inflation, and with a `history` as of
+        `Inflation.with_history`; both are of one row.
+        """
+        if self.low is None or self.high is None:
+            return self
+        if history is not None:
+            inflated = inflated.with_history(np.array([((self.high - self.low) / (2 * _Z)) ** 2]), history)
+        return self.widened(float(inflated.factor[0]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts:
@@ -83,11 +93,14 @@ def hodges_lehmann(differences: Reals) -> Shift | None:
     return Shift(estimate=estimate, low=sums.select(depth) / 2, high=sums.select(total + 1 - depth) / 2)
 
 
-def paired_shift(differences: Reals) -> Shift | None:
-    """Estimate the shift of differences, in the order of their rounds, that may be autocorrelated."""
+def paired_shift(differences: Reals, *, history: Inflation | None = None) -> Shift | None:
+    """Estimate the shift of differences, in the order of their rounds, that may be dependent.
+
+    `history` is that of `Inflation.with_history`, for this one row.
+    """
     found = hodges_lehmann(differences)
     series = Ragged(values=differences, offsets=np.array([0, len(differences)]))
-    return found and found.widened(float(inflation(series).factor[0]))
+    return found and found.widened_by(inflation(series), history)
 
 
 def paired_shifts(differences: Ragged, *, known: Inflation | None = None, history: Inflation | None = None) -> Shifts:
