@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule chaos first-hour clean
+.PHONY: help demo test check proto schema bench-accuracy bench-footprint bench-ingest bench-query bench-fleet bench-routes bench-schedule bench-truth chaos first-hour clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -70,6 +70,9 @@ chaos: $(DEV_STAMP) ## kill processes at random and check that every sample arri
 
 first-hour: $(DEV_STAMP) ## what a new user does first, from a fresh clone and the pages only, on terminals of 80 and 140 columns
 	@PYTHONPATH=tests $(BIN)/python -m first_hour $(ARGS)
+
+bench-truth: $(DEV_STAMP) ## the statistics against simulated series with known truth, about two minutes
+	@PYTHONPATH=tests $(BIN)/python -m bench.truth $(ARGS)
 
 bench-schedule: $(DEV_STAMP) ## punctuality of rounds of agents on two vantages (ARGS="--seconds 60")
 	@PYTHONPATH=tests $(BIN)/python -m bench.schedule $(ARGS)

@@ -8,15 +8,16 @@ from statistics import fmean
 
 import numpy as np
 
-from bench.truth.intervals import SEED, levels_of
-from bench.truth.series import ROUNDS_PER_HOUR, drifting
-from isochrone_collector.analysis.history import HOURS, SeriesLevels
+from bench.truth.intervals import SEED
+from bench.truth.series import ROUNDS_PER_HOUR, autoregressive
+from isochrone_collector.analysis.history import HOURS, Levels, SeriesLevels
 from testdata.routing_simulation import START_AT, RoutingSimulation
 
 DAYS = 6
 EPOCHS_OF_A_DAY = 288
 MEDIAN_MS = 350.0
 DRIFT = 0.1
+PROBES_PER_HOUR = 144
 _HOUR_US = 3_600_000_000
 
 
@@ -33,10 +34,16 @@ def _switches(seed: int) -> int:
 
 
 def _week(seed: int, target_ids: list[int], sigma: float) -> SeriesLevels:
-    """Return the hourly medians of another week of the same members."""
-    scores = drifting(DRIFT)(np.random.default_rng([SEED, 5, seed]), len(target_ids), HOURS * ROUNDS_PER_HOUR)
+    """Return the hourly medians of another week of the same members, of two vantages with 72 rounds an hour each."""
+    chance, shape = np.random.default_rng([SEED, 5, seed]), (len(target_ids), HOURS)
+    steps = autoregressive(chance, len(target_ids), HOURS * ROUNDS_PER_HOUR, 0.97).reshape(*shape, ROUNDS_PER_HOUR)
+    deviation = sigma * np.sqrt((1 - DRIFT) * np.pi / 2 / PROBES_PER_HOUR)
+    scores = sigma * np.sqrt(DRIFT) * steps.mean(axis=2) + deviation * chance.standard_normal(shape)
     return SeriesLevels(
         series={(target_id, "r0"): place for place, target_id in enumerate(target_ids)},
         from_at=np.full(len(target_ids), START_AT - HOURS * _HOUR_US),
-        levels=levels_of(1000 * MEDIAN_MS * np.exp(sigma * scores)),
+        levels=Levels(
+            values=1000 * MEDIAN_MS * np.exp(scores),
+            noise=np.full(len(target_ids), (1000 * MEDIAN_MS * deviation) ** 2),
+        ),
     )

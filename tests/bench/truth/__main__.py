@@ -1,0 +1,86 @@
+"""The statistics against simulated series with known truth: coverage of intervals, decisions, tails and switches.
+
+Seeds are fixed, so a figure changes only with the code. It takes about two minutes on one core.
+
+usage: python -m bench.truth prints a table per subject and a RESULT line; exit 1 when a goal is missed
+"""
+
+import sys
+from collections.abc import Mapping
+
+from bench.result import at_least, at_most, conclude
+from bench.truth import decisions, intervals, outages, region_shock, routing, shared_stalls, verdicts
+from bench.truth.intervals import SEED, Coverage
+
+GOALS = {
+    "missed_cases": at_most(0),
+    "worst_coverage_with_history": at_least(0.9),
+    "worst_coverage_without": at_least(0.8),
+    "width_iid": at_most(1.25),
+    "false_decisions_pct": at_most(6),
+    "false_decisions_without_history_pct": at_most(12),
+    "power_pct": at_least(80),
+    "wrong_yes_pct": at_most(5),
+    "outage_error_points": at_most(1.5),
+    "race_p99_error_pct": at_most(10),
+    "hedged_common_stalls": at_most(0),
+    "region_shock_coverage": at_least(0.9),
+    "switches_a_day": at_most(1),
+}
+
+
+def main() -> int:
+    """Return 0 if every goal is met."""
+    covered = (*intervals.measured(), *intervals.measured_quantiles())
+    _print_coverage(covered)
+    wrong = verdicts.wrong_yes_pct()
+    _print('"yes" although the true p95 is 5 % over the limit, in per cent', wrong)
+    errors = outages.error_points()
+    _print("error of the reported share of an outage, in points", errors)
+    stalls = shared_stalls.figures()
+    _print("stalls that members of a route share", stalls)
+    shock = region_shock.region_shock()
+    _print("coverage of `regions --best` under a shock that all targets share", shock)
+    figures = {
+        "missed_cases": float(sum(not one.is_met for one in covered)),
+        "worst_coverage_with_history": min(one.coverage for one in covered if one.case.has_history),
+        "worst_coverage_without": min(one.coverage for one in covered if not one.case.has_history),
+        "width_iid": max(one.width for one in covered if one.case.widest is not None),
+        "false_decisions_pct": decisions.false_decisions_pct(has_history=True),
+        "false_decisions_without_history_pct": decisions.false_decisions_pct(has_history=False),
+        "power_pct": decisions.power_pct(),
+        "wrong_yes_pct": max(wrong.values()),
+        "outage_error_points": max(errors.values()),
+        "race_p99_error_pct": stalls["race_p99_error_pct"],
+        "hedged_common_stalls": stalls["hedged_common_stalls"],
+        "region_shock_coverage": min(shock.values()),
+        "switches_a_day": routing.switches_a_day(),
+        "seed": float(SEED),
+    }
+    return conclude(figures, GOALS)
+
+
+def _print_coverage(covered: tuple[Coverage, ...]) -> None:
+    _line(f"{'coverage of 95 % intervals':<44} {'rounds':>6} {'history':>8} {'coverage':>9} {'width':>6}  goal")
+    for one in covered:
+        history = "a week" if one.case.has_history else "none"
+        goal = f">= {one.case.least:g}" + (f", width <= {one.case.widest:g}" if one.case.widest else "")
+        name = f"{one.case.quantity} of {one.case.series}"
+        _line(
+            f"{name:<44} {one.case.n:>6} {history:>8} {one.coverage:>9.3f} {one.width:>6.2f}  {goal}"
+            + ("" if one.is_met else "  MISSED")
+        )
+
+
+def _print(heading: str, figures: Mapping[str, float]) -> None:
+    _line(f"\n{heading}")
+    for name, value in figures.items():
+        _line(f"  {name:<40} {value:.3g}")
+
+
+def _line(text: str) -> None:
+    print(text)  # noqa: T201  # a bench prints
+
+
+if __name__ == "__main__":
+    sys.exit(main())
