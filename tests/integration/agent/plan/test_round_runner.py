@@ -174,7 +174,8 @@ async def test_rounds_behind_a_probe_that_hangs_are_timeouts(fault_simulator: Si
     for sample in blocked(samples):
         before = max((other for other in asked if other.round_at < sample.round_at), key=lambda one: one.round_at)
         assert sample.outcome is Outcome.TIMED_OUT
-        assert sample.timeout_us == sample.round_at - before.dispatched_at - (before.connect_us or 0)
+        planned_at = sample.dispatched_at - sample.late_us
+        assert sample.timeout_us == planned_at - before.dispatched_at - (before.connect_us or 0)
         assert sample.timeout_us <= QUICK.first_token_us
         assert "not sent" in (sample.error or "")
     assert [spend.requests for spend in await spent_today(tmp_path)] == [len(asked)]
