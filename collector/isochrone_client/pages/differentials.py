@@ -250,10 +250,12 @@ def require_decision(
 ) -> None:
     """Raises `InsufficientError` if the answer has no decision or `only` leaves no row."""
     if not answer.differentials:
+        has_baseline = baseline not in {one.region for one in answer.missing}
+        wanted = f" from any region but {baseline}" if has_baseline else ""
         raise NoSamplesError(
-            f"no samples from any region but {baseline} between {between(answer.window)}",
+            f"no samples{wanted} between {between(answer.window)}",
             window=answer.window,
-            besides=baseline,
+            besides=baseline if has_baseline else "",
             missing=answer.missing,
         )
     if not rows:

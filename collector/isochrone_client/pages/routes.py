@@ -1,5 +1,6 @@
 """Route tables: the ranked targets of each route and region, with hedges and races."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -112,8 +113,10 @@ def objective_reason(entry: RouteEntry, slo: Slo) -> str:
 def _goodput_reason(goodput: Proportion, slo: Slo) -> str:
     if goodput.low >= slo.min_goodput:
         return ""
-    value, low, high, needed = (
-        number(_HUNDRED * share, decimals=1) for share in (goodput.value, goodput.low, goodput.high, slo.min_goodput)
+    # Down, so that a bound just below what is needed does not look as if it were met.
+    low = number(math.floor(_HUNDRED * 10 * goodput.low) / 10, decimals=1)
+    value, high, needed = (
+        number(_HUNDRED * share, decimals=1) for share in (goodput.value, goodput.high, slo.min_goodput)
     )
     more = ": more requests decide it" if goodput.high >= slo.min_goodput else ""
     return f"{value} % of {goodput.n} requests in time [{low} … {high}], {needed} % needed; {_limits(slo)}{more}"
