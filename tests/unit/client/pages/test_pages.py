@@ -25,6 +25,7 @@ from isochrone_client.pages import coverage, differentials, leaderboard, regions
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.render.page import Page, Row
 from isochrone_wire.answers import (
+    Absence,
     CoverageList,
     Decision,
     Differential,
@@ -342,6 +343,7 @@ def test_the_tightest_limit_is_the_budget(budget: Budget | None, told: tuple[str
 
 
 NOTHING = DifferentialList(window=WINDOW)
+NOTHING_AT_ALL = replace(NOTHING, missing=(Absence(region="us-east-2", sentence="no samples from us-east-2"),))
 ONE_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED,))
 TWO_UNDECIDED = replace(ANSWER, differentials=(UNDECIDED, UNDECIDED))
 EMPTY_LEADERBOARD = Leaderboard(window=WINDOW)
@@ -357,6 +359,11 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (
             lambda: differentials.require_decision(NOTHING, (), baseline="us-east-2", only=None),
             "no samples from any region but us-east-2 between 2026-11-20 08:00 and 2026-11-21 08:00 UTC",
+            "isochrone coverage",
+        ),
+        (
+            lambda: differentials.require_decision(NOTHING_AT_ALL, (), baseline="us-east-2", only=None),
+            "no samples between 2026-11-20 08:00 and 2026-11-21 08:00 UTC",
             "isochrone coverage",
         ),
         (
