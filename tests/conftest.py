@@ -34,7 +34,7 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 # Most tests wait for other processes.
-WORKERS_PER_CORE = 3
+WORKERS_PER_CORE = 2
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -55,9 +55,11 @@ class RequestCounts:
         uncertain even if all of them were.
         """
         found = self.goodput
-        if found is None or self.n_eff < needed(share):
+        if found is None or self.planned < needed(share):
             return Eligible.UNKNOWN
-        return verdict(found, share)
+        decided = verdict(found, share)
+        # Few independent requests can be certainly too slow, but not certainly in time.
+        return decided if decided is Eligible.NO or self.n_eff >= needed(share) else Eligible.UNKNOWN
 
 
 def verdict(found: Proportion, share: float) -> Eligible:

@@ -163,7 +163,8 @@ def test_watching_continues_with_another_database(start_collector: StartCollecto
         fresh.call.apply(PLAN)
         time.sleep(max(0.0, later - time.monotonic()))
         Feeder(fresh).push(fresh, rounds=8)
-        assert next(coming) < high
+        # Tables of the old database may have been on their way.
+        assert next(number for number in coming if number < high) >= 1
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None

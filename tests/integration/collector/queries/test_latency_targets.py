@@ -55,9 +55,9 @@ class World:
         self._seq = 0
         self.push("fast", [ANSWER] * 100)
         self.push("fast", [replace(ANSWER, ttft_us=250 * MS)] * 100, region=SG)
-        self.push("failing", [ANSWER] * 59 + [FAILURE] * 41)
+        self.push("failing", [FAILURE if 41 * place % 100 < 41 else ANSWER for place in range(100)])
         self.push("hanging", ([ANSWER] * 50 + [TIMEOUT] + [BEHIND] * 9) * 6)
-        self.push("refusing", [ANSWER] * 100 + [THROTTLED] * 20 + [PAUSED] * 30)
+        self.push("refusing", [*([ANSWER] * 5), THROTTLED] * 20 + [PAUSED] * 30)
         self.push("young", [ANSWER] * 3)
 
     def push(self, model: str, samples: Iterable[Sample], *, region: str = US, every_us: int = 10 * SECOND_US) -> None:
