@@ -17,6 +17,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 STEP_US = 1000
+MAX_OFFSET_US = 365 * 86_400 * 1_000_000
+"""An offset beyond a year is no measurement, but a mistake of the collector."""
+
 _EXCHANGES = 8
 
 
@@ -42,11 +45,13 @@ class TimestampExchange:
 
     @property
     def offset(self) -> Offset | None:
-        """The offset, or `None` if a timestamp is missing or time ran backwards."""
+        """The offset, or `None` if a timestamp is missing or absurd, or time ran backwards."""
         network_us = (self.returned_at - self.sent_at) - (self.server_at - self.received_at)
         if not (self.received_at and self.server_at) or self.server_at < self.received_at or network_us < 0:
             return None
         twice_us = (self.received_at - self.sent_at) + (self.server_at - self.returned_at)
+        if abs(twice_us) > 2 * MAX_OFFSET_US:
+            return None
         return Offset(offset_us=twice_us // 2, uncertainty_us=(network_us + 1) // 2)
 
 

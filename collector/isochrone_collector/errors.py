@@ -10,6 +10,7 @@
     │   ├── BadRequest           ... must change the request; the same one never succeeds
     │   ├── UnknownName          ... named a target, region or metric that does not exist
     │   ├── Conflict             ... must first resolve a contradiction, e.g. a vantage that changed its region
+    │   ├── NumberTaken          ... sent other samples under the number of a stored batch, and must number them anew
     │   ├── NotAdmitted          ... must authenticate with a valid credential or join token
     │   ├── Forbidden            ... has no permission for this request
     │   ├── TooMany              ... must wait a moment: there are too many such requests at once
@@ -83,6 +84,10 @@ class UnknownName(RequestError):  # noqa: N818  # named for what is wrong
 
 class Conflict(RequestError):  # noqa: N818  # named for the state
     """The request contradicts recorded data. Act: the operator of the vantage that sent it."""
+
+
+class NumberTaken(RequestError):  # noqa: N818  # named for what is wrong
+    """A batch has the number of a stored batch and other samples. Act: the agent, by sealing them under a new epoch."""
 
 
 class NotAdmitted(RequestError):  # noqa: N818  # named for what is wrong

@@ -77,10 +77,13 @@ CREATE TABLE ingest_batch (
     rejections jsonb,
     received_at timestamp with time zone NOT NULL,
     oldest_round_at timestamp with time zone,
-    newest_round_at timestamp with time zone
+    newest_round_at timestamp with time zone,
+    content_hash bytea
 );
 
 COMMENT ON TABLE ingest_batch IS 'The delivery ledger: a batch with a row here is never stored again.';
+
+COMMENT ON COLUMN ingest_batch.content_hash IS 'BLAKE2b of the encoded samples, 16 bytes; NULL for batches stored before revision 0007.';
 
 CREATE TABLE invitation (
     id bigint NOT NULL,
@@ -316,10 +319,15 @@ CREATE TABLE vantage (
     refused_plan_reason text,
     spend jsonb DEFAULT '[]'::jsonb NOT NULL,
     ledgered bigint DEFAULT 0 NOT NULL,
-    missing_keys text
+    missing_keys text,
+    rival_epoch bigint,
+    rival_first_at timestamp with time zone,
+    rival_last_at timestamp with time zone
 );
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';
+
+COMMENT ON COLUMN vantage.rival_epoch IS 'Epoch of a second agent on this credential that was refused, from the first instant to the last.';
 
 ALTER TABLE ONLY alert
     ADD CONSTRAINT alert_pkey PRIMARY KEY (id);

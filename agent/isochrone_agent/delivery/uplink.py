@@ -8,7 +8,7 @@ replies to reactions. No reply stops the measurement: at worst the spool fills.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import grpc
@@ -50,7 +50,8 @@ class CollectorClient:
         return codec.decode(Plan, response.plan) if response.HasField("plan") else None
 
     async def push(self, batch: Batch, content: bytes = b"") -> Receipt:
-        """Push one batch; a receipt means that it is committed. Raises `grpc.aio.AioRpcError`.
+        """Push one batch; a receipt means that it is committed. Raises `grpc.aio.AioRpcError`, and `CollectorRefused`
+        for a receipt that cannot be decoded.
 
         `content` is the encoded field `samples` from the spool. It is appended to the encoded `batch`, which protobuf
         allows, so that no sample is decoded and encoded again.
@@ -60,7 +61,13 @@ class CollectorClient:
         )
         compression = grpc.Compression.Gzip if content or batch.samples else None
         request = codec.encode(batch).SerializeToString() + content
-        return codec.decode(Receipt, await call(request, timeout=CALL_SECONDS, compression=compression))
+        response: fleet_pb2.PushResponse | None = await call(request, timeout=CALL_SECONDS, compression=compression)
+        if response is None:  # gRPC's answer when the deserializer fails
+            raise CollectorRefused("the receipt cannot be decoded")
+        try:
+            return codec.decode(Receipt, response)
+        except codec.CodecError as error:
+            raise CollectorRefused(f"the receipt cannot be decoded: {error}") from error
 
 
 class Uplink:
@@ -165,6 +172,12 @@ class Uplink:
             return await self._handle_error(batch, error, started)
         except CollectorRefused as error:
             return self._stop_pushing(str(error))
+        except SpoolError:
+            raise
+        except Exception:  # whatever a collector answers, it must not end the agent
+            log.exception("push.failed")
+            self._slow_down(started, ())
+            return Reaction.RETRY
         await self._handle_receipt(batch, receipt, rejected)
         return Reaction.STORED
 
@@ -211,13 +224,20 @@ class Uplink:
         if reaction is Reaction.SPLIT and batch is not None:
             await self._split(batch, f"{status}: {details}")
             return reaction
+        if reaction is Reaction.RENUMBER and batch is not None:
+            await self._spool.renumber(batch)
+            log.warning("batch.renumbered", seq=batch.seq, samples=batch.samples, epoch=self._spool.epoch)
+        self._slow_down(started, error.trailing_metadata() or ())
+        return reaction
+
+    def _slow_down(self, started: float, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        """Wait before the next call after one that began at `started` of the monotonic clock and failed."""
         self._healthy = False
         # Calls that were in flight at the same time often fail together, which counts as one failure.
         if started >= self._failed_at:
             self._failed_at = time.monotonic()
-            stated_us = stated_delay_us(error.trailing_metadata() or ())
+            stated_us = stated_delay_us(metadata)
             self._delay_calls(self._backoff.next_wait_us(draw()) if stated_us is None else stated_us)
-        return reaction
 
     async def _split(self, batch: SealedBatch, reason: str) -> None:
         await self._spool.split(batch, reason)
@@ -247,7 +267,9 @@ def _rejected_counts(receipt: Receipt, batch: SealedBatch | None) -> Counter[str
     """The number of rejected samples by reason. Raises `CollectorRefused` when the counts are inconsistent."""
     samples = batch.samples if batch else 0
     accounted = receipt.stored + receipt.duplicate + receipt.rejected
-    if accounted != samples or receipt.rejected != len(receipt.rejections):
+    named = {rejection.index for rejection in receipt.rejections if 0 <= rejection.index < samples}
+    is_valid = min(receipt.stored, receipt.duplicate) >= 0 and len(named) == len(receipt.rejections)
+    if accounted != samples or receipt.rejected != len(receipt.rejections) or not is_valid:
         raise CollectorRefused(
             f"the collector accounts for {accounted} of {samples} samples and names {len(receipt.rejections)} of "
             f"{receipt.rejected} rejected; compare the versions of agent and collector"

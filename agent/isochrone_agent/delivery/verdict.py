@@ -21,13 +21,15 @@ class Reaction(Enum):
 
     STORED: continue. RETRY: push the same batch again after a growing wait. SLOW_DOWN: push it again after the wait
     that the collector asks for. SPLIT: push it in two halves, until the refused sample is alone and goes into
-    quarantine. STOP: push only heartbeats until one is accepted, log the reason, and continue to measure.
+    quarantine. RENUMBER: seal its samples under a new epoch, and push them after a growing wait. STOP: push only
+    heartbeats until one is accepted, log the reason, and continue to measure.
     """
 
     STORED = "stored"
     RETRY = "retry"
     SLOW_DOWN = "slow_down"
     SPLIT = "split"
+    RENUMBER = "renumber"
     STOP = "stop"
 
 
@@ -37,6 +39,7 @@ REACTIONS: dict[str, Reaction] = {
     "RESOURCE_EXHAUSTED": Reaction.SLOW_DOWN,
     "INVALID_ARGUMENT": Reaction.SPLIT,
     "OUT_OF_RANGE": Reaction.SPLIT,
+    "ALREADY_EXISTS": Reaction.RENUMBER,
     "UNAUTHENTICATED": Reaction.STOP,
     "PERMISSION_DENIED": Reaction.STOP,
     "UNIMPLEMENTED": Reaction.STOP,

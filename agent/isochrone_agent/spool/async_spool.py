@@ -94,6 +94,11 @@ class AsyncSpool:
         await self._call(self._spool.split, batch, reason)
         self.wake()
 
+    async def renumber(self, batch: SealedBatch) -> None:
+        """As `Spool.renumber`; ends `wait_for_more`."""
+        await self._call(self._spool.renumber, batch)
+        self.wake()
+
     async def stats(self) -> SpoolStats:
         """As `Spool.stats`."""
         return await self._call(self._spool.stats)

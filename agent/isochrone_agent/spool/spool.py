@@ -8,7 +8,8 @@ The laws:
 3. A batch is deleted only when the collector has acknowledged it, when it was split into batches with new numbers, or
    when it is dropped to stay within the size limit, which is counted. No number is used twice.
 4. Every opening draws a random epoch, so that neither another spool of the same vantage nor an older copy of the file,
-   restored by hand or by a crash, reuses a number. Batches that were sealed before keep their epoch.
+   restored by hand or by a crash, reuses a number. Batches that were sealed before keep their epoch. A batch whose
+   number the collector has stored with other samples gets a number of a new epoch.
 5. At every instant finished = stored + spooled + dropped by reason (`account`), because one transaction changes both
    sides.
 
@@ -178,6 +179,20 @@ class Spool:
         self._leased.discard(batch.id)
         self._ever_leased.discard(batch.id)
 
+    def renumber(self, batch: SealedBatch) -> None:
+        """Begin a new epoch and seal the samples of a batch in it, because the collector has stored other samples under
+        the number of the batch.
+        """
+
+        def change() -> None:
+            if self._delete_batch(batch):
+                self._insert_sealed(number=batch.id, oldest_at=batch.oldest_at, bodies=batch.bodies)
+
+        self.epoch, self._epoch_begun = _new_epoch(), False
+        self._change(change)
+        self._leased.discard(batch.id)
+        self._ever_leased.discard(batch.id)
+
     def retry_quarantine(self) -> int:
         """Seal each quarantined sample in a batch of one; return the number of samples."""
 
@@ -252,7 +267,7 @@ class Spool:
                 raise
             recovery.salvage(self._path, str(error), make_room=self._disk_reserve.release)
             self._connection = database.connect(self._path)
-        self.epoch = secrets.randbits(62) + 1
+        self.epoch = _new_epoch()
         self._epoch_begun = self._disk_is_full = False
         try:
             self._attempt(lambda: None)
@@ -414,6 +429,10 @@ class Spool:
         if database.value(self._db, "pragma freelist_count") > _SPARE_PAGES:
             # Not with `execute`, which would stop after one page.
             self._db.executescript(f"pragma incremental_vacuum({_SHRINK_PAGES})")
+
+
+def _new_epoch() -> int:
+    return secrets.randbits(62) + 1
 
 
 def _is_full(error: BaseException) -> bool:

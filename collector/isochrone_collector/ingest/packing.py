@@ -42,6 +42,7 @@ def pack(batch: PushBatch, criteria: Criteria) -> PackedBatch | None:
     return PackedBatch(
         origin=origin,
         samples=batch.sample_count,
+        content_hash=batch.hash_samples(),
         rows=pack_rows(columns, validated.fresh, origin),
         late_rows=pack_rows(columns, late, origin, [reason for _, reason in validated.late]),
         rejections=[(rejection.index, rejection.reason) for rejection in validated.rejections],

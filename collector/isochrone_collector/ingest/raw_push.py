@@ -5,6 +5,7 @@ through an *envelope*: the message class of the request with samples that stay b
 """
 
 from functools import cached_property
+from hashlib import blake2b
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -19,6 +20,8 @@ from isochrone_wire.model import Sample, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 
 Parsed = TypeVar("Parsed", bound=Message)
+
+_HASH_BYTES = 16
 
 
 class RawPush:
@@ -44,11 +47,16 @@ class RawPush:
             seq=self.envelope.seq,
             sample_count=len(self.envelope.samples),
             content=self._content,
+            hash_samples=self._hash_samples,
             decode_columns=self._decode_columns,
             decode_sample=self._decode_sample,
             vitals=codec.decode(Vitals, self.envelope.vitals),
             received_at=received_at,
         )
+
+    def _hash_samples(self) -> bytes:
+        # Joined, because thousands of updates would take longer than the hash.
+        return blake2b(b"".join(self.envelope.samples), digest_size=_HASH_BYTES).digest()
 
     def _decode_columns(self) -> SampleColumns:
         return column_decoder.decode(self._request, self._content)

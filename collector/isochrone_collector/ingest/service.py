@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_collector.errors import BadRequest, Conflict, DatabaseUnavailable, PartitionMissing
+from isochrone_collector.errors import Conflict, DatabaseUnavailable, NumberTaken, PartitionMissing
 from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
 from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
 from isochrone_collector.ingest.packer import Packer
@@ -99,7 +99,7 @@ class Ingest:
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
         """Store a push that arrived at `received_at` of the collector's clock, once, however often it arrives.
 
-        Raises `CodecError`, `BadRequest`, `Conflict`, `TooMany` and `DatabaseUnavailable`.
+        Raises `CodecError`, `BadRequest`, `Conflict`, `NumberTaken`, `TooMany` and `DatabaseUnavailable`.
         """
         batch = raw_push.batch(received_at)
         check_batch(batch)
@@ -160,7 +160,7 @@ class Ingest:
         assert packed is not None
         earlier = await commits.submit(_Work(vitals=_vitals_of(batch), packed=packed), rows=packed.stored)
         if earlier is not None:
-            return self._receipt_of_duplicate(batch, earlier)
+            return self._receipt_of_duplicate(batch, packed, earlier)
         return self._receipt(batch, stored=packed.stored, rejections=_rejections(packed.rejections))
 
     async def _pack(self, batch: PushBatch, *, final: bool) -> PackedBatch | None:
@@ -200,12 +200,16 @@ class Ingest:
             self.on_stored()
         return found
 
-    def _receipt_of_duplicate(self, batch: PushBatch, earlier: LedgerRow) -> Receipt:
-        """Return what the ledger has of this batch, even if validation would differ today."""
+    def _receipt_of_duplicate(self, batch: PushBatch, packed: PackedBatch, earlier: LedgerRow) -> Receipt:
+        """Return what the ledger has of this batch, even if validation would differ today. Raises `NumberTaken`."""
         if earlier.samples != batch.sample_count:
-            raise BadRequest(
-                f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples and now has "
-                f"{batch.sample_count}; a sealed batch never changes"
+            raise NumberTaken(
+                f"batch {batch.seq} of this epoch was stored with {earlier.samples} samples, and this one has "
+                f"{batch.sample_count}; seal its samples under another epoch"
+            )
+        if earlier.content_hash not in (None, packed.content_hash):
+            raise NumberTaken(
+                f"batch {batch.seq} of this epoch was stored with other samples; seal these under another epoch"
             )
         return self._receipt(batch, duplicate=earlier.stored, rejections=_rejections(earlier.rejections or ()))
 

@@ -37,8 +37,9 @@ _limits = attrgetter(*LIMIT_BOUNDS)
 class PushBatch:
     """A push that arrived at `received_at` of the collector's clock; its samples are not decoded yet.
 
-    `content` is the whole request as protobuf bytes. `decode_columns` decodes all samples. `decode_sample` decodes the
-    sample at an index, or returns the reason why this version cannot.
+    `content` is the whole request as protobuf bytes. `hash_samples` returns the hash of the encoded samples, which are
+    the same in every retry. `decode_columns` decodes all samples. `decode_sample` decodes the sample at an index, or
+    returns the reason why this version cannot.
     """
 
     vantage: Vantage
@@ -46,6 +47,7 @@ class PushBatch:
     seq: int
     sample_count: int
     content: bytes
+    hash_samples: Callable[[], bytes]
     decode_columns: Callable[[], SampleColumns]
     decode_sample: Callable[[int], Sample | str]
     vitals: Vitals

@@ -39,6 +39,7 @@ class PackedBatch:
 
     origin: Origin
     samples: int
+    content_hash: bytes
     rows: PackedRows
     late_rows: PackedRows
     rejections: Sequence[tuple[int, str]]
@@ -88,6 +89,7 @@ def _ledger_arrays(batches: Sequence[PackedBatch]) -> dict[str, list[Any]]:
         "received_at": [Instant(batch.origin.received_at) for batch in batches],
         "oldest_round_at": [_instant(batch.oldest_round_at) for batch in batches],
         "newest_round_at": [_instant(batch.newest_round_at) for batch in batches],
+        "content_hash": [batch.content_hash for batch in batches],
     }
 
 
@@ -112,7 +114,12 @@ def _arrays(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
 
 
 def _as_ledger(batch: PackedBatch) -> LedgerRow:
-    return LedgerRow(samples=batch.samples, stored=batch.stored, rejections=list(batch.rejections))
+    return LedgerRow(
+        samples=batch.samples,
+        stored=batch.stored,
+        rejections=list(batch.rejections),
+        content_hash=batch.content_hash,
+    )
 
 
 async def copy(connection: Connection, table: str, blocks: Sequence[PackedRows]) -> None:

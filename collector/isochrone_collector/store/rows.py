@@ -117,11 +117,14 @@ class TargetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """The result of a batch: the numbers of samples received and stored, and (index, reason) of each rejected one."""
+    """The result of a batch: the numbers of samples received and stored, (index, reason) of each rejected one, and the
+    hash of its content, which batches of earlier collectors lack.
+    """
 
     samples: int
     stored: int
     rejections: list[tuple[int, str]] | None
+    content_hash: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -143,6 +146,7 @@ class ClaimedRow:
     samples: int
     stored: int
     rejections: list[tuple[int, str]] | None
+    content_hash: bytes | None
 
     @property
     def key(self) -> BatchKey:
@@ -152,7 +156,9 @@ class ClaimedRow:
     @property
     def ledger(self) -> LedgerRow:
         """Return the result of the batch."""
-        return LedgerRow(samples=self.samples, stored=self.stored, rejections=self.rejections)
+        return LedgerRow(
+            samples=self.samples, stored=self.stored, rejections=self.rejections, content_hash=self.content_hash
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

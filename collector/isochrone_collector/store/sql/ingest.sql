@@ -3,20 +3,22 @@
 -- Claim batches in the ledger; no row is returned for one that was claimed before. Instants are sent in binary (b).
 -- name: claim_batches
 INSERT INTO ingest_batch (
-    vantage_id, epoch, seq, samples, stored, late, rejections, received_at, oldest_round_at, newest_round_at
+    vantage_id, epoch, seq, samples, stored, late, rejections, received_at, oldest_round_at, newest_round_at,
+    content_hash
 )
 SELECT *
 FROM unnest(
     %(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[], %(samples)s::integer[], %(stored)s::integer[],
     %(late)s::integer[], %(rejections)s::jsonb[], %(received_at)b::timestamptz[],
-    %(oldest_round_at)b::timestamptz[], %(newest_round_at)b::timestamptz[]
+    %(oldest_round_at)b::timestamptz[], %(newest_round_at)b::timestamptz[],
+    %(content_hash)s::bytea[]
 )
 ON CONFLICT DO NOTHING
 RETURNING vantage_id, epoch, seq
 
 -- The ledger entries of batches that were claimed before.
 -- name: claimed_batches
-SELECT vantage_id, epoch, seq, samples, stored, rejections
+SELECT vantage_id, epoch, seq, samples, stored, rejections, content_hash
 FROM ingest_batch
 JOIN unnest(%(vantage_id)s::bigint[], %(epoch)s::bigint[], %(seq)s::bigint[]) AS asked (vantage_id, epoch, seq)
     USING (vantage_id, epoch, seq)

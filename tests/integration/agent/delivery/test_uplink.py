@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -14,8 +15,9 @@ from isochrone_agent.delivery import verdict
 from isochrone_agent.delivery.uplink import CollectorClient, Uplink
 from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_wire import codec
 from isochrone_wire.accounting import account_of
-from isochrone_wire.codec import decode
+from isochrone_wire.codec import CodecError, decode
 from isochrone_wire.model import DAY_US, Outcome, Quality, Sample, Spend, Vantage, Vitals
 from isochrone_wire.v1 import fleet_pb2
 from testdata.faulty_collector import Answer, Context, FaultyCollector, serving, unchanged
@@ -243,6 +245,68 @@ async def test_inconsistent_counts_acknowledge_nothing(tmp_path: Path) -> None:
         assert (await spool.stats()).waiting == 5
         await until_empty(spool)
     assert (collector.stored, collector.altered) == (list(range(5)), 0)
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"stored": -5, "rejected": 10},
+        {"rejections": [fleet_pb2.Rejection(index=99, reason="x")], "stored": 4, "rejected": 1},
+        {"rejections": [fleet_pb2.Rejection(index=0, reason="x")] * 2, "stored": 3, "rejected": 2},
+        {"server_at": 2**62, "received_at": -(2**62)},
+        {"server_at": 2**62, "received_at": 2**62},
+        {"delay_us": -(2**63), "plan_version": -(2**63)},
+    ],
+)
+async def test_a_malformed_receipt_never_ends_the_agent(tmp_path: Path, malformed: dict[str, Any]) -> None:
+    """Whatever a receipt contains, delivery goes on after it, the account holds, and no sample gets an absurd clock."""
+    left = [2]
+
+    async def malform(request: fleet_pb2.PushRequest, response: fleet_pb2.PushResponse, _context: Context) -> None:
+        if request.samples and left[0]:
+            left[0] -= 1
+            response.MergeFrom(fleet_pb2.PushResponse(**malformed))
+            for name, content in malformed.items():
+                if name != "rejections":
+                    setattr(response, name, content)
+
+    collector = FaultyCollector(after=malform)
+    async with delivering(tmp_path, collector, backlog=20) as (spool, _):
+        await until_empty(spool)
+        await spool.record(sample(20))
+        await until_empty(spool)
+        stats = await spool.stats()
+    assert (collector.stored, stats.account.holds) == (list(range(21)), True)
+    offsets = [one.clock_offset_us for push in collector.pushes for one in push.samples if one.round_at == 20]
+    assert all(abs(offset) < DAY_US for offset in offsets)
+
+
+async def test_bytes_that_are_no_receipt_never_end_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receipt that cannot be decoded, or a failure in handling one, is logged, and the batch is pushed again."""
+    genuine, failures = codec.decode, [RuntimeError("a bug"), CodecError("PushResponse.stored: unknown")]
+
+    def fail(cls: type[Any], message: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return genuine(cls, message)
+
+    monkeypatch.setattr(codec, "decode", fail)
+    collector = FaultyCollector()
+    async with delivering(tmp_path, collector, backlog=10) as (spool, _):
+        await until_empty(spool)
+        assert (await spool.stats()).account.holds
+    assert collector.stored == list(range(10))
+
+
+async def test_a_batch_whose_number_is_taken_is_pushed_under_a_new_epoch(tmp_path: Path) -> None:
+    """The collector stored other samples under this number: nothing is deleted, and all samples are stored once."""
+    collector = FaultyCollector(before=times(1, grpc.StatusCode.ALREADY_EXISTS, "stored with other samples"))
+    async with delivering(tmp_path, collector, backlog=10) as (spool, _):
+        epoch = spool.epoch
+        await until_empty(spool)
+        assert spool.epoch != epoch
+        assert (await spool.stats()).account.holds
+    assert (collector.stored, collector.altered) == (list(range(10)), 0)
 
 
 async def test_rejections_are_counted_by_reason(tmp_path: Path) -> None:

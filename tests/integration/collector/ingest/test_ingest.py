@@ -157,13 +157,13 @@ def test_a_bad_sample_does_not_affect_the_others(collector: Collector) -> None:
 
 
 def test_the_ledger_remembers_what_was_rejected(collector: Collector) -> None:
-    """A sample rejected for its target is not called a duplicate once that target is planned: it was never stored."""
+    """A sample rejected for its target is rejected again in a retry, not called a duplicate: it was never stored."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.apply(PLAN.replace("model: a", "model: b"))
     later = batch.samples[0].target_id
     unknown = replace(batch, samples=(replace(batch.samples[0], target_id=12345),))
     assert collector.call.push(unknown).rejections == (Rejection(index=0, reason="unknown_target: 12345"),)
-    assert collector.call.push(replace(unknown, samples=(batch.samples[0],))).rejected == 1
+    assert collector.call.push(replace(unknown, sent_at=now_at())).rejected == 1
     assert collector.call.push(replace(batch, seq=2)).stored == 1, f"{later} was planned once and stays known"
 
 
@@ -213,12 +213,24 @@ def test_an_invalid_batch_is_refused(shared_collector: Collector, change: dict[s
 
 
 def test_a_sealed_batch_never_changes(collector: Collector) -> None:
-    """Other samples under a used number are refused, not counted as duplicates."""
+    """Other samples under a used number are refused by name, not counted as duplicates, even as many of them."""
     batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
     collector.call.push(batch)
-    code, details = refusal(collector.call.push, replace(batch, samples=batch.samples * 2))
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "never changes" in details
+    for others in (batch.samples * 2, (a_sample(collector, e2e_us=1_234),)):
+        code, details = refusal(collector.call.push, replace(batch, samples=others))
+        assert code is grpc.StatusCode.ALREADY_EXISTS
+        assert "another epoch" in details
+    assert collector.call.push(replace(batch, sent_at=77)).duplicate == 1
+    assert rows(collector, "SELECT count(*), max(e2e_us) FROM sample") == [(1, batch.samples[0].e2e_us)]
+
+
+def test_a_batch_of_an_earlier_collector_is_a_duplicate(collector: Collector) -> None:
+    """A batch whose ledger entry has no hash, from before an upgrade, is acknowledged as before."""
+    batch = Batch(vantage=VANTAGE, epoch=7, seq=1, samples=(a_sample(collector),))
+    collector.call.push(batch)
+    with psycopg.connect(collector.database_url) as connection:
+        connection.execute("UPDATE ingest_batch SET content_hash = NULL")
+    assert collector.call.push(batch).duplicate == 1
 
 
 def test_a_message_too_large_is_refused(collector: Collector) -> None:

@@ -20,6 +20,7 @@ from isochrone_agent.delivery.verdict import Backoff, Reaction, react, stated_de
         ("RESOURCE_EXHAUSTED", "SERVER: Decompressed message larger than max (9 vs. 8)", Reaction.SPLIT),
         ("INVALID_ARGUMENT", "", Reaction.SPLIT),
         ("OUT_OF_RANGE", "", Reaction.SPLIT),
+        ("ALREADY_EXISTS", "", Reaction.RENUMBER),
         ("UNAUTHENTICATED", "", Reaction.STOP),
         ("PERMISSION_DENIED", "", Reaction.STOP),
         ("FAILED_PRECONDITION", "", Reaction.STOP),

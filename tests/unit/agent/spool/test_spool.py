@@ -175,6 +175,22 @@ def test_a_refused_batch_is_halved_down_to_one_sample(tmp_path: Path) -> None:
     assert (spool.stats().waiting, spool.stats().quarantined) == (0, 1)
 
 
+def test_a_batch_whose_number_is_taken_gets_one_of_a_new_epoch(tmp_path: Path) -> None:
+    """The samples stay, in order, and are delivered under a new epoch, whose account begins anew."""
+    spool = spool_of(tmp_path, range(3))
+    spool.acknowledge(leased(spool))
+    for number in range(3, 6):
+        spool.record(sample(number))
+    refused, epoch = leased(spool), spool.epoch
+    spool.renumber(refused)
+    again = leased(spool)
+    assert (rounds(again), again.seq) == ([3, 4, 5], 1)
+    assert again.epoch == spool.epoch != epoch
+    spool.acknowledge(again)
+    assert spool.account() == Account(finished=6, stored=6, spooled=0)
+    assert spool.stats().earlier == 3
+
+
 def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:
     """The file stays within its limit; dropped samples are counted, and the newest is never dropped."""
     limit = 200_000
