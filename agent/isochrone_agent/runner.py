@@ -21,6 +21,7 @@ from isochrone_agent.delivery.vitals import Conditions
 from isochrone_agent.errors import CredentialError, SpoolError
 from isochrone_agent.file_watch import FileWatch
 from isochrone_agent.plan.credentials import Keyring, load_keyring
+from isochrone_agent.plan.policy import load_policy
 from isochrone_agent.plan.round_runner import RoundRunner
 from isochrone_agent.plan.watcher import PlanWatcher
 from isochrone_agent.probe.prober import Prober
@@ -43,6 +44,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     agent, samples stay in the spool, and heartbeats go on.
     """
     keyring = load_keyring(settings.credentials)
+    policy = load_policy(settings)
     tls = tls_context(settings.ca_file)
     push_metrics = PushMetrics()
     async with (
@@ -50,8 +52,14 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         ReconnectingChannel(settings, interceptors=[push_metrics] if settings.metrics else []) as connection,
     ):
         collector = CollectorClient(channel=lambda: connection.current, vantage=settings.vantage)
-        prober = Prober(vantage=settings.vantage.name, tls=tls, dial_options=settings.dial_options)
-        rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency)
+        prober = Prober(
+            vantage=settings.vantage.name,
+            tls=tls,
+            dial_options=settings.dial_options,
+            destinations=policy.destinations,
+            error_chars=policy.error_chars,
+        )
+        rounds = RoundRunner(prober, spool, keyring, concurrency=settings.concurrency, policy=policy)
         plan_watcher = PlanWatcher(collector, spool, keyring, rounds)
         uplink = Uplink(
             collector,
@@ -59,7 +67,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             on_plan_version=plan_watcher.update_to,
             conditions=partial(_conditions, rounds, plan_watcher),
         )
-        log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region)
+        log.info("agent.started", vantage=settings.vantage.name, region=settings.vantage.region, policy=str(policy))
         with _metrics_endpoint(settings, push_metrics, rounds):
             try:
                 await _run_until(
@@ -89,6 +97,7 @@ def _conditions(rounds: RoundRunner, plan_watcher: PlanWatcher) -> Conditions:
         rounds_missed=rounds.missed,
         refused_plan=plan_watcher.refused,
         missing_keys=rounds.missing_keys_reason,
+        refused_targets=rounds.refused_targets_reason,
     )
 
 

@@ -34,6 +34,7 @@ class Settings:
     collector: Address
     data_dir: Path
     credentials: Path | None = None
+    policy: Path | None = None
     dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
     concurrency: int = 8
     ca_file: Path | None = None
@@ -61,6 +62,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         data_dir=data_dir,
         identity=identity,
         credentials=Path(values["credentials"]) if values.get("credentials") else None,
+        policy=Path(values["policy"]) if values.get("policy") else None,
         dial_options=DialOptions(
             family=0 if family == "any" else int(family), connect_to=parse_connect_to(values.get("connect_to", ()))
         ),

@@ -322,7 +322,8 @@ CREATE TABLE vantage (
     missing_keys text,
     rival_epoch bigint,
     rival_first_at timestamp with time zone,
-    rival_last_at timestamp with time zone
+    rival_last_at timestamp with time zone,
+    refused_targets text
 );
 
 COMMENT ON TABLE vantage IS 'One agent in one region, with the vitals of its newest push.';

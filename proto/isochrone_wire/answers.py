@@ -372,7 +372,8 @@ class Liveness(StrEnum):
 class VantageStatus:
     """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
     agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
-    sentences on the targets that are skipped because the agent lacks their key.
+    sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
+    policy refuses.
     """
 
     name: str
@@ -397,6 +398,7 @@ class VantageStatus:
     ledgered: int = 0
     rounds_missed: int = 0
     missing_keys: str | None = None
+    refused_targets: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

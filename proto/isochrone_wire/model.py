@@ -380,7 +380,7 @@ class Vitals:
     `epoch` is that of the agent's newest start, 0 from agents that do not send it. `finished` and `stored` exclude
     samples stored under earlier epochs, so that `finished = stored + spool_depth + quarantined + sum(dropped)`; see
     `isochrone_wire.accounting`. `rounds_missed` counts planned rounds that passed before they could start.
-    `missing_keys` are sentences on the targets that are skipped because the agent lacks their key.
+    `missing_keys` are sentences on targets that are skipped for want of a key, `refused_targets` as the policy refuses.
     """
 
     agent_version: str = ""
@@ -401,14 +401,15 @@ class Vitals:
     spend: tuple[Spend, ...] = ()
     epoch: int = 0
     missing_keys: str | None = None
+    refused_targets: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
 
-    `epoch` is a random number per start of an agent, so that sequence numbers of two starts do not collide. `sent_at`
-    is the agent's wall clock, the first of the four timestamps of a clock exchange.
+    `epoch` is a random number per start of an agent, so that numbers of two starts do not collide. `sent_at` is the
+    agent's wall clock, the first of the four timestamps of a clock exchange.
     """
 
     MESSAGE: ClassVar[str] = "PushRequest"
@@ -434,8 +435,7 @@ class Receipt:
     """The reply to a push. The counts add up to the number of samples pushed; `delay_us` is the requested wait before
     the next push.
 
-    `received_at` and `server_at` are the collector's wall clock when it received the push and when it created the
-    reply.
+    `received_at` and `server_at` are the collector's wall clock when it received the push and created the reply.
     """
 
     MESSAGE: ClassVar[str] = "PushResponse"

@@ -14,6 +14,7 @@ from isochrone_agent.cli.doctor import results_table
 from isochrone_agent.cli.host_checks import (
     check_clock,
     check_collector,
+    check_policy,
     check_receive_timestamps,
     check_spool,
     read_spend,
@@ -42,7 +43,7 @@ _LIMITS = ("usd", "tokens", "requests")
 @options.running
 @table_or_json
 def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Check settings, credentials, spool, clock, receive timestamps and collector; show the next five
+    """Check settings, credentials, policy, spool, clock, receive timestamps and collector; show the next five
     rounds, and today's spend with the budgets.
 
     Takes the options of `run`, sends no request to a provider and changes nothing.
@@ -67,7 +68,8 @@ def command(*, settings_file: Path | None, output: str, **values: Any) -> None: 
 async def _run_checks(settings: Settings) -> tuple[list[CheckResult], Plan | None]:
     collector, plan = await check_collector(settings)
     credentials = _check_credentials(settings, plan)
-    return [check_receive_timestamps(), check_clock(), check_spool(settings), credentials, collector], plan
+    policy = check_policy(settings, plan)
+    return [check_receive_timestamps(), check_clock(), check_spool(settings), credentials, collector, policy], plan
 
 
 def _check_credentials(settings: Settings, plan: Plan | None) -> CheckResult:

@@ -42,7 +42,7 @@ _RESOLVE_SECONDS = 5.0
 @options.running
 @table_or_json
 def command(*, settings_file: Path | None, output: str, **values: Any) -> None:  # noqa: ANN401  # options of many kinds
-    """Check folder, disk, spool, clock, timestamps, identity, certificate, collector, plan, keys and names.
+    """Check folder, disk, spool, clock, timestamps, identity, certificate, collector, plan, policy, keys and names.
 
     Takes the options of `run`, and works while `run` is running. Sends no request to a provider and prints no key. Each
     check is ok, warn or fail, with a hint; the exit code is 1 if any check fails.
@@ -87,6 +87,7 @@ async def _results(settings: Settings) -> AsyncIterator[CheckResult]:
         yield warn("plan", "not available, so keys and names were not checked", "see the check `collector`")
         return
     yield _plan(settings, plan)
+    yield host_checks.check_policy(settings, plan)
     yield _keys(settings, plan)
     yield await _names(settings, plan)
 

@@ -67,6 +67,21 @@ def judge_keys(missing: str, hint: str, present: Iterable[str]) -> CheckResult:
     return ok("keys", names or "no target needs a key")
 
 
+def judge_policy(name: str, refused: str, *, is_limited: bool, is_shared: bool) -> CheckResult:
+    """Check the agent's policy. `refused` describes the plan's targets that it refuses, `is_limited` is true if the
+    collector alone cannot decide how much is sent, and `is_shared` if other users can change its file.
+    """
+    if is_shared:
+        return fail("policy", f"{name} can be changed by other users", f"chmod go-w {name}")
+    if refused:
+        hint = "correct the plan, or allow them in the agent's policy; until then these targets are skipped_not_ready"
+        return fail("policy", f"{name} refuses {refused}", hint)
+    if not is_limited:
+        hint = "limit the requests per day in policy.toml: see docs/agent.md, section Policy"
+        return warn("policy", f"{name}, without a limit per day: the collector decides how much is sent", hint)
+    return ok("policy", f"{name}, refuses no target of the plan")
+
+
 def judge_names(unresolved: Mapping[str, str], resolved: Sequence[str]) -> CheckResult:
     """Check that the hosts of the plan's targets resolve. `unresolved` maps a host to the reason."""
     if unresolved:

@@ -17,9 +17,11 @@ from pathlib import Path
 
 import grpc.aio
 
+from isochrone_agent.cli import health_checks
 from isochrone_agent.delivery.reconnecting_channel import open_collector_channel
 from isochrone_agent.delivery.uplink import CollectorClient
 from isochrone_agent.errors import AgentError
+from isochrone_agent.plan.policy import describe_refused, load_policy
 from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, enable_receive_stamps, read_stamp
 from isochrone_agent.settings import Settings
 from isochrone_agent.spool.database import connect_read_only
@@ -87,6 +89,21 @@ def read_spend(settings: Settings, day_at: int) -> tuple[Spend, ...]:
     return tuple(
         Spend(provider=name, day_at=day, usd=usd, tokens=tokens, requests=requests)
         for name, day, usd, tokens, requests in rows
+    )
+
+
+def check_policy(settings: Settings, plan: Plan | None) -> CheckResult:
+    """Check that the policy is valid, belongs to this agent only, and refuses no target of the plan."""
+    try:
+        policy = load_policy(settings)
+    except AgentError as error:
+        return fail("policy", str(error), error.hint)
+    return health_checks.judge_policy(
+        str(policy),
+        describe_refused(policy.refusals(plan.targets if plan else ())),
+        # Whoever controls a collector on this machine could send such requests without the agent.
+        is_limited=policy.limits_volume or settings.collector.is_loopback,
+        is_shared=bool(policy.path and policy.path.stat().st_mode & 0o022),
     )
 
 

@@ -10,6 +10,7 @@ _HELP_OF = {
     "catalogue": "List the providers that can be probed by name.",
     "join": "Trade a join token for this machine's identity as a vantage.",
     "check": "Check what `run` needs, and how well this machine can measure.",
+    "policy": "Show what this agent does at most, whatever a plan contains.",
     "spool": "Inspect and verify the spool of an agent, and export its quarantine.",
     "run": "Run as the probe agent of a region.",
     "doctor": "Check everything that an agent depends on, with a hint for each problem.",

@@ -61,6 +61,12 @@ _RUNNING = (
     ),
     data_dir,
     _option("--credentials", metavar="FILE", help="TOML file with the sources of keys and the hosts allowed for each."),
+    _option(
+        "--policy",
+        metavar="FILE",
+        help="TOML file that limits hosts, addresses and volume, whatever a plan contains.  "
+        "[default: policy.toml in the data folder, if it exists]",
+    ),
     _option("--concurrency", metavar="N", type=click.IntRange(1, 1000), help="Maximum probes in flight.  [default: 8]"),
     connect_to,
     family,

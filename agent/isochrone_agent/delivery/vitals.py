@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from isochrone_agent.clock import now_at, read_clocks
 from isochrone_agent.spool.async_spool import AsyncSpool
+from isochrone_agent.spool.database import is_policy_account
 from isochrone_wire import __version__
 from isochrone_wire.model import SECOND_US, Vitals, day_of
 
@@ -17,13 +18,15 @@ _CHECK_SECONDS = 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """The part of the vitals that comes from the rounds and the plan: the running version (0 for none), the number of
-    planned rounds that were not started, the refused plan's version with the reason, and the targets without a key.
+    planned rounds that were not started, the refused plan's version with the reason, the targets without a key, and
+    those that the agent's policy refuses.
     """
 
     plan_version: int = 0
     rounds_missed: int = 0
     refused_plan: tuple[int, str] | None = None
     missing_keys: str | None = None
+    refused_targets: str | None = None
 
 
 class LoopLag:
@@ -72,6 +75,7 @@ async def gather_vitals(spool: AsyncSpool, conditions: Callable[[], Conditions],
         refused_plan_version=refused_version,
         refused_plan_reason=refused_reason,
         missing_keys=plan.missing_keys,
-        spend=spend,
+        refused_targets=plan.refused_targets,
+        spend=tuple(one for one in spend if not is_policy_account(one.provider)),
         epoch=spool.epoch,
     )

@@ -1,5 +1,8 @@
 """Daily budgets (UTC) of one vantage per provider, and the check that a round still fits. Pure.
 
+A plan sets budgets per provider; the agent's own policy sets further accounts, per destination, which a plan can
+neither raise nor avoid.
+
 The laws:
 
 1. A round starts only if today's spend, the maximum cost of the rounds in flight and its own maximum cost together stay
@@ -12,10 +15,10 @@ The laws:
 4. A request belongs to the day on which it was dispatched. Each day starts with nothing spent.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from isochrone_wire.model import DAY_US, Budget, Outcome, Sample, Spend, Target, TokenSource, day_of
+from isochrone_wire.model import DAY_US, Budget, Outcome, Price, Sample, Spend, Target, TokenSource, day_of
 from isochrone_wire.request_estimate import estimate_request
 
 _REFUSED = range(400, 500)
@@ -45,6 +48,29 @@ class Cost:
 
 
 ZERO_COST = Cost()
+FREE = Price()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Limits per day besides the plan's. Dollars count at `price`, or at the plan's price if that is higher."""
+
+    limits: Budget
+    price: Price = FREE
+
+    def charge(self, target: Target) -> Target:
+        """Return `target` as this account counts it."""
+        planned = target.price or FREE
+        price = Price(
+            usd_per_m_input=max(planned.usd_per_m_input, self.price.usd_per_m_input),
+            usd_per_m_output=max(planned.usd_per_m_output, self.price.usd_per_m_output),
+        )
+        return replace(target, provider=self.limits.provider, price=price)
+
+
+def no_accounts(_target: Target) -> Sequence[Account]:
+    """Return no accounts: only the plan's budgets apply."""
+    return ()
 
 
 def max_round_cost(target: Target) -> Cost:
@@ -71,10 +97,7 @@ def spend_of(sample: Sample, target: Target) -> Spend:
     )
 
 
-def settle(samples: Sequence[Sample], *, target: Target, reserved: Spend | None) -> list[tuple[Spend, ...]]:
-    """Return the entries to record with each sample of a round: its own spend, and the negative of its share of the
-    amount `reserved` for the round.
-    """
+def _settle(samples: Sequence[Sample], target: Target, reserved: Spend | None) -> list[tuple[Spend, ...]]:
     charges = [spend_of(sample, target) for sample in samples]
     if reserved is None:
         return [(charge,) for charge in charges]
@@ -133,11 +156,14 @@ def exceeded_limit(most: Cost, *, used: Cost, budget: Budget | None) -> str | No
 
 
 class BudgetTracker:
-    """The spend of one vantage per provider and day, and the maximum cost of its rounds in flight."""
+    """The spend of one vantage per provider and day, and the maximum cost of its rounds in flight. `accounts` returns
+    the accounts of the policy that a target is charged to, besides its provider.
+    """
 
-    def __init__(self, vantage: str) -> None:
+    def __init__(self, vantage: str, *, accounts: Callable[[Target], Sequence[Account]] = no_accounts) -> None:
         self.budgets: Sequence[Budget] = ()
         self._vantage = vantage
+        self._accounts = accounts
         self._spent: dict[tuple[str, int], Cost] = {}
         self._in_flight: dict[str, Cost] = {}
 
@@ -167,35 +193,60 @@ class BudgetTracker:
 
     def has_budget(self, target: Target) -> bool:
         """Return true if a budget applies to `target`."""
-        return self._budget(target) is not None
+        return any(budget for _, budget in self._charged(target))
 
     def refusal(self, target: Target, now_at: int) -> str | None:
         """Return why a round of `target` must not start at `now_at`, naming the limit; `None` if it may."""
-        return exceeded_limit(
-            max_round_cost(target), used=self._used(target.provider, now_at), budget=self._budget(target)
+        exceeded = (
+            exceeded_limit(max_round_cost(charged), used=self._used(charged.provider, now_at), budget=budget)
+            for charged, budget in self._charged(target)
+        )
+        return next(filter(None, exceeded), None)
+
+    def reservation(self, target: Target, now_at: int) -> tuple[Spend, ...]:
+        """Return the spend to store before a round of `target` is sent at `now_at`; empty if no budget applies."""
+        day_at = day_of(now_at)
+        most = [(charged.provider, max_round_cost(charged)) for charged, budget in self._charged(target) if budget]
+        return tuple(
+            Spend(provider=name, day_at=day_at, usd=cost.usd, tokens=cost.tokens, requests=cost.requests)
+            for name, cost in most
         )
 
-    def reservation(self, target: Target, now_at: int) -> Spend | None:
-        """Return the spend to store before a round of `target` is sent at `now_at`; `None` if no budget applies."""
-        if not self.has_budget(target):
-            return None
-        most = max_round_cost(target)
-        return Spend(
-            provider=target.provider, day_at=day_of(now_at), usd=most.usd, tokens=most.tokens, requests=most.requests
-        )
+    def settle(
+        self, samples: Sequence[Sample], *, target: Target, reserved: Sequence[Spend]
+    ) -> list[tuple[Spend, ...]]:
+        """Return the entries to record with each sample of a round: its own spend in every account, and the negative of
+        its share of the amounts `reserved` for the round.
+        """
+        of = {spend.provider: spend for spend in reserved}
+        entries = [
+            _settle(_uncosted(samples, n), charged, of.get(charged.provider))
+            for n, (charged, _) in enumerate(self._charged(target))
+        ]
+        return [sum(parts, ()) for parts in zip(*entries, strict=True)]
 
     def begin(self, target: Target) -> None:
         """Add a round of `target` to those in flight."""
-        self._in_flight[target.provider] = self._in_flight.get(target.provider, ZERO_COST) + max_round_cost(target)
+        for charged, _ in self._charged(target):
+            in_flight = self._in_flight.get(charged.provider, ZERO_COST)
+            self._in_flight[charged.provider] = in_flight + max_round_cost(charged)
 
-    def end(self, target: Target, samples: Iterable[Sample]) -> None:
+    def end(self, target: Target, samples: Sequence[Sample]) -> None:
         """Remove a round of `target` from those in flight, and add the spend of its samples."""
-        self._in_flight[target.provider] -= max_round_cost(target)
-        self.record(spend_of(sample, target) for sample in samples)
+        for n, (charged, _) in enumerate(self._charged(target)):
+            self._in_flight[charged.provider] -= max_round_cost(charged)
+            self.record(spend_of(sample, charged) for sample in _uncosted(samples, n))
 
-    def _budget(self, target: Target) -> Budget | None:
-        return budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
+    def _charged(self, target: Target) -> list[tuple[Target, Budget | None]]:
+        """Return the target as each account counts it, with the limits: first its provider's."""
+        planned = budget_of(self.budgets, provider=target.provider, vantage=self._vantage)
+        return [(target, planned), *((account.charge(target), account.limits) for account in self._accounts(target))]
 
     def _used(self, provider: str, now_at: int) -> Cost:
         in_flight = self._in_flight.get(provider, ZERO_COST)
         return self._spent.get((provider, day_of(now_at)), ZERO_COST) + in_flight
+
+
+def _uncosted(samples: Sequence[Sample], account: int) -> Sequence[Sample]:
+    """Return the samples for account number `account`; only for the first one, the plan's price is the right one."""
+    return [replace(sample, cost_usd=None) for sample in samples] if account else samples

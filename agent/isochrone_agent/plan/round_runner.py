@@ -12,10 +12,12 @@ import structlog
 
 from isochrone_agent.clock import now_at
 from isochrone_agent.errors import CredentialError, SpoolError
-from isochrone_agent.plan.budget import BudgetTracker, settle
+from isochrone_agent.plan.budget import BudgetTracker, no_accounts
 from isochrone_agent.plan.credentials import Keyring, describe_missing
 from isochrone_agent.plan.overlap import Probing
+from isochrone_agent.plan.policy import Policy, describe_refused
 from isochrone_agent.plan.schedule import Due, Schedule
+from isochrone_agent.probe.destinations import REFUSED
 from isochrone_agent.probe.measurement import ERROR_CHARS
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.spool.async_spool import AsyncSpool
@@ -55,7 +57,8 @@ class RoundRunner:
     a burst as one sample per stream; if nothing is sent, one sample states why.
 
     `lost` counts samples that could not be written to the spool; probing continues. `missing_keys` has, by target name,
-    why rounds are skipped for want of a key. `clock` returns the wall time in microseconds since the epoch.
+    why rounds are skipped for want of a key, and `refused_targets` why `policy` refuses them. `clock` returns the wall
+    time in microseconds since the epoch.
     """
 
     def __init__(
@@ -65,20 +68,22 @@ class RoundRunner:
         keyring: Keyring,
         *,
         concurrency: int,
+        policy: Policy | None = None,
         clock: Callable[[], int] = now_at,
     ) -> None:
         self._prober = prober
         self._spool = spool
         self._keyring = keyring
         self._clock = clock
-        self._slots = Slots(concurrency)
+        self._policy = policy
+        self._slots = Slots(min(concurrency, policy.max_streams) if policy else concurrency)
         self._schedule = Schedule((), now_at=0)
         self._missed_before = 0
-        self._budgets = BudgetTracker(prober.vantage)
+        self._budgets = BudgetTracker(prober.vantage, accounts=policy.accounts_of if policy else no_accounts)
         # The reason why today's spend is unknown; `None` once it has been loaded.
         self._spend_error: str | None = "not yet"
         # By target id and round: the spend reserved in the spool for rounds in flight.
-        self._reserved: dict[tuple[int, int], Spend] = {}
+        self._reserved: dict[tuple[int, int], tuple[Spend, ...]] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: Counter[int] = Counter()
@@ -91,6 +96,7 @@ class RoundRunner:
         self.plan_version = 0
         self.lost = 0
         self.missing_keys: dict[str, CredentialError] = {}
+        self.refused_targets: dict[str, str] = {}
         self.outcomes: Counter[str] = Counter()
 
     @property
@@ -107,6 +113,11 @@ class RoundRunner:
     def missing_keys_reason(self) -> str | None:
         """The targets whose rounds are skipped for want of a key, with the reasons; `None` if all have theirs."""
         return describe_missing(self.missing_keys) or None
+
+    @property
+    def refused_targets_reason(self) -> str | None:
+        """The targets that the policy refuses, with the reasons; `None` if there are none."""
+        return describe_refused(self.refused_targets) or None
 
     def apply_plan(self, plan: Plan) -> None:
         """Probe the rounds of `plan` from now on, within its budgets. If it cannot be scheduled, nothing changes."""
@@ -126,6 +137,12 @@ class RoundRunner:
         if self.missing_keys:
             hint = next(iter(self.missing_keys.values())).hint
             log.warning("keys.missing", targets=len(self.missing_keys), reason=self.missing_keys_reason, hint=hint)
+        self.refused_targets = self._policy.refusals(plan.targets) if self._policy else {}
+        if self.refused_targets:
+            hint = "see isochrone-agent policy"
+            log.warning(
+                "targets.refused", targets=len(self.refused_targets), reason=self.refused_targets_reason, hint=hint
+            )
 
     async def run(self) -> None:
         """Start every round when it is due. Spend from before a restart counts towards today's budgets."""
@@ -173,8 +190,9 @@ class RoundRunner:
 
     async def _round(self, due: Due) -> None:
         samples = await self._samples(due)
-        reserved = self._reserved.pop((due.target.id, due.round_at), None)
-        for sample, spends in zip(samples, settle(samples, target=due.target, reserved=reserved), strict=True):
+        reserved = self._reserved.pop((due.target.id, due.round_at), ())
+        entries = self._budgets.settle(samples, target=due.target, reserved=reserved)
+        for sample, spends in zip(samples, entries, strict=True):
             _log_sample(due.target, sample)
             self.outcomes[sample.outcome.value] += 1
             await self._record(sample, spends)
@@ -230,6 +248,8 @@ class RoundRunner:
         target = due.target
         if target.paused:
             return Outcome.SKIPPED_PAUSED, "the plan pauses this target"
+        if refusal := self._policy and self._policy.refusal(target):
+            return Outcome.SKIPPED_NOT_READY, f"{REFUSED}{refusal}"
         if self._busy[target.id] and target.overlap is Overlap.SKIP:
             return Outcome.SKIPPED_OVERLAP, "the previous probe is still in flight"
         if self._throttled_until_ns.get(target.id, 0) > time.monotonic_ns():
@@ -257,7 +277,8 @@ class RoundRunner:
             self._end(probing, previous, samples)
             if not samples and (unsettled := self._reserved.pop((target.id, due.round_at), None)):
                 # Cancelled or failed, but a request may have been sent.
-                self._budgets.record([unsettled])
+                self._budgets.record(unsettled)
+        self._note_refusal(target, samples)
         waits_us = [s.ratelimit.retry_after_us for s in samples if s.ratelimit and s.ratelimit.retry_after_us]
         if waits_us:
             self._throttled_until_ns[target.id] = time.monotonic_ns() + max(waits_us) * 1000
@@ -269,6 +290,14 @@ class RoundRunner:
         probing.end(sent)
         if previous is not None:
             previous.followed_by(sent)
+
+    def _note_refusal(self, target: Target, samples: Sequence[Sample]) -> None:
+        """Keep `refused_targets` current: only a probe shows the address that a name resolves to."""
+        refusals = [s.error for s in samples if not s.sent and s.error and s.error.startswith(REFUSED)]
+        if refusals:
+            self.refused_targets[target.name] = refusals[0].removeprefix(REFUSED)
+        elif any(sample.sent for sample in samples):
+            self.refused_targets.pop(target.name, None)
 
     def _key_for(self, target: Target) -> str | None:
         """Return the key, and keep `missing_keys` current: files with keys may appear and disappear."""
@@ -300,7 +329,7 @@ class RoundRunner:
     async def _reserve(self, due: Due) -> str | None:
         """Store the round's maximum cost before it is sent, so that it survives a crash; return the error, if any."""
         reservation = self._budgets.reservation(due.target, self._clock())
-        if reservation is None:
+        if not reservation:
             return None
         try:
             await self._spool.reserve(reservation)

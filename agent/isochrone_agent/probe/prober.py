@@ -15,16 +15,17 @@ from itertools import groupby
 import httpcore
 
 from isochrone_agent.clock import ClockPair, now_at, read_clocks
+from isochrone_agent.probe.destinations import REFUSED, Destinations
 from isochrone_agent.probe.dialects import DIALECTS, Dialect, Request
 from isochrone_agent.probe.dialects.base import in_band_failure, make_nonce, parse_json, stated_wait_us
 from isochrone_agent.probe.dialects.providers import quirks_of
 from isochrone_agent.probe.dialects.signals import Event, Failed, Opened, Sent, Signal
-from isochrone_agent.probe.measurement import IllegalSignal, Measurement, State
+from isochrone_agent.probe.measurement import ERROR_CHARS, IllegalSignal, Measurement, State
 from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.sse import SseDecoder, SseOverflow
 from isochrone_agent.probe.tls import expects_tls, is_tls_record
-from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, ProbeConnection
+from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, AddressRefused, DialOptions, ProbeConnection
 from isochrone_agent.url import SPEAKS_TLS, Url, parse_url
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
 
@@ -51,11 +52,15 @@ _SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prober:
-    """Probes targets from one vantage. `tls` is built once, before any measurement."""
+    """Probes targets from one vantage. `tls` is built once, before any measurement. Without `destinations` requests may
+    go anywhere; `error_chars` limits each text of a provider in a sample.
+    """
 
     vantage: str
     tls: ssl.SSLContext
     dial_options: DialOptions = DEFAULT_DIAL_OPTIONS
+    destinations: Destinations | None = None
+    error_chars: int = ERROR_CHARS
 
     idle: dict[int, list[ProbeConnection]] = field(default_factory=dict, repr=False)
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
@@ -80,7 +85,7 @@ class Prober:
             with connection.use() as observer:
                 active = StreamingRequest(dialect, measurement, connection, target.workload.timeouts)
                 with self._tracked(active):
-                    await active.run(request)
+                    await active.run(request, self.destinations)
         sample = measurement.sample(
             target_id=target.id,
             round_at=round_at,
@@ -89,7 +94,7 @@ class Prober:
             price=target.price,
             quality=_quality(observer, dispatched, read_clocks()),
         )
-        return _without_secrets(sample, key)
+        return _without_secrets(sample, key, chars=self.error_chars)
 
     def abort(self) -> None:
         """End every probe in flight now; its sample records the time waited."""
@@ -114,16 +119,19 @@ class Prober:
     async def _connection(self, target: Target) -> AsyncIterator[ProbeConnection]:
         """Lend a connection to one probe: a new one that is closed afterwards, or for a warm target a reused one."""
         if target.workload.connection is ConnectionUse.COLD:
-            connection = ProbeConnection(self.tls, self.dial_options)
+            connection = self._new_connection()
             async with connection.pool:
                 yield connection
             return
         waiting = self.idle.setdefault(target.id, [])
-        connection = waiting.pop() if waiting else ProbeConnection(self.tls, self.dial_options)
+        connection = waiting.pop() if waiting else self._new_connection()
         try:
             yield connection
         finally:
             waiting.append(connection)
+
+    def _new_connection(self) -> ProbeConnection:
+        return ProbeConnection(self.tls, self.dial_options, self.destinations)
 
 
 class StreamingRequest:
@@ -151,12 +159,15 @@ class StreamingRequest:
         if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule(self._end_ns / 1e9)
 
-    async def run(self, request: Request) -> None:
-        """Send the request and read the stream; record any error as a failure."""
+    async def run(self, request: Request, destinations: Destinations | None = None) -> None:
+        """Send the request, if `destinations` allow it, and read the stream; record any error as a failure."""
         try:
             url = parse_url(request.url)
         except ValueError as error:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
+            return
+        if destinations and (refusal := destinations.refusal(url)):
+            self._fail(Failed(outcome=Outcome.SKIPPED_NOT_READY, error=f"{REFUSED}{refusal}"))
             return
         try:
             async with asyncio.timeout_at(self._end_ns / 1e9) as deadline:
@@ -168,6 +179,8 @@ class StreamingRequest:
         except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
             # The request was never sent, so no duration of it had begun.
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error), timeout_us=self._timeouts.connect_us))
+        except AddressRefused as error:
+            self._fail(Failed(outcome=Outcome.SKIPPED_NOT_READY, error=str(error)))
         except (httpcore.ConnectError, httpcore.UnsupportedProtocol, httpcore.WriteError) as error:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
         except httpcore.LocalProtocolError:  # its text quotes the header, which may contain the key
@@ -321,11 +334,14 @@ def _quality(observer: SocketObserver, started: ClockPair, ended: ClockPair) -> 
     return Quality(sum(flag for flag, up in raised.items() if up))
 
 
-def _without_secrets(sample: Sample, key: str | None) -> Sample:
-    """Remove the key, which a provider may quote, and unprintable characters from the provider's texts."""
+def _without_secrets(sample: Sample, key: str | None, *, chars: int) -> Sample:
+    """Remove the key, which a provider may quote, and unprintable characters from the provider's texts, and cut each of
+    them after `chars` characters. Without a response there are none.
+    """
+    end = chars if sample.http_status else None
 
     def clean(text: str | None) -> str | None:
-        return text and printable(redact(text, key or ""))
+        return text and printable(redact(text, key or ""))[:end]
 
     return replace(sample, error=clean(sample.error), edge=clean(sample.edge), request_id=clean(sample.request_id))
 

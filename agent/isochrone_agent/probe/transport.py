@@ -28,6 +28,7 @@ from typing import Any
 
 import httpcore
 
+from isochrone_agent.probe.destinations import REFUSED, Destinations
 from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
 from isochrone_agent.probe.resolver import resolve
 from isochrone_agent.probe.socket_observer import FIRST_BYTES, SocketObserver
@@ -55,16 +56,22 @@ class DialOptions:
 DEFAULT_DIAL_OPTIONS = DialOptions()
 
 
+class AddressRefused(httpcore.ConnectError):
+    """The policy of this agent refuses the address that a host resolved to."""
+
+
 class ProbeConnection:
     """A pool of at most one connection to one target, and the `observer` of the probe that is using it. With
     `batch_reads`, reads are delivered in batches.
     """
 
-    def __init__(self, tls: ssl.SSLContext, dial_options: DialOptions) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext, dial_options: DialOptions, destinations: Destinations | None = None
+    ) -> None:
         self.observer = SocketObserver()
         self.batch_reads = False
         self.stream: StampingStream | None = None
-        backend = StampingBackend(self, dial_options)
+        backend = StampingBackend(self, dial_options, destinations)
         self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_connections=1)
 
     @contextmanager
@@ -88,11 +95,14 @@ class ProbeConnection:
 
 
 class StampingBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections for httpcore, and records their phases in the observer."""
+    """Opens connections for httpcore, to allowed addresses, and records their phases in the observer."""
 
-    def __init__(self, connection: ProbeConnection, dial_options: DialOptions) -> None:
+    def __init__(
+        self, connection: ProbeConnection, dial_options: DialOptions, destinations: Destinations | None = None
+    ) -> None:
         self._connection = connection
         self._dial_options = dial_options
+        self._destinations = destinations
 
     async def connect_tcp(
         self,
@@ -102,15 +112,17 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve the host and connect to its first address. Raises `httpcore.ConnectError` or `ConnectTimeout`.
+        """Resolve the host and connect to its first address. Raises `httpcore.ConnectError` (`AddressRefused`, if the
+        policy forbids it) or `ConnectTimeout`.
 
         `timeout` covers the whole connection; the TLS handshake gets the rest of it.
         """
         del local_address, socket_options  # not used by this agent
-        host, port = self._dial_options.connect_to.get((host, port), (host, port))
+        named, (host, port) = (host, port), self._dial_options.connect_to.get((host, port), (host, port))
         try:
             async with asyncio.timeout(timeout) as limit:
                 found = await resolve(host, port, family=_FAMILIES.get(self._dial_options.family, socket.AF_UNSPEC))
+                self._check(*named, found.address[0])
                 self._connection.observer.dns_us = found.dns_us
                 return await self._connect(found.family, found.address, limit.when())
         except TimeoutError as error:
@@ -125,6 +137,10 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Required by httpcore for its retries, which this agent does not use."""
         await asyncio.sleep(seconds)
+
+    def _check(self, host: str, port: int, address: str) -> None:
+        if self._destinations and (refusal := self._destinations.address_refusal(host, port, address)):
+            raise AddressRefused(f"{REFUSED}{refusal}")
 
     async def _connect(
         self,

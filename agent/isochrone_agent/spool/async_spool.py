@@ -53,9 +53,9 @@ class AsyncSpool:
         await self._call(self._spool.record, self._with_clock_offset(sample), spends)
         self.wake()
 
-    async def reserve(self, spend: Spend) -> None:
+    async def reserve(self, spends: Sequence[Spend]) -> None:
         """As `Spool.reserve`."""
-        await self._call(self._spool.reserve, spend)
+        await self._call(self._spool.reserve, spends)
 
     async def spend(self, day_at: int) -> tuple[Spend, ...]:
         """As `Spool.spend`."""

@@ -36,6 +36,8 @@ _EMPTY_DATABASE_PAGES = 2
 # A batch has about 130 kB and fits in a block of 200 kB, which needs a quarter of the memory of the largest block size.
 _BZ2_LEVEL = 2
 _SPEND_DAYS = 40
+POLICY_ACCOUNT = "policy"
+"""The first word of the accounts of the agent's own policy in the spend table."""
 _SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
 _SAMPLES_TAG = bytes([_SAMPLES_FIELD << 3 | 2])
 
@@ -203,15 +205,21 @@ def split_content(content: bytes) -> Iterator[bytes]:
         yield content[begin:offset]
 
 
-def add_spend(db: sqlite3.Connection, spend: Spend) -> None:
-    """Add `spend`, which is negative to undo a reservation, inside a transaction of the caller."""
+def is_policy_account(name: str) -> bool:
+    """Return true if a row of the spend table is an account of the agent's policy, and not a provider of the plan."""
+    return name.partition(" ")[0] == POLICY_ACCOUNT
+
+
+def add_spends(db: sqlite3.Connection, spends: Iterable[Spend]) -> None:
+    """Add `spends`, negative ones to undo a reservation, inside a transaction of the caller."""
     # Never below zero: salvage may have lost the row that is corrected, and sums of floats are not exact.
-    db.execute(
-        "insert into spend values (?, ?, max(0.0, ?), max(0, ?), max(0, ?)) on conflict (day_at, provider) do update "
-        "set usd = max(0.0, usd + ?), tokens = max(0, tokens + ?), requests = max(0, requests + ?)",
-        (spend.day_at, spend.provider, *(spend.usd, spend.tokens, spend.requests) * 2),
-    )
-    db.execute("delete from spend where day_at < ?", (spend.day_at - _SPEND_DAYS * DAY_US,))
+    for spend in spends:
+        db.execute(
+            "insert into spend values (?, ?, max(0.0, ?), max(0, ?), max(0, ?)) on conflict (day_at, provider) do update "
+            "set usd = max(0.0, usd + ?), tokens = max(0, tokens + ?), requests = max(0, requests + ?)",
+            (spend.day_at, spend.provider, *(spend.usd, spend.tokens, spend.requests) * 2),
+        )
+        db.execute("delete from spend where day_at < ?", (spend.day_at - _SPEND_DAYS * DAY_US,))
 
 
 def read_spend(db: sqlite3.Connection, day_at: int) -> tuple[Spend, ...]:

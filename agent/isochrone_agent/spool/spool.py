@@ -111,8 +111,7 @@ class Spool:
 
         def change() -> None:
             self._insert(recorded_at, body)
-            for spend in spends:
-                database.add_spend(self._db, spend)
+            database.add_spends(self._db, spends)
             self._keep_within_limit()
 
         try:
@@ -218,9 +217,9 @@ class Spool:
         """The cost so far of the day (UTC) that began at `day_at`, by provider."""
         return database.read_spend(self._db, day_at)
 
-    def reserve(self, spend: Spend) -> None:
-        """Charge a cost before it arises; on return the charge survives a crash. `record` corrects it."""
-        self._change(lambda: database.add_spend(self._db, spend))
+    def reserve(self, spends: Sequence[Spend]) -> None:
+        """Charge costs before they arise; on return the charge survives a crash. `record` corrects it."""
+        self._change(lambda: database.add_spends(self._db, spends))
 
     def save_plan(self, plan: Plan) -> None:
         """Store the plan, for a start without a collector."""

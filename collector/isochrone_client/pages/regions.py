@@ -127,6 +127,8 @@ def _remarks(row: VantageStatus) -> Iterator[str]:
         yield f"refused plan {row.refused_plan_version}: {row.refused_plan_reason or 'no reason given'}"
     if row.missing_keys:
         yield f"skips targets without a key: {row.missing_keys}"
+    if row.refused_targets:
+        yield f"skips targets refused by the agent's policy: {row.refused_targets}"
     if any(row.dropped.values()):
         yield "dropped " + ", ".join(f"{name} {count}" for name, count in sorted(row.dropped.items()) if count)
     if row.quarantined:

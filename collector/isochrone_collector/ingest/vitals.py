@@ -29,6 +29,7 @@ def trimmed(vitals: Vitals) -> Vitals:
         refused_plan_version=None if vitals.refused_plan_version is None else _count(vitals.refused_plan_version),
         refused_plan_reason=_sentence(vitals.refused_plan_reason),
         missing_keys=_sentence(vitals.missing_keys),
+        refused_targets=_sentence(vitals.refused_targets),
         spend=tuple(_spend(vitals.spend)),
     )
 

@@ -70,6 +70,7 @@ class VantageStateRow:
     ledgered: int
     rounds_missed: int
     missing_keys: str | None
+    refused_targets: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ _REPORTED = (
     "refused_plan_version",
     "refused_plan_reason",
     "missing_keys",
+    "refused_targets",
 )
 
 

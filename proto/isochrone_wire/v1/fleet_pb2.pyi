@@ -185,6 +185,7 @@ class Vitals(_message.Message):
     ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     MISSING_KEYS_FIELD_NUMBER: _builtins.int
+    REFUSED_TARGETS_FIELD_NUMBER: _builtins.int
     agent_version: _builtins.str
     plan_version: _builtins.int
     spool_depth: _builtins.int
@@ -206,6 +207,8 @@ class Vitals(_message.Message):
     """The epoch of the agent's newest start, to which finished and stored refer; the batch may be of an earlier one."""
     missing_keys: _builtins.str
     """The targets whose rounds are skipped because this agent lacks their key, with the reasons."""
+    refused_targets: _builtins.str
+    """The targets whose rounds are skipped because this agent's own policy refuses them, with the reasons."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     @_builtins.property
@@ -233,10 +236,11 @@ class Vitals(_message.Message):
         rounds_missed: _builtins.int = ...,
         epoch: _builtins.int = ...,
         missing_keys: _builtins.str | None = ...,
+        refused_targets: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "epoch", b"epoch", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stored", b"stored"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "epoch", b"epoch", "finished", b"finished", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "next_heartbeat_us", b"next_heartbeat_us", "plan_version", b"plan_version", "quarantined", b"quarantined", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "rounds_missed", b"rounds_missed", "spend", b"spend", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
@@ -250,6 +254,8 @@ class Vitals(_message.Message):
     _WhichOneofArgType__refused_plan_reason: _TypeAlias = _typing.Literal["_refused_plan_reason", b"_refused_plan_reason"]  # noqa: Y015
     _WhichOneofReturnType__refused_plan_version: _TypeAlias = _typing.Literal["refused_plan_version"]  # noqa: Y015
     _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
+    _WhichOneofReturnType__refused_targets: _TypeAlias = _typing.Literal["refused_targets"]  # noqa: Y015
+    _WhichOneofArgType__refused_targets: _TypeAlias = _typing.Literal["_refused_targets", b"_refused_targets"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_offset_us) -> _WhichOneofReturnType__clock_offset_us | None: ...
     @_typing.overload
@@ -262,6 +268,8 @@ class Vitals(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_reason) -> _WhichOneofReturnType__refused_plan_reason | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_version) -> _WhichOneofReturnType__refused_plan_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_targets) -> _WhichOneofReturnType__refused_targets | None: ...
 
 Global___Vitals: _TypeAlias = Vitals  # noqa: Y015
 

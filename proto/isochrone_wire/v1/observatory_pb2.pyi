@@ -1015,6 +1015,7 @@ class VantageStatus(_message.Message):
     LEDGERED_FIELD_NUMBER: _builtins.int
     ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
     MISSING_KEYS_FIELD_NUMBER: _builtins.int
+    REFUSED_TARGETS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     region: _builtins.str
     liveness: _builtins.str
@@ -1039,6 +1040,8 @@ class VantageStatus(_message.Message):
     rounds_missed: _builtins.int
     missing_keys: _builtins.str
     """The targets that are skipped because the agent lacks their key, with the reasons."""
+    refused_targets: _builtins.str
+    """The targets that are skipped because the agent's policy refuses them, with the reasons."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     def __init__(
@@ -1066,10 +1069,11 @@ class VantageStatus(_message.Message):
         ledgered: _builtins.int = ...,
         rounds_missed: _builtins.int = ...,
         missing_keys: _builtins.str | None = ...,
+        refused_targets: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
@@ -1087,6 +1091,8 @@ class VantageStatus(_message.Message):
     _WhichOneofArgType__refused_plan_reason: _TypeAlias = _typing.Literal["_refused_plan_reason", b"_refused_plan_reason"]  # noqa: Y015
     _WhichOneofReturnType__refused_plan_version: _TypeAlias = _typing.Literal["refused_plan_version"]  # noqa: Y015
     _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
+    _WhichOneofReturnType__refused_targets: _TypeAlias = _typing.Literal["refused_targets"]  # noqa: Y015
+    _WhichOneofArgType__refused_targets: _TypeAlias = _typing.Literal["_refused_targets", b"_refused_targets"]  # noqa: Y015
     _WhichOneofReturnType__spool_oldest_at: _TypeAlias = _typing.Literal["spool_oldest_at"]  # noqa: Y015
     _WhichOneofArgType__spool_oldest_at: _TypeAlias = _typing.Literal["_spool_oldest_at", b"_spool_oldest_at"]  # noqa: Y015
     @_typing.overload
@@ -1105,6 +1111,8 @@ class VantageStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_reason) -> _WhichOneofReturnType__refused_plan_reason | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_plan_version) -> _WhichOneofReturnType__refused_plan_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_targets) -> _WhichOneofReturnType__refused_targets | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__spool_oldest_at) -> _WhichOneofReturnType__spool_oldest_at | None: ...
 

@@ -6,6 +6,7 @@ There is no terminal event: `finishReason` marks the end.
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 from isochrone_agent.probe.dialects.base import (
     Quirks,
@@ -36,7 +37,9 @@ class Gemini:
         if workload.reasoning_effort is not None:
             config["thinkingConfig"] = self._thinking(target.model, workload.reasoning_effort)
         contents = [{"role": "user", "parts": [{"text": with_nonce(workload.prompt, nonce)}]}]
-        url = f"{target.base_url.rstrip('/')}/models/{target.model}:streamGenerateContent?alt=sse"
+        # A model is one name: it must not begin the query or the fragment of the URL.
+        model = quote(target.model, safe="/:@")
+        url = f"{target.base_url.rstrip('/')}/models/{model}:streamGenerateContent?alt=sse"
         headers = {"x-goog-api-key": key} if key else {}
         body = json.dumps({"contents": contents, "generationConfig": config}).encode()
         return Request(url=url, headers=headers, body=body)

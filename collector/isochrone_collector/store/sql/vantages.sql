@@ -41,7 +41,8 @@ SELECT
     finished,
     ledgered,
     rounds_missed,
-    missing_keys
+    missing_keys,
+    refused_targets
 FROM vantage
 ORDER BY region, name
 
@@ -74,6 +75,7 @@ SET last_seen_at = recorded.seen_at,
     refused_plan_version = recorded.refused_plan_version,
     refused_plan_reason = recorded.refused_plan_reason,
     missing_keys = recorded.missing_keys,
+    refused_targets = recorded.refused_targets,
     spend = recorded.spend,
     ledgered = CASE
         WHEN recorded.epoch = 0 OR recorded.epoch IS NOT DISTINCT FROM vantage.epoch THEN vantage.ledgered + recorded.ledgered
@@ -87,11 +89,11 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
-    %(spend)s::jsonb[]
+    %(refused_targets)s::text[], %(spend)s::jsonb[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, missing_keys, spend
+    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend
 )
 WHERE vantage.id = recorded.id AND vantage.last_seen_at <= recorded.seen_at
 RETURNING vantage.id, vantage.ledgered < 0 AS is_new

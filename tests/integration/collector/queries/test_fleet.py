@@ -106,6 +106,7 @@ def test_reported_vitals_are_returned(call: Caller) -> None:
         refused_plan_version=1,
         refused_plan_reason="sim/a would send the credential 'x' to h",
         missing_keys="sim/a needs the credential 'y', which this agent does not have",
+        refused_targets="sim/b: 10.0.0.1 is not a public address, nor in an allowed network",
         dropped={"spool_full": 7},
         quarantined=2,
         rounds_missed=3,
@@ -116,6 +117,7 @@ def test_reported_vitals_are_returned(call: Caller) -> None:
     told = status(call, "us-1")
     assert (told.refused_plan_version, told.refused_plan_reason) == (1, vitals.refused_plan_reason)
     assert told.missing_keys == vitals.missing_keys
+    assert told.refused_targets == vitals.refused_targets
     assert (told.dropped, told.quarantined, told.rounds_missed) == ({"spool_full": 7}, 2, 3)
     assert (told.spool_depth, told.spool_oldest_at) == (5, vitals.spool_oldest_at)
     assert told.reason.endswith("it refuses plan 1")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isochrone_agent.plan.budget import BudgetTracker, Cost, budget_of, exceeded_limit, max_round_cost, settle, spend_of
+from isochrone_agent.plan.budget import BudgetTracker, Cost, budget_of, exceeded_limit, max_round_cost, spend_of
 from isochrone_wire.model import (
     DAY_US,
     Budget,
@@ -191,17 +191,17 @@ def test_a_reservation_is_taken_back_by_the_samples(streams: int) -> None:
     charged stands, each in the day it was dispatched.
     """
     burst = replace(TARGET, workload=replace(WORKLOAD, concurrency=streams))
-    reserved = make_tracker(Budget(provider="p", requests_per_day=9)).reservation(burst, NOON - DAY_US)
-    assert reserved is not None
+    tracker = make_tracker(Budget(provider="p", requests_per_day=9))
+    [reserved] = tracker.reservation(burst, NOON - DAY_US)
     assert reserved.requests == streams
     for samples in ([OK] * streams, [replace(OK, outcome=Outcome.SKIPPED_NOT_READY)]):
-        settled = settle(samples, target=burst, reserved=reserved)
+        settled = tracker.settle(samples, target=burst, reserved=[reserved])
         assert [charge for charge, _ in settled] == [spend_of(sample, burst) for sample in samples]
         assert {taken.day_at for _, taken in settled} == {reserved.day_at}
         assert -sum(taken.tokens for _, taken in settled) == reserved.tokens
         assert -sum(taken.requests for _, taken in settled) == reserved.requests
         assert -sum(taken.usd for _, taken in settled) == pytest.approx(reserved.usd)
-    assert make_tracker().reservation(burst, NOON) is None
+    assert make_tracker().reservation(burst, NOON) == ()
 
 
 def test_what_is_known_already_is_not_counted_twice() -> None:

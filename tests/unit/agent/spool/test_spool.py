@@ -318,7 +318,7 @@ def test_spend_is_recorded_with_the_sample(tmp_path: Path) -> None:
     paid = Spend(provider="deep", day_at=day_at, usd=0.5, tokens=12, requests=1)
     most = Spend(provider="deep", day_at=day_at, usd=2.0, tokens=90, requests=1)
     taken_back = replace(most, usd=-2.0, tokens=-90, requests=-1)
-    spool.reserve(most)
+    spool.reserve([most])
     assert spool.spend(day_at) == (most,)
     for spends in ([paid, taken_back], [paid], []):
         spool.record(one, spends)

@@ -311,6 +311,7 @@ def test_every_sample_is_accounted_for(  # noqa: PLR0917  # a case of the table
         ({"clock_offset_us": None}, "clock (ms)", UNKNOWN),
         ({"agent_version": ""}, "agent", UNKNOWN),
         ({"quarantined": 4}, "state", "online [1]"),
+        ({"refused_targets": "sim/b: 10.0.0.1 is not a public address"}, "state", "online [1]"),
         ({"missing_keys": "openai/x needs the credential 'openai'"}, "state", "online [1]"),
         ({"rounds_missed": 4}, "state", "online [1]"),
         ({"dropped": {"spool_full": 0}}, "state", "online"),

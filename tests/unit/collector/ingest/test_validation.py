@@ -176,6 +176,7 @@ def test_a_heartbeat_needs_no_epoch() -> None:
         refused_plan_version=st.none() | st.integers(-(2**63), 2**63 - 1),
         refused_plan_reason=st.none() | st.text(max_size=700),
         missing_keys=st.none() | st.text(max_size=700),
+        refused_targets=st.none() | st.text(max_size=700),
         spend=st.lists(
             st.builds(
                 Spend,
@@ -194,8 +195,9 @@ def test_vitals_are_trimmed_not_refused(vitals: Vitals) -> None:
     assert fit == trimmed(fit)
     assert "\0" not in fit.agent_version + "".join(fit.dropped)
     assert "\0" not in (fit.refused_plan_reason or "") + "".join(line.provider for line in fit.spend)
-    assert "\0" not in (fit.missing_keys or "")
-    assert max(len(fit.refused_plan_reason or ""), len(fit.missing_keys or "")) <= 500
+    sentences = [text or "" for text in (fit.refused_plan_reason, fit.missing_keys, fit.refused_targets)]
+    assert "\0" not in "".join(sentences)
+    assert max(map(len, sentences)) <= 500
     assert len(fit.spend) <= 100
     assert all(0 <= line.usd <= 1e9 and line.tokens >= 0 and 0 <= line.day_at < 2**58 for line in fit.spend)
     assert abs(fit.clock_offset_us or 0) < 2**62

@@ -1,0 +1,227 @@
+"""The policy of this agent: what it does at most, whatever a plan asks for. Only the agent reads it, from its own file,
+so a stolen collector cannot change it.
+
+    networks = ["10.0.0.0/24"]        # addresses that are not public and may be probed
+    min_every_seconds = 1.0
+    max_streams = 20                  # concurrent requests
+    error_chars = 80                  # of the texts of a provider in a sample
+    requests_per_day = 100_000        # all destinations together; also tokens_per_day, usd_per_day
+
+    [[allow]]                         # without any, every public host
+    url = "https://api.openai.com/v1"
+    requests_per_day = 20_000
+    tokens_per_day = 5_000_000
+    usd_per_day = 20.0
+    usd_per_m_input = 0.15            # dollars count at these prices, or at the plan's if they are higher
+    usd_per_m_output = 0.60
+
+Without a file, every public host is allowed, at most `DEFAULT_STREAMS` requests at once, and no limit per day applies.
+The agent's own machine is allowed only if the collector is on it too.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from ipaddress import ip_network
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from isochrone_agent.errors import SettingsError
+from isochrone_agent.plan.budget import Account
+from isochrone_agent.probe.destinations import LOOPBACK, Destinations, Network, UrlPrefix, parse_prefix
+from isochrone_agent.probe.dialects import DIALECTS
+from isochrone_agent.probe.dialects.providers import quirks_of
+from isochrone_agent.probe.measurement import ERROR_CHARS
+from isochrone_agent.settings import Settings
+from isochrone_agent.spool.database import POLICY_ACCOUNT
+from isochrone_agent.url import DEFAULT_PORTS, Url, is_address, parse_url
+from isochrone_wire.model import SECOND_US, Budget, Price, Target
+
+FILE_NAME = "policy.toml"
+DEFAULT_STREAMS = 100
+PUBLIC = Destinations()
+_LIMITS = {"requests_per_day": int, "tokens_per_day": int, "usd_per_day": float}
+_PRICES = {"usd_per_m_input": float, "usd_per_m_output": float}
+_BOUNDS = {"min_every_seconds": float, "max_streams": int, "error_chars": int}
+_KEYS = frozenset({"networks", "allow", *_BOUNDS, *_LIMITS})
+_ALLOW_KEYS = frozenset({"url", *_LIMITS, *_PRICES})
+_SHOWN = 3
+_HINT = "see docs/agent.md, section Policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The policy. `path` is its file, `None` for the built-in one. `accounts` are the limits per day of the prefixes
+    that have any, `total` those of all destinations together.
+    """
+
+    path: Path | None = None
+    destinations: Destinations = PUBLIC
+    accounts: Mapping[UrlPrefix, Account] = field(default_factory=dict)
+    total: Account | None = None
+    min_every_us: int = 0
+    max_streams: int = DEFAULT_STREAMS
+    error_chars: int = ERROR_CHARS
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path else "built-in"
+
+    @property
+    def limits_volume(self) -> bool:
+        """True if every request counts towards a limit per day."""
+        prefixes = self.destinations.prefixes
+        return self.total is not None or (bool(prefixes) and all(prefix in self.accounts for prefix in prefixes))
+
+    def refusal(self, target: Target) -> str | None:
+        """Return why `target` must not be probed, as far as its name and numbers show; `None` if it may."""
+        if set("?#") & set(target.base_url):
+            return f"the base URL {target.base_url} contains ? or #"
+        if target.every_us < self.min_every_us:
+            least = self.min_every_us / SECOND_US
+            return f"its interval is {target.every_us / SECOND_US:g} s, and min_every_seconds is {least:g}"
+        if target.workload.concurrency > self.max_streams:
+            return f"it has {target.workload.concurrency} concurrent streams, and max_streams is {self.max_streams}"
+        url = request_url(target)
+        return self._url_refusal(url) if url else None
+
+    def refusals(self, targets: Iterable[Target]) -> dict[str, str]:
+        """Return, by target name, why the targets that must not be probed are refused."""
+        reasons = ((target.name, self.refusal(target)) for target in targets if not target.paused)
+        return {name: reason for name, reason in reasons if reason}
+
+    def accounts_of(self, target: Target) -> Sequence[Account]:
+        """Return the accounts that a request to `target` is charged to."""
+        url = request_url(target) if self.accounts else None
+        own = [account for prefix, account in self.accounts.items() if url and prefix.covers(url)]
+        return (self.total, *own) if self.total else own
+
+    def _url_refusal(self, url: Url) -> str | None:
+        refusal = self.destinations.refusal(url)
+        if refusal or not is_address(url.host):
+            return refusal
+        return self.destinations.address_refusal(url.host, url.port or DEFAULT_PORTS[url.scheme], url.host)
+
+
+def describe_refused(reasons: Mapping[str, str]) -> str:
+    """Return a sentence on the first few targets that are refused; empty if there are none."""
+    shown = "; ".join(f"{target}: {reason}" for target, reason in islice(reasons.items(), _SHOWN))
+    return shown + (f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else "")
+
+
+def request_url(target: Target) -> Url | None:
+    """Return the URL of the requests to `target`; `None` if it is not valid, so that none can be sent."""
+    dialect = DIALECTS.get(target.dialect)
+    if dialect is None:
+        return None
+    try:
+        return parse_url(dialect.request(target, nonce="", key=None, quirks=quirks_of(target)).url)
+    except ValueError:
+        return None
+
+
+def load_policy(settings: Settings) -> Policy:
+    """Load the file of `--policy`, else `policy.toml` in the data folder, else the built-in policy. Raises
+    `SettingsError`, which names every problem.
+    """
+    path = settings.policy or settings.data_dir / FILE_NAME
+    redirected = frozenset(settings.dial_options.connect_to)
+    try:
+        text = path.read_text()
+    except FileNotFoundError as error:
+        if settings.policy is not None:
+            raise SettingsError(f"{path} does not exist", hint=_HINT) from error
+        networks = LOOPBACK if settings.collector.is_loopback else ()
+        return Policy(destinations=Destinations(networks=networks, redirected=redirected))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}", hint=_HINT) from error
+    try:
+        return parse_policy(text, path, redirected=redirected)
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}", hint=_HINT) from error
+
+
+def parse_policy(text: str, path: Path, *, redirected: frozenset[tuple[str, int]] = frozenset()) -> Policy:
+    """Parse the text of a policy file. Raises `ValueError`, which names every problem."""
+    document = tomllib.loads(text)
+    tables = document.get("allow", [])
+    is_list = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+    if not is_list or ("allow" in document and not tables):
+        raise ValueError("allow is not a list of tables: write [[allow]]")
+    problems = _problems(document, _KEYS, "")
+    for number, table in enumerate(tables, 1):
+        problems += _problems(table, _ALLOW_KEYS, f"[[allow]] {number}: ")
+    if "usd_per_day" in document and not tables:
+        problems.append("usd_per_day needs [[allow]] tables with prices: a plan could state too low ones")
+    elif "usd_per_day" in document:
+        problems += [f"{table.get('url')} has no prices" for table in tables if not _PRICES.keys() <= table.keys()]
+    if problems:
+        raise ValueError("; ".join(problems))
+    prefixes = [parse_prefix(table["url"]) for table in tables]
+    if twice := next((prefix for prefix in prefixes if prefixes.count(prefix) > 1), None):
+        raise ValueError(f"{twice} is allowed twice")
+    accounts = {
+        prefix: _account(table, f"{POLICY_ACCOUNT} {prefix}") for prefix, table in zip(prefixes, tables, strict=True)
+    }
+    return Policy(
+        path=path,
+        destinations=Destinations(
+            prefixes=tuple(prefixes), networks=_networks(document.get("networks", [])), redirected=redirected
+        ),
+        accounts={prefix: account for prefix, account in accounts.items() if account},
+        total=_account(document, POLICY_ACCOUNT),
+        min_every_us=round(document.get("min_every_seconds", 0) * SECOND_US),
+        max_streams=document.get("max_streams", DEFAULT_STREAMS),
+        error_chars=min(document.get("error_chars", ERROR_CHARS), ERROR_CHARS),
+    )
+
+
+def _problems(table: Mapping[str, Any], known: frozenset[str], where: str) -> list[str]:
+    problems = [f"{where}unknown key {key!r}{_suggestion(key, known)}" for key in table if key not in known]
+    for key, kind in (_BOUNDS | _LIMITS | _PRICES).items():
+        value = table.get(key, 0)
+        if key in known and not (type(value) in (int, kind) and 0 <= value < float("inf")):
+            wanted = "a whole number" if kind is int else "a number"
+            problems.append(f"{where}{key} is {value!r}, which is not {wanted} of at least 0")
+    if "url" in known:
+        problems += [f"{where}{problem}" for problem in _allow_problems(table)]
+    else:
+        problems += _network_problems(table.get("networks", []))
+    return problems
+
+
+def _allow_problems(table: Mapping[str, Any]) -> list[str]:
+    problems = []
+    try:
+        parse_prefix(str(table.get("url", "")))
+    except ValueError as error:
+        problems.append(f"url: {error}")
+    if "usd_per_day" in table and not _PRICES.keys() <= table.keys():
+        problems.append("usd_per_day needs usd_per_m_input and usd_per_m_output: a plan could state too low prices")
+    return problems
+
+
+def _network_problems(texts: object) -> list[str]:
+    if not isinstance(texts, list):
+        return ["networks is not a list"]
+    try:
+        _networks(texts)
+    except ValueError as error:
+        return [f"networks: {error}"]
+    return []
+
+
+def _networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    return tuple(ip_network(str(text), strict=False) for text in texts)
+
+
+def _account(table: Mapping[str, Any], name: str) -> Account | None:
+    limits = {key: table[key] for key in _LIMITS if key in table}
+    prices = {key: table[key] for key in _PRICES if key in table}
+    return Account(limits=Budget(provider=name, **limits), price=Price(**prices)) if limits else None
+
+
+def _suggestion(key: str, known: frozenset[str]) -> str:
+    close = get_close_matches(key, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

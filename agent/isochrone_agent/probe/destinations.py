@@ -1,0 +1,126 @@
+"""Destinations that this agent may send requests to, whatever a plan contains. Pure.
+
+The laws:
+
+1. With `prefixes`, a request goes only to a URL that begins with one of them: the same scheme, host and port, and a
+   path below theirs. Dot segments, which a server may resolve to another path, are refused, however they are encoded.
+2. The address that is dialled is checked, not the name: a name may resolve to another address each time (DNS
+   rebinding), and to a number in any notation.
+3. An IPv4 address inside an IPv6 address (mapped, NAT64, 6to4, Teredo) is checked as that IPv4 address.
+4. Link-local, multicast and unspecified addresses and those of the clouds' metadata services are always refused; other
+   addresses that are not public are refused unless they are in `networks`.
+"""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import unquote
+
+from isochrone_agent.url import DEFAULT_PORTS, Url, parse_url
+
+Network = IPv4Network | IPv6Network
+
+LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+REFUSED = "refused by the agent's policy: "
+"""The beginning of the error of a sample that was not sent for this reason."""
+
+_NAT64 = ip_network("64:ff9b::/96")
+_COMPATIBLE = ip_network("::/96")
+_THIS_NETWORK = ip_network("0.0.0.0/8")
+# The addresses of metadata services that are not link-local: of AWS and Google by IPv6, Alibaba, Oracle and Azure.
+_METADATA = frozenset(
+    map(ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
+)
+# `is_global` is true for it in older versions of Python.
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlPrefix:
+    """An origin and the beginning of a path, without a slash at its end."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
+
+    def covers(self, url: Url) -> bool:
+        """Return true if a request to `url` stays below this prefix."""
+        origin = url.scheme, url.host, url.port or DEFAULT_PORTS[url.scheme]
+        path = url.target.partition("?")[0]
+        return origin == (self.scheme, self.host, self.port) and f"{path}/".startswith(f"{self.path}/")
+
+
+def parse_prefix(text: str) -> UrlPrefix:
+    """Parse a URL prefix such as `https://api.openai.com/v1`. Raises `ValueError`."""
+    if set("?#@") & set(text):
+        raise ValueError(f"{text!r} contains one of ? # @")
+    url = parse_url(text)
+    if _has_dot_segment(url.target):
+        raise ValueError(f"{text!r} contains a dot segment")
+    port = url.port or DEFAULT_PORTS[url.scheme]
+    return UrlPrefix(scheme=url.scheme, host=url.host, port=port, path=url.target.rstrip("/"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destinations:
+    """The allowed destinations. Without `prefixes` any host is allowed whose address is. `redirected` are hosts and
+    ports that an option of this agent sends to another address, which is therefore not checked.
+    """
+
+    prefixes: tuple[UrlPrefix, ...] = ()
+    networks: tuple[Network, ...] = ()
+    redirected: frozenset[tuple[str, int]] = frozenset()
+
+    def refusal(self, url: Url) -> str | None:
+        """Return why no request may be sent to `url`; `None` if it may."""
+        if _has_dot_segment(url.target):
+            return f"the path {url.target!r} contains a dot segment"
+        if self.prefixes and not any(prefix.covers(url) for prefix in self.prefixes):
+            return f"{url.scheme}://{url.authority}{url.target} is not below an allowed URL"
+        return None
+
+    def address_refusal(self, host: str, port: int, address: str) -> str | None:
+        """Return why `address`, to which `host` resolved, may not be connected to; `None` if it may."""
+        if (host, port) in self.redirected:
+            return None
+        ip = _embedded(ip_address(address.partition("%")[0]))
+        where = address if host == address else f"{host} is {address}, which"
+        if kind := _never_allowed(ip):
+            return f"{where} is {kind} address"
+        if (ip.is_global and ip not in _LOCAL_NAT64) or any(ip in network for network in self.networks):
+            return None
+        return f"{where} is not a public address, nor in an allowed network"
+
+
+def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address that an IPv6 address leads to, else the address itself."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    if ip in _NAT64 or (ip in _COMPATIBLE and int(ip) > 1):
+        return IPv4Address(int(ip) & 0xFFFF_FFFF)
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
+
+
+def _never_allowed(ip: IPv4Address | IPv6Address) -> str | None:
+    kinds = (
+        ("a link-local", ip.is_link_local),
+        ("a metadata service's", ip in _METADATA),
+        ("a multicast", ip.is_multicast),
+        ("an unspecified", ip.is_unspecified or ip in _THIS_NETWORK),
+        ("a broadcast", ip == IPv4Address("255.255.255.255")),
+    )
+    return next((kind for kind, is_of in kinds if is_of), None)
+
+
+def _has_dot_segment(target: str) -> bool:
+    path = target.partition("?")[0]
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    # Some servers ignore parameters after a semicolon, and take a backslash for a slash.
+    segments = path.replace("\\", "/").split("/")
+    return any(segment.partition(";")[0] in (".", "..") for segment in segments)

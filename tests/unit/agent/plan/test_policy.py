@@ -1,0 +1,151 @@
+"""The policy file, and what a policy refuses and counts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isochrone_agent.errors import SettingsError
+from isochrone_agent.plan.budget import BudgetTracker
+from isochrone_agent.plan.policy import Policy, describe_refused, load_policy, parse_policy
+from isochrone_agent.settings import Settings
+from isochrone_wire.address import Address
+from isochrone_wire.model import DAY_US, SECOND_US, Outcome, Price, Sample, Target, Vantage, Workload
+
+TARGET = Target(
+    id=1, name="a/m", provider="a", model="m", base_url="https://a.example/v1", workload=Workload(max_output_tokens=100)
+)
+TEXT = """
+min_every_seconds = 1.0
+max_streams = 4
+requests_per_day = 3
+networks = ["10.0.0.0/24"]
+[[allow]]
+url = "https://a.example/v1"
+usd_per_day = 1.0
+usd_per_m_input = 0.0
+usd_per_m_output = 10_000.0
+[[allow]]
+url = "https://b.example"
+"""
+
+
+def policy(text: str = TEXT) -> Policy:
+    return parse_policy(text, Path("policy.toml"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"base_url": "https://b.example"}, None),
+        ({"base_url": "https://a.example/v1?"}, "the base URL https://a.example/v1? contains ? or #"),
+        ({"base_url": "https://a.example/v1#x"}, "the base URL https://a.example/v1#x contains ? or #"),
+        ({"base_url": "https://a.example"}, "https://a.example/chat/completions is not below an allowed URL"),
+        ({"every_us": SECOND_US - 1}, "its interval is 0.999999 s, and min_every_seconds is 1"),
+        ({"workload": Workload(concurrency=5)}, "it has 5 concurrent streams, and max_streams is 4"),
+        ({"dialect": "gemini", "model": "../x"}, "the path '/v1/models/../x"),
+    ],
+)
+def test_a_target_outside_the_policy_is_refused(changes: dict[str, object], reason: str | None) -> None:
+    """The reason names the value and the limit; the URL is that of the requests, which the dialect makes."""
+    refusal = policy().refusal(replace(TARGET, **changes))  # type: ignore[arg-type]
+    assert refusal is None if reason is None else (refusal or "").startswith(reason)
+
+
+def test_refusals_name_a_few_targets() -> None:
+    """Paused targets are not refused, and of many only the first ones are named."""
+    targets = [replace(TARGET, name=f"t{n}", every_us=1) for n in range(5)]
+    found = policy().refusals([*targets, replace(TARGET, name="paused", paused=True, every_us=1)])
+    assert list(found) == ["t0", "t1", "t2", "t3", "t4"]
+    assert describe_refused(found).endswith("(and 2 more)")
+    assert describe_refused({}) == ""
+
+
+def test_a_plan_can_neither_rename_nor_cheapen_its_way_around_a_limit() -> None:
+    """Requests count per destination, under any provider name, and dollars at the policy's price or a higher one."""
+    noon = 20_000 * DAY_US
+    tracker = BudgetTracker("v", accounts=policy().accounts_of)
+    free = replace(TARGET, provider="x", price=Price())
+    # A response of 100 tokens may cost 1 USD.
+    assert tracker.refusal(free, noon) is None
+    tracker.begin(free)
+    why = "usd_per_day of policy https://a.example/v1 is 1: 1 used, this round may use 1"
+    assert tracker.refusal(replace(free, provider="y"), noon) == why
+    answer = Sample(
+        target_id=1,
+        round_at=noon,
+        outcome=Outcome.OK,
+        dispatched_at=noon,
+        prompt_tokens=9,
+        output_tokens=10,
+        cost_usd=0,
+    )
+    [entries] = tracker.settle([answer], target=free, reserved=tracker.reservation(free, noon))
+    assert [(one.provider, round(one.usd, 6), one.requests) for one in entries] == [
+        ("x", 0.0, 1),
+        ("policy", 0.0, 1),
+        ("policy", 0.0, -1),
+        ("policy https://a.example/v1", 0.1, 1),
+        ("policy https://a.example/v1", -1.0, -1),
+    ]
+    tracker.end(free, [answer])
+    elsewhere = replace(TARGET, provider="z", base_url="https://b.example")
+    for used in (1, 2):
+        assert tracker.refusal(elsewhere, noon) is None, used
+        tracker.begin(elsewhere)
+    assert tracker.refusal(elsewhere, noon) == "requests_per_day of policy is 3: 3 used, this round may use 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("min_evry_seconds = 1", "unknown key 'min_evry_seconds' (did you mean 'min_every_seconds'?)"),
+        ("max_streams = 1.5", "max_streams is 1.5, which is not a whole number of at least 0"),
+        ("requests_per_day = true", "requests_per_day is True, which is not a whole number of at least 0"),
+        ("min_every_seconds = nan", "min_every_seconds is nan, which is not a number of at least 0"),
+        ("networks = ['10.0.0.0/99']", "networks: '10.0.0.0/99' does not appear to be an IPv4 or IPv6 network"),
+        ("networks = '10.0.0.0/8'", "networks is not a list"),
+        ("allow = []", "allow is not a list of tables: write [[allow]]"),
+        ("allow = ['https://a.example']", "allow is not a list of tables: write [[allow]]"),
+        ("usd_per_day = 1.0", "usd_per_day needs [[allow]] tables with prices: a plan could state too low ones"),
+        ("[[allow]]", "[[allow]] 1: url: the base URL does not begin with http:// or https://"),
+        ("[[allow]]\nurl='https://a.example'\nkey='x'", "[[allow]] 1: unknown key 'key'"),
+        (
+            "[[allow]]\nurl='https://a.example'\nusd_per_day=1",
+            "[[allow]] 1: usd_per_day needs usd_per_m_input and usd_per_m_output: a plan could state too low prices",
+        ),
+        ("usd_per_day=1\n[[allow]]\nurl='https://a.example'", "https://a.example has no prices"),
+        (
+            "[[allow]]\nurl='https://a.example'\n[[allow]]\nurl='https://a.example/'",
+            "https://a.example is allowed twice",
+        ),
+    ],
+)
+def test_a_file_that_is_not_valid_is_refused(text: str, problem: str, tmp_path: Path) -> None:
+    """A mistake in the file stops the agent with a sentence, instead of allowing more than was meant."""
+    (tmp_path / "policy.toml").write_text(text)
+    settings = Settings(vantage=Vantage(name="v", region="r"), collector=Address("127.0.0.1", 1), data_dir=tmp_path)
+    with pytest.raises(SettingsError) as error:
+        load_policy(settings)
+    assert str(error.value) == f"{tmp_path / 'policy.toml'}: {problem}"
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    """`--policy` with a file that is missing is an error, not the built-in policy."""
+    settings = Settings(
+        vantage=Vantage(name="v", region="r"),
+        collector=Address("127.0.0.1", 1),
+        data_dir=tmp_path,
+        policy=tmp_path / "x.toml",
+    )
+    with pytest.raises(SettingsError, match="does not exist"):
+        load_policy(settings)
+
+
+def test_volume_is_limited_if_every_request_counts() -> None:
+    """A policy limits the volume with a limit for everything, or one for each allowed URL."""
+    assert policy().limits_volume
+    assert not Policy().limits_volume
+    assert not policy("[[allow]]\nurl='https://a.example'").limits_volume
+    assert policy("[[allow]]\nurl='https://a.example'\nrequests_per_day=1").limits_volume

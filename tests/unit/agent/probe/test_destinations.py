@@ -1,0 +1,122 @@
+"""Which URLs and addresses a request may go to."""
+
+from ipaddress import ip_network
+
+import pytest
+
+from isochrone_agent.probe.destinations import LOOPBACK, Destinations, parse_prefix
+from isochrone_agent.url import parse_url
+
+ALL_NETWORKS = ip_network("0.0.0.0/0"), ip_network("::/0")
+ALLOWED = Destinations(prefixes=(parse_prefix("https://a.example/v1/"), parse_prefix("http://[::1]:8000")))
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://a.example/v1/chat", True),
+        ("https://A.example:443/v1", True),
+        ("https://a.example/v1?x=1", True),
+        ("http://[::1]:8000/anything", True),
+        ("http://a.example/v1/chat", False),
+        ("https://a.example:8443/v1/chat", False),
+        ("https://b.example/v1/chat", False),
+        ("https://a.example.evil.example/v1/chat", False),
+        ("https://a.example@b.example/v1/chat", False),
+        ("https://a.example/v1x", False),
+        ("https://a.example/V1/chat", False),
+        ("https://a.example/v1%2fchat", False),
+        ("https://a.example/v1/../admin", False),
+        ("https://a.example/v1/%2e%2E/admin", False),
+        ("https://a.example/v1/%252e%252e/admin", False),
+        ("https://a.example/v1/..%2fadmin", False),
+        ("https://a.example/v1/..\\admin", False),
+        ("https://a.example/v1/..;x/admin", False),
+        ("http://[::1]:8001/anything", False),
+    ],
+)
+def test_a_request_stays_below_an_allowed_url(url: str, *, allowed: bool) -> None:
+    """Scheme, host, port and the beginning of the path must be those of an allowed URL, in any encoding."""
+    assert (ALLOWED.refusal(parse_url(url)) is None) is allowed
+
+
+def test_without_urls_every_host_is_allowed_but_no_dot_segment() -> None:
+    """Without a list of URLs, only dot segments are refused."""
+    assert Destinations().refusal(parse_url("https://b.example/x")) is None
+    assert Destinations().refusal(parse_url("https://b.example/../x")) == "the path '/../x' contains a dot segment"
+
+
+@pytest.mark.parametrize(
+    "text", ["https://a.example/v1?x", "https://a.example/#", "https://u@a.example", "ftp://a", ""]
+)
+def test_a_prefix_is_a_plain_url(text: str) -> None:
+    """A prefix has no query, fragment or user."""
+    with pytest.raises(ValueError, match=r"contains one of|does not begin"):
+        parse_prefix(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("169.254.169.254", "a link-local"),
+        ("fe80::1%eth0", "a link-local"),
+        ("::ffff:169.254.169.254", "a link-local"),
+        ("64:ff9b::a9fe:a9fe", "a link-local"),
+        ("2002:a9fe:a9fe::1", "a link-local"),
+        ("::a9fe:a9fe", "a link-local"),
+        ("fd00:ec2::254", "a metadata service's"),
+        ("100.100.100.200", "a metadata service's"),
+        ("168.63.129.16", "a metadata service's"),
+        ("224.0.0.1", "a multicast"),
+        ("ff02::1", "a multicast"),
+        ("0.0.0.0", "an unspecified"),
+        ("0.1.2.3", "an unspecified"),
+        ("::", "an unspecified"),
+        ("255.255.255.255", "a broadcast"),
+    ],
+)
+def test_some_addresses_are_refused_whatever_the_networks(address: str, kind: str) -> None:
+    """Link-local, metadata and multicast addresses are refused even if a network of the policy contains them."""
+    every = Destinations(networks=ALL_NETWORKS)
+    assert every.address_refusal("h", 443, address) == f"h is {address}, which is {kind} address"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.0.1",
+            "100.64.0.1",
+            "192.0.2.1",
+            "240.0.0.1",
+            "::1",
+            "fc00::1",
+        ),
+        *("::ffff:10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::7f00:1", "64:ff9b:1::1"),
+        "2001:0:53aa:64c:0:fbff:80ff:fffe",
+    ],
+)
+def test_an_address_that_is_not_public_needs_a_network(address: str) -> None:
+    """Private addresses are refused, also inside IPv6 addresses, unless a network contains them."""
+    assert Destinations().address_refusal(address, 80, address) == (
+        f"{address} is not a public address, nor in an allowed network"
+    )
+    assert Destinations(networks=ALL_NETWORKS).address_refusal(address, 80, address) is None
+
+
+def test_public_addresses_are_allowed() -> None:
+    """Public addresses need no network, and a network allows its own addresses only."""
+    for address in ("8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808"):
+        assert Destinations().address_refusal("h", 443, address) is None
+    assert Destinations(networks=LOOPBACK).address_refusal("h", 443, "127.9.9.9") is None
+    assert Destinations(networks=LOOPBACK).address_refusal("h", 443, "10.0.0.1")
+
+
+def test_a_redirection_of_the_agents_own_options_is_not_checked() -> None:
+    """`--connect-to` is an option of this agent, so its address is allowed, for that host and port only."""
+    of = Destinations(redirected=frozenset({("api.example", 443)}))
+    assert of.address_refusal("api.example", 443, "127.0.0.1") is None
+    assert of.address_refusal("api.example", 80, "127.0.0.1")
