@@ -189,6 +189,16 @@ def read_sample(checksum: object, body: object) -> bytes:
     return body
 
 
+def count_fitting(bodies: list[bytes]) -> int:
+    """Return how many of the bodies fit into one batch; at least one."""
+    total = 0
+    for count, body in enumerate(bodies[:MAX_BATCH_SAMPLES]):
+        total += len(body)
+        if count and total > MAX_BATCH_BYTES:
+            return count
+    return min(len(bodies), MAX_BATCH_SAMPLES)
+
+
 def join_content(bodies: Iterable[bytes]) -> bytes:
     """Join encoded samples to the encoded field `samples` of a PushRequest."""
     return b"".join(_SAMPLES_TAG + _varint(len(body)) + body for body in bodies)
@@ -215,7 +225,8 @@ def add_spends(db: sqlite3.Connection, spends: Iterable[Spend]) -> None:
     # Never below zero: salvage may have lost the row that is corrected, and sums of floats are not exact.
     for spend in spends:
         db.execute(
-            "insert into spend values (?, ?, max(0.0, ?), max(0, ?), max(0, ?)) on conflict (day_at, provider) do update "
+            "insert into spend values (?, ?, max(0.0, ?), max(0, ?), max(0, ?)) "
+            "on conflict (day_at, provider) do update "
             "set usd = max(0.0, usd + ?), tokens = max(0, tokens + ?), requests = max(0, requests + ?)",
             (spend.day_at, spend.provider, *(spend.usd, spend.tokens, spend.requests) * 2),
         )

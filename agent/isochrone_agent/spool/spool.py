@@ -373,7 +373,7 @@ class Spool:
         if not rows:
             return
         bodies = [database.read_sample(checksum, body) for _, _, checksum, body in rows]
-        fitting = _count_fitting(bodies)
+        fitting = database.count_fitting(bodies)
         first_id, oldest_at = rows[0][:2]
         last_id = rows[fitting - 1][0]
         # In this order, because the batch reuses the pages of the deleted samples.
@@ -437,16 +437,6 @@ def _new_epoch() -> int:
 def _is_full(error: BaseException) -> bool:
     code = getattr(error, "sqlite_errorcode", None) or 0
     return code & 0xFF == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC
-
-
-def _count_fitting(bodies: list[bytes]) -> int:
-    """Number of bodies that fit into one batch; at least one."""
-    total = 0
-    for count, body in enumerate(bodies[:MAX_BATCH_SAMPLES]):
-        total += len(body)
-        if count and total > MAX_BATCH_BYTES:
-            return count
-    return min(len(bodies), MAX_BATCH_SAMPLES)
 
 
 def _open_error(path: Path, error: OSError | sqlite3.Error) -> SpoolError:

@@ -126,10 +126,12 @@ def test_a_leased_batch_is_not_leased_again(tmp_path: Path) -> None:
 def test_batches_are_bounded_in_bytes_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch stays within its limits but has at least one sample; a full batch is sealed without a lease."""
     size = len(codec.encode(sample(1)).SerializeToString())
-    monkeypatch.setattr(spool_module, "MAX_BATCH_BYTES", 2 * size + 1)
+    for module in (spool_module, database):
+        monkeypatch.setattr(module, "MAX_BATCH_BYTES", 2 * size + 1)
     spool = spool_of(tmp_path, range(1, 6), drain=Drain.OLDEST)
     assert [rounds(spool.lease()) for _ in range(4)] == [[1, 2], [3, 4], [5], []]
-    monkeypatch.setattr(spool_module, "MAX_BATCH_BYTES", 1)
+    for module in (spool_module, database):
+        monkeypatch.setattr(module, "MAX_BATCH_BYTES", 1)
     spool.record(sample(6))
     assert rounds(leased(spool, seal=False)) == [6]
 
