@@ -7,21 +7,14 @@ with ObservatoryClient("127.0.0.1:4600") as client:
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
 from isochrone_client.address import Collector, resolve_collector
-from isochrone_client.errors import (
-    AccessError,
-    AddressError,
-    ClientError,
-    CollectorError,
-    RefusedError,
-    SlowError,
-    UnreachableError,
-)
+from isochrone_client.call_errors import client_error
+from isochrone_client.errors import AddressError, CollectorError
 from isochrone_client.names import Names
 from isochrone_wire.answers import (
     CoverageList,
@@ -39,21 +32,24 @@ from isochrone_wire.answers import (
 )
 from isochrone_wire.channel import PLAIN, open_channel
 from isochrone_wire.codec import CodecError, decode, encode
-from isochrone_wire.insights import (
-    AlertList,
-    DriftList,
-    LatencyBudgetList,
-    RegionCostList,
-    SeriesList,
-    SimulationList,
-    TierList,
-)
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.routes import Explanation, RegionTables, RouteEventList, RouteTable
 from isochrone_wire.v1 import observatory_pb2 as messages
 from isochrone_wire.v1 import routes_pb2 as route_messages
 from isochrone_wire.v1.observatory_pb2_grpc import ObservatoryStub
 from isochrone_wire.v1.routes_pb2_grpc import RoutesStub
+
+# The methods import these, because to make a class takes a millisecond, and a command has one kind of answer.
+if TYPE_CHECKING:
+    from isochrone_wire.insights import (
+        AlertList,
+        DriftList,
+        LatencyBudgetList,
+        RegionCostList,
+        SeriesList,
+        SimulationList,
+        TierList,
+    )
+    from isochrone_wire.routes import Explanation, RegionTables, RouteEventList, RouteTable
 
 CONNECT_TIMEOUT_US = 3 * SECOND_US
 ANSWER_TIMEOUT_US = 30 * SECOND_US
@@ -64,45 +60,6 @@ _WATCH_TIMEOUT_US = 25 * SECOND_US
 _MAX_SAMPLES_PER_MESSAGE = 1_000
 
 _NO_PROXY = ("grpc.enable_http_proxy", 0)
-
-_ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: (RefusedError, "see --help for the valid values"),
-    grpc.StatusCode.NOT_FOUND: (
-        RefusedError,
-        "`isochrone targets` lists the targets, `isochrone coverage` the regions, `isochrone routes` the routes",
-    ),
-    grpc.StatusCode.UNAVAILABLE: (
-        UnreachableError,
-        "is it running? start one with `isochrone-collector serve`, or give its address with --collector HOST:PORT",
-    ),
-    grpc.StatusCode.UNAUTHENTICATED: (AccessError, "ask an operator for access: isochrone-collector access add"),
-    grpc.StatusCode.PERMISSION_DENIED: (AccessError, "ask an operator for the role: isochrone-collector access add"),
-    grpc.StatusCode.DEADLINE_EXCEEDED: (SlowError, "use a shorter --window or a longer --timeout"),
-    # Only this client cancels calls, and only after a timeout.
-    grpc.StatusCode.CANCELLED: (SlowError, "it may be stopped or unreachable; or use a longer --timeout"),
-    grpc.StatusCode.UNIMPLEMENTED: (
-        CollectorError,
-        "is it an Isochrone collector, and at least as new as this command?",
-    ),
-    grpc.StatusCode.RESOURCE_EXHAUSTED: (CollectorError, "use a shorter --window or fewer --target"),
-}
-# Hints for other unknown names, by the start of the collector's message.
-_HINT_OF_UNKNOWN = {
-    "unknown region ": "`isochrone regions` lists them; a region becomes known when an agent starts there: "
-    "isochrone-agent run --vantage NAME --region REGION",
-    "unknown use ": "`isochrone slo` shows all uses",
-    "there is no route table yet": "add `routes` to the plan and apply it: isochrone-collector apply plan.yaml; "
-    "`isochrone coverage` shows the samples",
-    "there is no generation ": "`isochrone routes history` lists the generations; `isochrone explain` without "
-    "--generation takes the newest",
-}
-# The start of the message that gRPC makes if there was no connection; the collector or a proxy wrote any other.
-_CONNECT_FAILED = "failed to connect"
-# Part of gRPC's message if the certificate was not trusted.
-_CERTIFICATE_REJECTED = "CERTIFICATE_VERIFY_FAILED"
-# gRPC's message if the client's own deadline passed; other messages report the collector's limit.
-_CLIENT_DEADLINE = "Deadline Exceeded"
-_OTHER_ERROR = (CollectorError, "see the collector's log")
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -202,8 +159,10 @@ class ObservatoryClient:
         request = messages.GetSpendRequest(selection=encode(selection))
         return self._value(SpendList, self._call(self._stub.GetSpend, request))
 
-    def get_region_costs(self, selection: Selection, *, metric: Metric = Metric.TTFT) -> RegionCostList:
+    def get_region_costs(self, selection: Selection, *, metric: Metric = Metric.TTFT) -> "RegionCostList":
         """The nearest region of each provider, and the latency that the other regions add."""
+        from isochrone_wire.insights import RegionCostList
+
         request = messages.GetRegionCostsRequest(selection=encode(selection), metric=metric)
         return self._value(RegionCostList, self._call(self._stub.GetRegionCosts, request))
 
@@ -216,10 +175,12 @@ class ObservatoryClient:
         answer_tokens: int = 0,
         limit_us: int = 0,
         min_tokens_per_second: float = 0.0,
-    ) -> LatencyBudgetList:
+    ) -> "LatencyBudgetList":
         """Verdicts on the latency targets of `uses` (empty: all uses), per target and region; with `by` "hour" per hour
         of the day, too. The other arguments are those of the collector's query.
         """
+        from isochrone_wire.insights import LatencyBudgetList
+
         request = messages.GetLatencyBudgetsRequest(
             selection=encode(selection),
             uses=uses,
@@ -230,28 +191,38 @@ class ObservatoryClient:
         )
         return self._value(LatencyBudgetList, self._call(self._stub.GetLatencyBudgets, request))
 
-    def get_tiers(self, selection: Selection) -> TierList:
+    def get_tiers(self, selection: Selection) -> "TierList":
         """Targets by price tier."""
+        from isochrone_wire.insights import TierList
+
         request = messages.GetTiersRequest(selection=encode(selection))
         return self._value(TierList, self._call(self._stub.GetTiers, request))
 
-    def get_series(self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0) -> SeriesList:
+    def get_series(self, selection: Selection, *, metric: Metric = Metric.TTFT, points: int = 0) -> "SeriesList":
         """Quantiles and outcomes over time, in at most `points` buckets (0: as many as the collector allows)."""
+        from isochrone_wire.insights import SeriesList
+
         request = messages.GetSeriesRequest(selection=encode(selection), metric=metric, points=points)
         return self._value(SeriesList, self._call(self._stub.GetSeries, request))
 
-    def list_drift(self, selection: Selection) -> DriftList:
+    def list_drift(self, selection: Selection) -> "DriftList":
         """The lasting changes in the selection."""
+        from isochrone_wire.insights import DriftList
+
         request = messages.ListDriftRequest(selection=encode(selection))
         return self._value(DriftList, self._call(self._stub.ListDrift, request))
 
-    def list_alerts(self, window: Window) -> AlertList:
+    def list_alerts(self, window: Window) -> "AlertList":
         """Alerts raised in the window, with their delivery."""
+        from isochrone_wire.insights import AlertList
+
         request = messages.ListAlertsRequest(window=encode(window))
         return self._value(AlertList, self._call(self._stub.ListAlerts, request))
 
-    def simulate(self, selection: Selection, *, policies: tuple[str, ...] = ()) -> SimulationList:
+    def simulate(self, selection: Selection, *, policies: tuple[str, ...] = ()) -> "SimulationList":
         """The results of `policies` (empty: one of each kind) replayed on the recorded rounds."""
+        from isochrone_wire.insights import SimulationList
+
         request = messages.SimulateRequest(selection=encode(selection), policies=policies)
         return self._value(SimulationList, self._call(self._stub.Simulate, request))
 
@@ -270,12 +241,16 @@ class ObservatoryClient:
         request = messages.ExportSamplesRequest(selection=encode(selection), newest=newest)
         return (batch.samples for batch in self._sample_batches(self._stub.ExportSamples, request))
 
-    def get_tables(self, client_region: str, route: str = "") -> RegionTables:
+    def get_tables(self, client_region: str, route: str = "") -> "RegionTables":
         """The tables in force in a region, of one route or of all (empty name)."""
+        from isochrone_wire.routes import RegionTables
+
         request = route_messages.GetTablesRequest(client_region=client_region, route=route)
         return self._value(RegionTables, self._call(self._routes.GetTables, request))
 
-    def watch_tables(self, client_region: str = "", route: str = "", *, after: int = 0) -> Iterator[RouteTable | None]:
+    def watch_tables(
+        self, client_region: str = "", route: str = "", *, after: int = 0
+    ) -> "Iterator[RouteTable | None]":
         """Tables after the generation `after` as they are published, in order, until the iterator is closed; with 0,
         first all tables in force. Yields `None` from time to time between tables. Empty names mean all
         regions, all routes.
@@ -283,13 +258,17 @@ class ObservatoryClient:
         request = route_messages.WatchTablesRequest(client_region=client_region, route=route, after_generation=after)
         return self._stream(self._routes.WatchTables, request, self._table, max(self._timeout_us, _WATCH_TIMEOUT_US))
 
-    def explain_route(self, client_region: str, route: str, *, generation: int = 0) -> Explanation:
+    def explain_route(self, client_region: str, route: str, *, generation: int = 0) -> "Explanation":
         """The decision behind the table of a generation (0: the newest), step by step."""
+        from isochrone_wire.routes import Explanation
+
         request = route_messages.ExplainRouteRequest(client_region=client_region, route=route, generation=generation)
         return self._value(Explanation, self._call(self._routes.ExplainRoute, request))
 
-    def list_route_events(self, selection: Selection, *, route: str = "") -> RouteEventList:
+    def list_route_events(self, selection: Selection, *, route: str = "") -> "RouteEventList":
         """Switches, freezes and plans of the selection's window and regions, of one route or of all, newest first."""
+        from isochrone_wire.routes import RouteEventList
+
         request = route_messages.ListRouteEventsRequest(selection=encode(selection), route=route)
         return self._value(RouteEventList, self._call(self._routes.ListRouteEvents, request))
 
@@ -298,7 +277,9 @@ class ObservatoryClient:
         plan, seen = self.list_targets(), self.list_vantages()
         return tuple(dict.fromkeys(filter(None, (plan.baseline, *sorted(one.region for one in seen.vantages)))))
 
-    def _table(self, response: route_messages.WatchTablesResponse) -> RouteTable | None:
+    def _table(self, response: route_messages.WatchTablesResponse) -> "RouteTable | None":
+        from isochrone_wire.routes import RouteTable
+
         return self._value(RouteTable, response.table) if response.HasField("table") else None
 
     def _sample_batches(
@@ -318,13 +299,13 @@ class ObservatoryClient:
         except grpc.RpcError as error:
             # The collector rejects an unknown name before it sends anything, so no response is repeated.
             if not self._expand_short_names(request, error):
-                raise self._client_error(error) from error
+                raise client_error(error, self._address) from error
         else:
             return
         try:
             yield from self._responses(method(request), read, timeout_us)
         except grpc.RpcError as error:
-            raise self._client_error(error) from error
+            raise client_error(error, self._address) from error
 
     def _responses(
         self, call: Iterable[Response], read: Callable[[Response], Value], timeout_us: int
@@ -353,11 +334,11 @@ class ObservatoryClient:
             return method(request, timeout=self._timeout_us / SECOND_US)
         except grpc.RpcError as error:
             if not self._expand_short_names(request, error):
-                raise self._client_error(error) from error
+                raise client_error(error, self._address) from error
         try:
             return method(request, timeout=self._timeout_us / SECOND_US)
         except grpc.RpcError as error:
-            raise self._client_error(error) from error
+            raise client_error(error, self._address) from error
 
     def _expand_short_names(self, request: Message, error: grpc.RpcError) -> bool:
         """Replace short names in a refused request by full ones; return whether that changed it."""
@@ -371,17 +352,6 @@ class ObservatoryClient:
             return False
         regions = frozenset(filter(None, (plan.baseline, *(vantage.region for vantage in seen.vantages))))
         return _expand(request, Names(regions=regions, targets=plan.targets))
-
-    def _client_error(self, error: grpc.RpcError) -> ClientError:
-        call = cast(grpc.Call, error)  # gRPC raises the call itself
-        if _CERTIFICATE_REJECTED in (call.details() or ""):
-            sentence = f"the collector at {self._address} is not the one that was joined: its certificate differs"
-            return AccessError(sentence, hint="if its operator has replaced the certificate, join again")
-        kind, hint = _ERROR_OF.get(call.code(), _OTHER_ERROR)
-        details = call.details() or call.code().name.lower()
-        if call.code() is grpc.StatusCode.NOT_FOUND:
-            hint = next((better for start, better in _HINT_OF_UNKNOWN.items() if details.startswith(start)), hint)
-        return kind(_message(kind, self._address, details), hint=hint)
 
     def _value(self, cls: type[Value], message: Message) -> Value:
         try:
@@ -416,13 +386,3 @@ def _expand(request: Any, names: Names) -> bool:  # noqa: ANN401  # any request 
         if getattr(request, field):
             setattr(request, field, names.region(getattr(request, field)))
     return bool(request.SerializeToString(deterministic=True) != before)
-
-
-def _message(kind: type[ClientError], address: str, details: str) -> str:
-    if kind in (RefusedError, AccessError):
-        return details
-    if kind is UnreachableError and details.startswith(_CONNECT_FAILED):
-        return f"no collector answers at {address}: {details.rpartition(': ')[2]}"
-    if kind is SlowError and details == _CLIENT_DEADLINE:
-        return f"the collector at {address} did not answer in time"
-    return f"the collector at {address} failed: {details}"

@@ -20,7 +20,6 @@ answer in one of its formats, not of those that write a file in another: `report
 import json
 import os
 import re
-import secrets
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -124,7 +123,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Configuration:
 def write(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Path:
     """Replace the file in one step, readable by its owner only. Raises `ConfigurationError`."""
     path = path_of(environment)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:

@@ -14,7 +14,7 @@ used. Only this module and the gRPC servicers and stubs handle messages.
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntFlag, StrEnum
 from functools import partial
@@ -23,27 +23,32 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from isochrone_wire import answers, insights, model, operations, routes
+from isochrone_wire import model
 from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, routes_pb2, sample_pb2
 
 Value = TypeVar("Value")
 
-_VALUE_MODULES = (answers, insights, model, operations, routes)
+# Named and not imported: to make a class takes a millisecond, and a command needs only those of its answer.
+VALUE_MODULES = tuple(f"isochrone_wire.{name}" for name in ("answers", "insights", "model", "operations", "routes"))
 _MESSAGE_MODULES = (fleet_pb2, observatory_pb2, operations_pb2, plan_pb2, routes_pb2, sample_pb2)
 
 
-def _message_classes() -> Iterator[tuple[type, type[Message]]]:
-    """Yield each value class with its message: the one of the same name, or the one that its `MESSAGE` names."""
-    for module in _VALUE_MODULES:
-        for cls in vars(module).values():
-            if isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module.__name__:
-                name = getattr(cls, "MESSAGE", cls.__name__)
-                for messages in _MESSAGE_MODULES:
-                    if message := getattr(messages, name, None):
-                        yield cls, message
+_MESSAGE_OF: dict[type, type[Message]] = {}
 
 
-_MESSAGE_OF: dict[type, type[Message]] = dict(_message_classes())
+def message_class(cls: type) -> type[Message]:
+    """Return the message of a value class: the one of the same name, or the one that its `MESSAGE` names.
+
+    Raises `KeyError` for other classes.
+    """
+    if cls not in _MESSAGE_OF:
+        name = getattr(cls, "MESSAGE", cls.__name__)
+        found = [getattr(module, name) for module in _MESSAGE_MODULES if hasattr(module, name)]
+        if not found or cls.__module__ not in VALUE_MODULES:
+            raise KeyError(cls)
+        _MESSAGE_OF[cls] = found[-1]
+    return _MESSAGE_OF[cls]
+
 
 _ENUM_OF: dict[type[StrEnum], Any] = {
     model.Outcome: sample_pb2.Outcome,
@@ -82,9 +87,9 @@ class _ClassCodec:
 _CLASS_CODECS: dict[type, _ClassCodec] = {}
 
 
-def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see _message_classes
+def encode(value: Any) -> Any:  # noqa: ANN401  # the message class follows from the value's class; see message_class
     """Return the message for a value: `sample_pb2.Sample` for a `Sample`. Raises `KeyError` for other classes."""
-    return _MESSAGE_OF[type(value)](**_content(value))
+    return message_class(type(value))(**_content(value))
 
 
 def decode(cls: type[Value], message: Message) -> Value:

@@ -6,15 +6,16 @@ the new one.
 
 import json
 import os
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isochrone_wire.address import DEFAULT_PORT, Address, parse_address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust
 from isochrone_wire.credentials import parse_credential
-from isochrone_wire.operations import Role
+
+if TYPE_CHECKING:
+    from isochrone_wire.operations import Role
 
 FILE_NAME = "identity.json"
 
@@ -25,7 +26,7 @@ class Identity:
 
     address: Address
     name: str
-    role: Role
+    role: "Role"
     trust: Trust = PLAIN
     region: str | None = None
     credential: str = field(repr=False)
@@ -51,6 +52,8 @@ def to_text(identity: Identity) -> str:
 
 def parse(text: str) -> Identity:
     """Parse an identity. Raises `ValueError` with a message that does not contain the credential."""
+    from isochrone_wire.operations import Role  # noqa: PLC0415  # every start of a command would load its module
+
     try:
         document = json.loads(text)
         client = _client(document)
@@ -86,7 +89,7 @@ def read(path: Path) -> Identity:
 def write(path: Path, identity: Identity) -> None:
     """Write the identity file atomically, readable by its owner only; create the folder. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(to_text(identity))

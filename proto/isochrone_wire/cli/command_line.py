@@ -4,13 +4,17 @@ A program declares a table of `Entry`s; a command's module is imported when the 
 completion are quick. An error ends a command with `error: …` and `hint: …` on stderr and an exit code:
 
     0 ok    1 failed    2 usage    3 unreachable    4 undecided or insufficient data, with --exit-code only
+    130 interrupted by Ctrl-C
 """
 
 import io
 import os
+import signal
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple, TextIO, TypeVar, cast
@@ -29,6 +33,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # Newer versions of click raise it where older ones print the help and exit.
 _NO_ARGUMENTS: type[click.ClickException] = getattr(click.exceptions, "NoArgsIsHelpError", click.FileError)
 _SHELLS = ("bash", "zsh", "fish")
+_INTERRUPTED = 130
 
 
 class Entry(NamedTuple):
@@ -41,7 +46,8 @@ class Entry(NamedTuple):
     def load(self) -> click.Command:
         """Import the command."""
         module, _, attribute = self.place.partition(":")
-        return cast(click.Command, getattr(import_module(module), attribute))
+        with _ended_by_interrupt():
+            return cast(click.Command, getattr(import_module(module), attribute))
 
 
 class CommandGroup(click.Group):
@@ -106,9 +112,10 @@ class CommandGroup(click.Group):
         except click.ClickException as error:
             print_error(_in_lower_case(error.format_message()), _help_hint(error))
             code = error.exit_code
-        except click.Abort:
-            print_error("aborted")
-            code = 1
+        except click.Abort as error:
+            code = _INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else 1
+            if code != _INTERRUPTED:
+                print_error("aborted")
         except OSError as error:
             if not _is_of_click(error):
                 raise
@@ -230,6 +237,20 @@ def completion_command(program: str, **places: str) -> click.Command:
         click.echo(completer(context.find_root().command, {}, program, variable).source())
 
     return completion
+
+
+@contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, without an exception, which an import can lose: the command would run on."""
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_default or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _is_of_click(error: OSError) -> bool:

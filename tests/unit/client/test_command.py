@@ -50,6 +50,13 @@ def test_reading_needs_the_base_install_only() -> None:
     assert "grpc" in loaded
 
 
+def test_a_command_makes_only_the_classes_of_its_own_answer() -> None:
+    """`diff` loads none of the values of insights, routes and operations, each of which costs a millisecond."""
+    loaded = modules_after("from isochrone_client.cli import COMMANDS; COMMANDS['diff'].load()")
+    assert {f"isochrone_wire.{name}" for name in ("insights", "routes", "operations")} & loaded == set()
+    assert "isochrone_wire.answers" in loaded
+
+
 def test_no_module_imports_another_room() -> None:
     """The client imports the wire and itself, never the collector, the agent or their dependencies."""
     sources = Path(isochrone_client.__file__).parent.rglob("*.py")

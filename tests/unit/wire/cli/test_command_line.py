@@ -1,7 +1,9 @@
 """The group of commands that all programs share: errors, exit codes, lazy loading and older spellings."""
 
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -49,6 +51,7 @@ def group(error: BaseException | None = None) -> CommandGroup:
         (IsochroneError("no \x1b[31mred\x07"), 1, "error: no  [31mred \n"),
         (click.UsageError("Bad value"), 2, "error: bad value\nhint: program show --help\n"),
         (click.Abort(), 1, "error: aborted\n"),
+        (KeyboardInterrupt(), 130, "\n"),
     ],
 )
 def test_an_error_is_a_sentence_a_hint_and_an_exit_code(error: BaseException, exit_code: int, printed: str) -> None:
@@ -108,6 +111,29 @@ def test_a_mistyped_command_gets_a_suggestion(typed: str, meant: str) -> None:
     done = CliRunner().invoke(program, [typed], prog_name="program")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"error: no such command {typed!r}; did you mean {meant!r}?\nhint: program --help\n"
+
+
+INTERRUPTED_MODULE = """
+import os, signal, weakref
+import click
+
+command = click.Command("show", callback=lambda: print("shown"))
+# As in the import machinery: what a callback of a weak reference raises is lost.
+lock = {1}
+weakref.finalize(lock, os.kill, os.getpid(), signal.SIGINT)
+del lock
+"""
+
+
+def test_an_interrupt_while_a_command_is_imported_ends_the_program(tmp_path: Path) -> None:
+    """Ctrl-C ends the program without a traceback, even where Python would lose the exception and go on."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_MODULE)
+    code = (
+        "from isochrone_wire.cli.command_line import CommandGroup, Entry\n"
+        "CommandGroup(entries={'show': Entry('interrupted:command', '')}).main(['show'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
