@@ -24,7 +24,8 @@ class RegionCost:
 
     `added` is the pseudomedian of the differences from `best_region` in microseconds (or tokens per second), over
     `targets` targets, as n pairs by target and round; it is zero in the best region. `median` is the median over
-    targets of their medians.
+    targets of their medians. `since_at` is the newest lasting change of one of these targets, in microseconds since the
+    epoch: rounds of a target before its own newest change do not count.
     """
 
     provider: str
@@ -39,6 +40,7 @@ class RegionCost:
     n: int = 0
     decision: Decision = Decision.UNDECIDED
     reason: str = ""
+    since_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

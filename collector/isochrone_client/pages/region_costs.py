@@ -11,6 +11,7 @@ from isochrone_client.formats import (
     between,
     display_unit,
     displayed,
+    minute,
 )
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
@@ -30,7 +31,7 @@ _HOW = "slower by: than from the best region, paired by target and round; median
 
 def page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
     """The page of an answer about `metric`, one table per provider, its best region first."""
-    footnotes = Footnotes(row.reason for row in answer.costs)
+    footnotes = Footnotes(map(_remark, answer.costs))
     unit = "us" if metric.unit == "us" else "tokens_per_second"
     return Page(
         schema=SCHEMA,
@@ -79,7 +80,7 @@ def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], 
         Column(heading="pairs", text=lambda row: "" if _is_best(row) else str(row.n), priority=3),
         Column(
             heading="decision",
-            text=lambda row: footnotes.marked(_decision(row), row.reason),
+            text=lambda row: footnotes.marked(_decision(row), _remark(row)),
             style=lambda row: _STYLE_OF.get(row.decision, ""),
             wide=True,
         ),
@@ -103,6 +104,12 @@ def _bounds(row: RegionCost, of: _Scale) -> tuple[float | None, float | None]:
     if row.added_low is None or row.added_high is None or not row.metric.more_is_better:
         return of(row.added_low), of(row.added_high)
     return of(-row.added_high), of(-row.added_low)
+
+
+def _remark(row: RegionCost) -> str:
+    """The reason of a decision and, once per provider, the change that cut its rounds."""
+    cut = f"only rounds since a change at {minute(row.since_at)}" if row.since_at and _is_best(row) else ""
+    return "; ".join(filter(None, (row.reason, cut)))
 
 
 def _decision(row: RegionCost) -> str:

@@ -1281,6 +1281,7 @@ class RegionCost(_message.Message):
     N_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    SINCE_AT_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     metric: _builtins.str
     region: _builtins.str
@@ -1293,6 +1294,8 @@ class RegionCost(_message.Message):
     n: _builtins.int
     decision: _builtins.str
     reason: _builtins.str
+    since_at: _builtins.int
+    """The newest change of a target that was compared; only its rounds since then count."""
     def __init__(
         self,
         *,
@@ -1308,10 +1311,11 @@ class RegionCost(_message.Message):
         n: _builtins.int = ...,
         decision: _builtins.str = ...,
         reason: _builtins.str = ...,
+        since_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "median", b"median"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "_since_at", b"_since_at", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "median", b"median", "since_at", b"since_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "best_region", b"best_region", "decision", b"decision", "median", b"median", "metric", b"metric", "n", b"n", "provider", b"provider", "reason", b"reason", "region", b"region", "targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "_since_at", b"_since_at", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "best_region", b"best_region", "decision", b"decision", "median", b"median", "metric", b"metric", "n", b"n", "provider", b"provider", "reason", b"reason", "region", b"region", "since_at", b"since_at", "targets", b"targets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__added: _TypeAlias = _typing.Literal["added"]  # noqa: Y015
     _WhichOneofArgType__added: _TypeAlias = _typing.Literal["_added", b"_added"]  # noqa: Y015
@@ -1321,6 +1325,8 @@ class RegionCost(_message.Message):
     _WhichOneofArgType__added_low: _TypeAlias = _typing.Literal["_added_low", b"_added_low"]  # noqa: Y015
     _WhichOneofReturnType__median: _TypeAlias = _typing.Literal["median"]  # noqa: Y015
     _WhichOneofArgType__median: _TypeAlias = _typing.Literal["_median", b"_median"]  # noqa: Y015
+    _WhichOneofReturnType__since_at: _TypeAlias = _typing.Literal["since_at"]  # noqa: Y015
+    _WhichOneofArgType__since_at: _TypeAlias = _typing.Literal["_since_at", b"_since_at"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__added) -> _WhichOneofReturnType__added | None: ...
     @_typing.overload
@@ -1329,6 +1335,8 @@ class RegionCost(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__added_low) -> _WhichOneofReturnType__added_low | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__median) -> _WhichOneofReturnType__median | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since_at) -> _WhichOneofReturnType__since_at | None: ...
 
 Global___RegionCost: _TypeAlias = RegionCost  # noqa: Y015
 

@@ -75,12 +75,13 @@ def region_costs(
     `providers` maps target id → provider; other targets are ignored. `unfit` maps a target and region → why it is not
     compared. `margin` is the smallest difference that matters, that of the metric without a plan if it is `None`.
     """
-    panel = _since_newest_change(panel, changes)
+    newest = _newest_changes(changes)
+    panel = _since(panel, newest)
     places: dict[str, list[int]] = {}
     for place, target_id in enumerate(panel.target_ids.tolist()):
         if target_id in providers:
             places.setdefault(providers[target_id], []).append(place)
-    view = _PanelView(panel, metric, unfit, margin or margin_of(metric))
+    view = _PanelView(panel, metric, unfit, margin or margin_of(metric), newest)
     found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
     rates = q_values(np.array([line.p_value for line in found]))
     comparisons = int(np.count_nonzero(~np.isnan(rates)))
@@ -88,11 +89,16 @@ def region_costs(
     return tuple(cost for provider in sorted(places) for cost in _ordered(judged, provider))
 
 
-def _since_newest_change(panel: Panel, changes: Changes) -> Panel:
-    """Return the panel with only the rounds of each target since its newest change."""
+def _newest_changes(changes: Changes) -> dict[int, int]:
+    """Return the newest change of each target in any region."""
     newest: dict[int, int] = {}
     for (target_id, _), changed_at in changes.items():
         newest[target_id] = max(newest.get(target_id, 0), changed_at)
+    return newest
+
+
+def _since(panel: Panel, newest: Mapping[int, int]) -> Panel:
+    """Return the panel with only the rounds of each target since its newest change."""
     since_at = np.array([newest.get(target_id, 0) for target_id in panel.target_ids.tolist()], dtype=np.int64)
     kept = panel.round_at >= since_at[panel.group // max(1, len(panel.regions))]
     return replace(
@@ -144,7 +150,14 @@ class _Differences:
 class _PanelView:
     """A panel indexed by target and region, with what is unfit in it."""
 
-    def __init__(self, panel: Panel, metric: Metric, unfit: Mapping[TargetRegion, str], margin: Margin) -> None:
+    def __init__(
+        self,
+        panel: Panel,
+        metric: Metric,
+        unfit: Mapping[TargetRegion, str],
+        margin: Margin,
+        newest_changes: Mapping[int, int],
+    ) -> None:
         self.regions = panel.regions
         self.metric = metric
         self.margin = margin
@@ -156,6 +169,7 @@ class _PanelView:
         self._starts = np.searchsorted(panel.group, np.arange(len(panel.target_ids) * width + 1))
         self.counts = np.diff(self._starts).reshape(len(panel.target_ids), width)
         self._unfit = unfit
+        self._newest_changes = newest_changes
         self.fit = np.array(
             [[(target_id, region) not in unfit for region in panel.regions] for target_id in panel.target_ids.tolist()]
         ).reshape(self.counts.shape)
@@ -168,6 +182,11 @@ class _PanelView:
         """Return the median of the targets' medians."""
         spans = (slice(*self._span(region, target)) for target in targets)
         return float(np.median([np.median(self._panel.value[span]) for span in spans]))
+
+    def since_at(self, targets: Sequence[int]) -> int | None:
+        """Return the newest change of the targets, `None` without one."""
+        changed_at = (self._newest_changes.get(int(self._panel.target_ids[target])) for target in targets)
+        return max(filter(None, changed_at), default=None)
 
     def losses(self, region: int, rows: Integers) -> str:
         """Return the reason if most of a region's `rows` ended in a timeout, else an empty text."""
@@ -214,7 +233,7 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
     found = _shifts(differences)
     shifts, p_values = found.listed(), found.p_value.tolist()
     nearest = regions[best]
-    blank = replace(blank, best_region=view.regions[nearest])
+    blank = replace(blank, best_region=view.regions[nearest], since_at=view.since_at(targets))
     best_median = view.median(nearest, targets)
     for place, region in enumerate(regions):
         line = replace(blank, region=view.regions[region], median=view.median(region, targets))
@@ -346,7 +365,7 @@ def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
     if not decisions:
         return replace(best, reason=f"no other region to compare {best.region} with")
     if open_:
-        return replace(best, reason=f"not distinguishable from {', '.join(open_)}")
+        return replace(best, reason=f"not decidedly better than {', '.join(open_)}")
     if near:
         return replace(best, decision=Decision.EQUIVALENT, reason=f"equivalent: {', '.join(near)}")
     return replace(best, decision=Decision.FASTER)

@@ -7,7 +7,7 @@ import pytest
 
 from fix_observatory import STANDINGS, WINDOW
 from isochrone_client.errors import CollectorError, InsufficientError
-from isochrone_client.formats import UNKNOWN
+from isochrone_client.formats import UNKNOWN, minute
 from isochrone_client.pages import latency_targets, leaderboard, region_costs, tiers
 from isochrone_client.render import renderer
 from isochrone_client.render.page import Page, RenderOptions, Row
@@ -167,6 +167,15 @@ def test_the_best_region_adds_nothing() -> None:
         ("191", "slower"),
         (UNKNOWN, "undecided [1]"),
     ]
+
+
+def test_a_change_that_cut_the_window_is_stated_once_per_provider() -> None:
+    """The best region's line states since when rounds count; the others' lines only their own reason."""
+    since_at = WINDOW.from_at + 60_000_000
+    cut = replace(COSTS, costs=tuple(replace(row, since_at=since_at) for row in REGION_COSTS))
+    page = region_costs.page(cut, metric=Metric.TTFT)
+    assert [row["decision"] for row in shown(page)] == ["best [1]", "slower", "undecided [2]"]
+    assert page.notes[0] == f"[1] only rounds since a change at {minute(since_at)}"
 
 
 def test_a_rate_is_added_in_its_own_unit() -> None:

@@ -99,7 +99,7 @@ def test_what_cannot_be_told_is_undecided() -> None:
     """With fewer rounds than a decision needs nothing is decided, not even which region is best."""
     best, other = costs({(1, "us"): [300 * MS] * 5, (1, "eu"): [900 * MS] * 5})
     assert (other.decision, other.reason) == (Decision.UNDECIDED, "5 of 24 rounds needed")
-    assert (best.decision, best.reason) == (Decision.UNDECIDED, "not distinguishable from eu")
+    assert (best.decision, best.reason) == (Decision.UNDECIDED, "not decidedly better than eu")
 
 
 def test_one_region_alone_has_nothing_to_be_compared_with() -> None:
@@ -160,7 +160,8 @@ def test_a_lasting_change_begins_a_new_count() -> None:
         (2, "eu"): noisy(400 * MS, seed=6),
     }
     seen = build_panel(probes(world))
-    _, other = region_costs(seen, {1: "p", 2: "p"}, metric=Metric.TTFT, changes={(1, "eu"): 10 * 40 + 1})
+    best, other = region_costs(seen, {1: "p", 2: "p"}, metric=Metric.TTFT, changes={(1, "eu"): 10 * 40 + 1})
+    assert best.since_at == other.since_at == 10 * 40 + 1
     assert other.n == 80
     assert other.added == pytest.approx(100 * MS, abs=3 * MS)
 
