@@ -5,7 +5,7 @@ from isochrone_client.client import ObservatoryClient
 from isochrone_client.errors import ClientError, InsufficientError, NoSamplesError
 from isochrone_client.names import Names
 from isochrone_client.pages.targets import require_targets
-from isochrone_wire.absences import absences, absences_besides
+from isochrone_wire.absences import ELSEWHERE, absences, absences_besides
 from isochrone_wire.answers import Absence, TargetList, VantageList
 
 _MAX_NAMED = 3
@@ -46,9 +46,18 @@ def _missing(
 
 
 def _sentences(missing: tuple[Absence, ...]) -> list[str]:
+    elsewhere = [one.region for one in missing if one.sentence.endswith(ELSEWHERE)]
+    if len(elsewhere) == len(missing) > 1:
+        return [f"no samples from {_named(elsewhere)} in this selection, but their vantages have delivered others"]
     named = [one.sentence for one in missing[:_MAX_NAMED]]
     others = len(missing) - len(named)
     return [*named, f"and none from {others} more regions"] if others else named
+
+
+def _named(regions: list[str]) -> str:
+    """The first regions by name, and the number of the others."""
+    others = len(regions) - _MAX_NAMED
+    return ", ".join([*regions[:_MAX_NAMED], *([f"{others} more"] if others > 0 else [])])
 
 
 def _hint(missing: Absence, fleet: VantageList, collector: Collector) -> str:

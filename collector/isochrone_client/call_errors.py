@@ -38,6 +38,8 @@ _ERROR_OF: dict[grpc.StatusCode, tuple[type[ClientError], str]] = {
 _HINT_OF_UNKNOWN = {
     "unknown region ": "`isochrone regions` lists them; a region becomes known when an agent starts there: "
     "isochrone-agent run --vantage NAME --region REGION",
+    "unknown client region ": "`isochrone routes` shows the tables of all regions",
+    "unknown route ": "`isochrone routes` shows the tables of all routes",
     "unknown use ": "`isochrone slo` shows all uses",
     "there is no route table yet": "add `routes` to the plan and apply it: isochrone-collector apply plan.yaml; "
     "`isochrone coverage` shows the samples",

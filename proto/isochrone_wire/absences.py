@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from isochrone_wire.answers import Absence, VantageStatus, Window
 
+ELSEWHERE = "has delivered others"
+"""The end of the sentence of a region whose vantage has delivered samples, but none of the selection."""
+
 
 def absences(regions: Iterable[str], vantages: Sequence[VantageStatus], window: Window) -> tuple[Absence, ...]:
     """Return the reason for each of these regions, all of which have no samples in the window."""
@@ -30,5 +33,5 @@ def _sentence(region: str, vantages: Sequence[VantageStatus], window: Window) ->
         return f"no samples from {region}: start an agent there"
     newest = max(vantages, key=lambda one: one.newest_sample_at or 0)
     if (newest.newest_sample_at or 0) >= window.from_at:
-        return f"no samples from {region} in this selection, but {newest.name} there has delivered others"
+        return f"no samples from {region} in this selection, but {newest.name} there {ELSEWHERE}"
     return f"no samples from {region} (vantage {newest.name}: {newest.reason})"

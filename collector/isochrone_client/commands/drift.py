@@ -33,3 +33,4 @@ def drift(
     if not answer.events:
         watched = drift_pages.watched_summary(answer)
         terminal.state_empty(f"no lasting change between {between(answer.window)}; {watched}")
+        terminal.state_empty(drift_pages.CHANGE)

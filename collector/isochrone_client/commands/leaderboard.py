@@ -12,7 +12,7 @@ from isochrone_client.terminal import Output
 from isochrone_client.watch import Write
 from isochrone_client.window import parse_window
 from isochrone_wire.answers import Order, Selection
-from isochrone_wire.cli.command_line import Choice
+from isochrone_wire.cli.command_line import AliasedOption, Choice
 
 _EXAMPLES = (
     "isochrone leaderboard --region us-east-2 --window 7d",
@@ -24,6 +24,8 @@ _EXAMPLES = (
 @click.option(
     "--by",
     "order",
+    cls=AliasedOption,
+    aliases=("--metric",),
     type=Choice([order.value for order in Order]),
     default=Order.TTFT.value,
     show_default=True,

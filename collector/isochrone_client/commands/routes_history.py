@@ -17,6 +17,8 @@ from isochrone_wire.answers import Selection
 @options.regions
 @options.route
 @options.window
+# An option of `watch`; here nothing else is shown.
+@click.option("--moves", is_flag=True, hidden=True, expose_value=False)
 @options.reading
 def history(
     *, collector: Collector, timeout_us: int, output: Output, regions: tuple[str, ...], route: str, window: str

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from isochrone_client.demo.scenario import World
-from isochrone_client.formats import amount, amount_interval, milliseconds
+from isochrone_client.formats import UNKNOWN, amount, amount_interval, milliseconds
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import DifferentialList
 
 PUBLISHED = "published"
+_MISSED = "missed: the true difference is outside of the interval, as it is of one 95 % interval in twenty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,13 @@ class Comparison:
     def error_us(self) -> float | None:
         """Measured minus true."""
         return None if self.shift is None else self.shift - self.true_us
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval has the true difference."""
+        if self.low is None or self.high is None:
+            return UNKNOWN
+        return "found" if self.low <= self.true_us <= self.high else "missed"
 
 
 def compared(answer: DifferentialList, world: World) -> tuple[Comparison, ...]:
@@ -44,8 +52,10 @@ def compared(answer: DifferentialList, world: World) -> tuple[Comparison, ...]:
     )
 
 
-def page(rows: tuple[Comparison, ...]) -> Page[Comparison]:
-    """The page of the comparisons."""
+def page(rows: tuple[Comparison, ...], *, load: float, cores: int) -> Page[Comparison]:
+    """The page of the comparisons; `load` is the number of processes that wanted one of the `cores` of this machine."""
+    is_missed = any(row.verdict == "missed" for row in rows)
+    busy = f"this machine was busy: {load:.1f} processes wanted its {cores} processors, which delays probes and replies"
     return Page(
         schema="isochrone.demo-truth/1",
         title="ground truth: the published differences that the simulated world has, and the measured ones",
@@ -53,6 +63,7 @@ def page(rows: tuple[Comparison, ...]) -> Page[Comparison]:
         columns=_COLUMNS,
         rows=tuple(sorted(rows, key=lambda row: row.true_us, reverse=True)),
         group=lambda row: f"{row.region} against the baseline, ttft",
+        notes=(*([_MISSED] if is_missed else ()), *([busy] if load > cores else ())),
     )
 
 
@@ -67,4 +78,10 @@ _COLUMNS: tuple[Column[Comparison], ...] = (
         scale="ms",
     ),
     Column(heading="error", unit="ms", text=lambda row: amount(milliseconds(row.error_us), signed=True)),
+    Column(
+        heading="truth",
+        text=lambda row: row.verdict,
+        style=lambda row: "red" if row.verdict == "missed" else "green",
+        wide=True,
+    ),
 )

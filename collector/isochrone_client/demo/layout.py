@@ -24,6 +24,7 @@ _MIN_BAR = 10
 # The order in which lines below the table get their place on a small screen; larger ones have room for more of each.
 _PRIORITIES = ("event", "advice", "address", "event", "advice", "blank", "blank")
 _PROMPT = "try "
+_CONTINUES = " \\"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,7 @@ def _below(view: View, width: int, room: int) -> list[Text]:
         *[Text("")] * (shown["blank"] > 0),
         *(Text(line, style="bold") for line in _newest(folded, shown["event"])),
         *[Text("")] * (shown["blank"] > 1),
-        *advice[: shown["advice"]],
+        *_whole(advice[: shown["advice"]]),
         *(Text(one, style="dim") for one in addresses[: shown["address"]]),
     ]
 
@@ -225,7 +226,24 @@ def _folded(sentence: str, width: int) -> list[str]:
 
 
 def _advice(advice: tuple[str, ...], width: int) -> Iterator[Text]:
-    """The lines that fit, because a folded one cannot be copied."""
-    fitting = [line for line in advice if len(_PROMPT) + len(line) <= width]
-    for number_, line in enumerate(fitting):
+    """The lines to copy; one that is too long is continued as a shell has it."""
+    room = width - len(_PROMPT)
+    folded = [part for line in advice for part in _continued(line, room)]
+    for number_, line in enumerate(folded):
         yield Text(" " * len(_PROMPT) if number_ else _PROMPT, style="dim").append(line, style="cyan")
+
+
+def _continued(line: str, width: int) -> list[str]:
+    """The line in parts of at most `width` columns, with a backslash at the end of all but the last."""
+    if len(line) <= width:
+        return [line]
+    indented = {"subsequent_indent": _GAP, "break_long_words": False, "break_on_hyphens": False}
+    *parts, last = wrap(line, width - len(_CONTINUES), **indented)
+    return [*(f"{part}{_CONTINUES}" for part in parts), last]
+
+
+def _whole(lines: list[Text]) -> list[Text]:
+    """The lines without a command at the end whose continuation is missing."""
+    while lines and lines[-1].plain.endswith(_CONTINUES):
+        lines = lines[:-1]
+    return lines

@@ -1,7 +1,7 @@
 """The folder of one run of the demo: locked while any of its processes runs, and removed afterwards.
 
-The lock file contains the process id of the demo, and the word `keep` if the folder is to stay. A demo that was killed
-leaves its folder; the next demo removes it.
+The lock file contains the process id of the demo, and the word `keep` if the folder is to stay. A demo that failed or
+was killed leaves its folder, with the logs; the next demo removes it.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from isochrone_client.demo.database import stop_servers
-from isochrone_client.errors import DemoError
+from isochrone_client.errors import ClientError, DemoError
 
 _LOCK_FILE = ".isochrone-demo"
 _PREFIX = "isochrone-demo-"
@@ -37,7 +37,8 @@ class RunFolder:
 
 @contextmanager
 def run_folder(folder: Path | None, *, keep: bool) -> Iterator[RunFolder]:
-    """`folder`, or a new temporary one, for the block; removed at the end unless `keep`.
+    """`folder`, or a new temporary one, for the block; removed at the end unless `keep`, or unless the block raises a
+    `ClientError`, whose hint then names it.
 
     Raises `DemoError` if the folder holds files of anything but an earlier demo, if a demo is running in it, or if it
     cannot be written to.
@@ -51,11 +52,20 @@ def run_folder(folder: Path | None, *, keep: bool) -> Iterator[RunFolder]:
         lock.flush()
         _remove_contents(root)
         (root / "logs").mkdir(exist_ok=True)
+        is_kept = keep
         try:
             yield RunFolder(path=root.resolve(), lock=lock.fileno())
+        except ClientError as error:
+            is_kept = True
+            error.hint = "; ".join(filter(None, (error.hint, _where_logs_are(root, keep=keep))))
+            raise
         finally:
-            if not keep:
+            if not is_kept:
                 _remove(root)
+
+
+def _where_logs_are(root: Path, *, keep: bool) -> str:
+    return f"logs: {root.resolve() / 'logs'}{'' if keep else ', until the next demo'}"
 
 
 def _require_usable(root: Path) -> None:

@@ -155,7 +155,8 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
     click.echo()
     terminal.write(route_changes.page(collect_tables(client, (), ""), now_at=now_at()))
     click.echo()
-    terminal.write(ground_truth.page(ground_truth.compared(answer, world)))
+    compared = ground_truth.compared(answer, world)
+    terminal.write(ground_truth.page(compared, load=os.getloadavg()[0], cores=os.cpu_count() or 1))
     if not rows:
         raise ClientError(
             "nothing was measured", hint=f"run the demo for longer: {_command('isochrone demo --for 60s')}"

@@ -36,7 +36,7 @@ def page(rows: tuple[ContextRow, ...]) -> Page[ContextRow]:
             Column(heading="defaults", text=_defaults, wide=True, prose=True, priority=1),
         ),
         rows=rows,
-        notes=("*: the current context",) if any(row.current for row in rows) else (),
+        notes=(*(("*: the current context",) if any(row.current for row in rows) else ()), f"{UNKNOWN}: not set"),
     )
 
 

@@ -32,7 +32,7 @@ def require_rounds(answer: CoverageList) -> None:
         raise NoSamplesError(
             f"no round was planned between {between(answer.window)}",
             window=answer.window,
-            hint="is a plan applied and an agent enrolled? see `isochrone targets`",
+            hint="use another --window: `isochrone regions` shows the newest samples of each vantage",
         )
     if not any(row.recorded for row in answer.coverage):
         raise NoSamplesError(

@@ -20,7 +20,7 @@ from isochrone_client.formats import (
     number,
 )
 from isochrone_client.pages.difference_explanation import SERVER_CAVEAT, has_step, step_sentence
-from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.footnotes import Footnotes, without_size
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -214,7 +214,7 @@ def remark(row: Differential, *, stale_at: int, now_at: int) -> str:
 
 def _remarks(row: Differential, *, stale_at: int, now_at: int) -> Iterator[str]:
     if row.decision in (Decision.UNDECIDED, Decision.MIXED) and row.reason:
-        yield row.reason
+        yield without_size(row.reason)
     if not row.paired:
         yield f"no rounds in common: {row.region_n} of {row.region} and {row.baseline_n} of {row.baseline}, unpaired"
     if has_step(row):

@@ -14,6 +14,12 @@ SCHEMA = "isochrone.drift/1"
 MIN_ROUNDS = 60
 """The number of rounds that a series needs before a change can be found in it."""
 
+CHANGE = (
+    "change: a new level for six rounds or more, by 10 % or more (25 % in the first three days); "
+    "`isochrone diff` names a step of a difference after five rounds"
+)
+"""The note that states what counts as a change."""
+
 _SMALLEST_P = 0.002
 _UNIT_OF = {Metric.TOKENS_PER_SECOND: "tokens/s"}
 
@@ -33,7 +39,7 @@ def page(answer: DriftList) -> Page[DriftEvent]:
         columns=(target_column(rows, lambda row: row.target), *_COLUMNS),
         rows=rows,
         group=lambda row: f"{row.metric}, {_unit(row.metric)}",
-        notes=(watched_summary(answer),),
+        notes=(watched_summary(answer), CHANGE),
     )
 
 

@@ -2,6 +2,13 @@
 
 from collections.abc import Iterable
 
+_SO_FAR = " so far; "
+
+
+def without_size(reason: str) -> str:
+    """The reason of a decision without the size that its row shows, so that rows can share it."""
+    return reason.rpartition(_SO_FAR)[2]
+
 
 class Footnotes:
     """Remarks, numbered in the order of their first use. An empty remark has no mark."""

@@ -13,7 +13,7 @@ from isochrone_client.formats import (
     displayed,
     minute,
 )
-from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.footnotes import Footnotes, without_size
 from isochrone_client.pages.insufficient import no_samples
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
@@ -109,7 +109,7 @@ def _bounds(row: RegionCost, of: _Scale) -> tuple[float | None, float | None]:
 def _remark(row: RegionCost) -> str:
     """The reason of a decision and, once per provider, the change that cut its rounds."""
     cut = f"only rounds since a change at {minute(row.since_at)}" if row.since_at and _is_best(row) else ""
-    return "; ".join(filter(None, (row.reason, cut)))
+    return "; ".join(filter(None, (without_size(row.reason), cut)))
 
 
 def _decision(row: RegionCost) -> str:

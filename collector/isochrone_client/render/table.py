@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from isochrone_client.formats import UNKNOWN
 from isochrone_client.render.folding import fold, text_width, words
 from isochrone_client.render.layout import GAP, Extent, Place, arrange, everything
 from isochrone_client.render.page import Column, Page, RenderOptions, Row, Table, cell_texts
@@ -39,7 +40,10 @@ def whole(page: Page[Row], options: RenderOptions) -> str:
     for table in tables:
         heading = _paragraph(table.heading, options, style="bold")
         blocks.append(heading + _headings(page.columns, layout, options) + _rows(page.columns, table, layout, options))
-    notes = "".join(_note(note, options) for note in (*_left_out(page.columns, layout, options), *page.notes))
+    notes = "".join(
+        _note(note, options)
+        for note in (*_left_out(page.columns, layout, options), *page.notes, *_legend(page, layout, tables))
+    )
     return "\n".join([*blocks, notes] if notes else blocks)
 
 
@@ -138,6 +142,14 @@ def _left_out(columns: Sequence[Column[Row]], layout: _Layout, options: RenderOp
     if parts:
         hint = ["--wide shows all"] if options.wide is not None else []
         yield f"left out{'' if too_wide else ','} {'; '.join([*parts, *hint])}"
+
+
+def _legend(page: Page[Any], layout: _Layout, tables: Sequence[Table[Any]]) -> Iterator[str]:
+    """The meaning of an unknown value, if one is shown and no note of the page gives a closer one."""
+    shown = [place.index for place in layout.places]
+    is_there = any(UNKNOWN in line[index].split() for table in tables for line in table.cells for index in shown)
+    if is_there and not any(note.startswith(f"{UNKNOWN}:") for note in page.notes):
+        yield f"{UNKNOWN}: not known"
 
 
 def _names(columns: Sequence[Column[Any]], indices: Iterable[int]) -> list[str]:

@@ -134,7 +134,8 @@ def _note(vantages: Sequence[SharedRounds], names: Sequence[str], *, enough: boo
         return f"nothing to replay: {why}"
     learning = sum(vantage.recorded.learning for vantage in vantages)
     left_out = sum(vantage.left_out for vantage in vantages)
-    return f"{learning} earlier rounds were for learning, left out because a member was missing: {left_out}"
+    skipped = f"; {left_out} rounds without a sample of every member were left out" if left_out else ""
+    return f"the first {learning} rounds were only learnt from{skipped}"
 
 
 def _lines(region: _Region, played: Sequence[Policy], *, is_joint: bool) -> Iterator[Simulation]:

@@ -175,6 +175,7 @@ def test_the_format_of_a_file(output: str | None, name: str, expected: str) -> N
     [
         (["leaderboard", "--by", "tokens_per_second"], "order", "tokens-per-second"),
         (["leaderboard", "--by", "tokens-per-usd"], "order", "tokens-per-usd"),
+        (["leaderboard", "--metric", "e2e"], "order", "e2e"),
         (["diff", "--metric", "tokens-per-second"], "metric", "tokens_per_second"),
         (["diff", "--metric", "TTFT-cold"], "metric", "ttft_cold"),
         (["regions", "--metric", "ttft-cold"], "metric", "ttft_cold"),

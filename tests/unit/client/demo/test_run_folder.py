@@ -38,6 +38,24 @@ def test_kept_files_stay_until_the_next_demo(tmp_path: Path) -> None:
         assert not (tmp_path / "data").exists()
 
 
+def test_the_files_of_a_failed_demo_stay_and_are_named(tmp_path: Path) -> None:
+    """An error keeps the logs, which its text may quote, and the hint names them; the next demo removes them."""
+    error = DemoError("collector did not become ready", hint="see the end of its log above")
+
+    def fail() -> None:
+        with run_folder(tmp_path, keep=False) as running:
+            (running.path / "logs" / "collector.log").touch()
+            raise error
+
+    with pytest.raises(DemoError):
+        fail()
+    assert error.hint == f"see the end of its log above; logs: {tmp_path / 'logs'}, until the next demo"
+    assert (tmp_path / "logs" / "collector.log").exists()
+    with run_folder(tmp_path, keep=False) as running:
+        assert list((running.path / "logs").iterdir()) == []
+    assert not tmp_path.exists()
+
+
 def killed_demo(folder: Path | None, *, keep: bool = False, sleeps: float = 0) -> Path:
     """The folder of a process that was killed while it used it; another process of that demo `sleeps` on."""
     code = f"""

@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from isochrone_client.demo.ground_truth import compared, page
+import pytest
+
+from isochrone_client.demo.ground_truth import Comparison, compared, page
 from isochrone_client.demo.scenario import (
     BASELINE,
     EPISODE,
@@ -88,7 +90,17 @@ def test_only_published_truths_are_compared() -> None:
     )
     found = compared(DifferentialList(window=Window(from_at=0, until_at=1), differentials=rows), WORLD)
     assert [(row.model, row.error_us) for row in found] == [("dear", 1000.0), ("cheap", 1000.0)]
-    assert len(page(found).rows) == 2
+    assert len(page(found, load=0.5, cores=2).rows) == 2
+
+
+@pytest.mark.parametrize(("true_us", "verdict"), [(-119_000, "found"), (-130_000, "missed")])
+def test_a_missed_truth_is_flagged(true_us: int, verdict: str) -> None:
+    """The last table states whether the interval has the true difference, and a busy machine."""
+    row = Comparison(model="m", region="r", shift=-120_000.0, low=-121_000.0, high=-118_000.0, true_us=true_us)
+    calm, busy = page((row,), load=0.5, cores=2), page((row,), load=7.25, cores=2)
+    assert [cells[-1] for table in calm.tables() for cells in table.cells] == [verdict]
+    assert any(note.startswith("missed: ") for note in calm.notes) is (verdict == "missed")
+    assert busy.notes[-1].startswith("this machine was busy: 7.2 processes wanted its 2 processors")
 
 
 def test_suggestions_call_one_command() -> None:

@@ -132,12 +132,12 @@ SCREENS: dict[str, Page[Any]] = PAGES | {
     "explain": explain.page(EXPLAINED, now_at=NOW_AT),
     "phases": explain.phases_page(EXPLAINED),
     "origins": difference_phases.page(EXPLAINED),
-    "truth": ground_truth.page(TRUTH),
+    "truth": ground_truth.page(TRUTH, load=2.5, cores=2),
     "contexts": contexts.page(CONTEXTS),
     "fields": select_fields(PAGES["leaderboard"], ("target", "n", "region", "ttft_p50_us", "success", "model")),
 }
 WIDTHS = (80, 100, 140)
-LEFT_OUT = "left out, left out at columns: 0 or – in every row: --wide shows all"  # noqa: RUF001  # the sign for unknown
+LEFT_OUT = "left out, left out at columns: 0 or – in every row: --wide shows all –: not known"  # noqa: RUF001  # the sign for unknown
 
 
 def golden_file(name: str, output: str) -> Path:

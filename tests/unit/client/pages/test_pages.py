@@ -386,7 +386,7 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
         (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 6 needed", "isochrone samples"),
         (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
         (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
-        (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone targets"),
+        (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone regions"),
         (lambda: coverage.require_rounds(NOTHING_RECORDED), "none of 1440 planned rounds", "is an agent running"),
         (lambda: samples.require_samples((), window=WINDOW), "no samples between", "isochrone coverage"),
         (lambda: regions.require_online(NOBODY), "no vantage is known yet", "vantage add"),

@@ -13,7 +13,7 @@ from isochrone_client.render.page import RenderOptions
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Simulation, SimulationList
 
-LEARNT = "6 earlier rounds were for learning, left out because a member was missing: 0"
+LEARNT = "the first 6 rounds were only learnt from"
 CHARGED = "usd counts every request that was begun as charged in full, as a cancelled stream may be"
 
 
@@ -58,10 +58,10 @@ def test_differences_are_to_the_static_line() -> None:
 def test_what_all_lines_share_is_noted_once() -> None:
     """A note that all lines of a region share appears once; a policy's own note is a footnote."""
     text = table(STATIC, RACE, replace(STATIC, region="sg"), replace(RACE, region="sg"))
-    assert text.count("were for learning") == 2
+    assert text.count("were only learnt from") == 2
     assert text.count("charged in full") == 1
     assert text.count("change: relative to") == 1
-    assert "us: 6 earlier rounds" in " ".join(text.split())
+    assert "us: the first 6 rounds" in " ".join(text.split())
 
 
 def test_a_policy_that_was_not_replayed_is_a_line_of_dashes() -> None:
@@ -71,7 +71,7 @@ def test_a_policy_that_was_not_replayed_is_a_line_of_dashes() -> None:
     text = table(STATIC, refused)
     assert text.count("from us") == 1
     assert f"[1] {why}" in text
-    assert "us: 6 earlier rounds" in text
+    assert "us: the first 6 rounds" in text
 
 
 def test_a_quantile_without_an_interval_is_not_shown() -> None:

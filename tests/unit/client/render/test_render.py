@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fix_observatory import DIFFERENTIALS, NOW_AT, SAMPLES, STANDINGS, WINDOW
+from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.render import OUTPUTS, renderer
 from isochrone_client.render.page import Column, Page, RenderOptions
@@ -294,3 +295,21 @@ def test_long_names_fold_and_numbers_do_not() -> None:
     text = renderer("table").whole(page, RenderOptions(width=80))
     assert "178 … 182" in text
     assert "…" not in text.replace(" … ", "")
+
+
+@pytest.mark.parametrize(
+    ("cell", "notes", "legend"),
+    [
+        (UNKNOWN, (), [f"{UNKNOWN}: not known"]),
+        (f"5 → {UNKNOWN}", (), [f"{UNKNOWN}: not known"]),
+        (UNKNOWN, (f"{UNKNOWN}: no budget",), [f"{UNKNOWN}: no budget"]),
+        ("5", (), []),
+    ],
+)
+def test_an_unknown_value_has_a_legend(cell: str, notes: tuple[str, ...], legend: list[str]) -> None:
+    """A table that shows a dash explains it, unless its page does."""
+    page: Page[str] = Page(
+        schema="s/1", title="t", fields=(), columns=(Column(heading="h", text=str),), rows=(cell,), notes=notes
+    )
+    lines = renderer("table").whole(page, RenderOptions(width=80)).splitlines()
+    assert [line for line in lines if line.startswith(f"{UNKNOWN}:")] == legend
