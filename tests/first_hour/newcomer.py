@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ NARROW, WIDE = 80, 140
 _LINES = 40
 _COMMAND_SECONDS = 90.0
 _READING_SECONDS = 3.0
-_INTERRUPTED = (0, 130)
+# The last one is what a shell reports as 130: Ctrl-C while the command was starting.
+_INTERRUPTED = (0, 130, -signal.SIGINT)
 _ANY_WIDTH = 1_000_000
 
 
