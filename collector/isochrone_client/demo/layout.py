@@ -237,8 +237,7 @@ def _continued(line: str, width: int) -> list[str]:
     """The line in parts of at most `width` columns, with a backslash at the end of all but the last."""
     if len(line) <= width:
         return [line]
-    indented = {"subsequent_indent": _GAP, "break_long_words": False, "break_on_hyphens": False}
-    *parts, last = wrap(line, width - len(_CONTINUES), **indented)
+    *parts, last = _folded(line, width - len(_CONTINUES))
     return [*(f"{part}{_CONTINUES}" for part in parts), last]
 
 
