@@ -5,6 +5,7 @@ never raises for anything that the network or the provider does; a failed probe 
 """
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -25,9 +26,11 @@ from isochrone_agent.probe.response_headers import read_headers
 from isochrone_agent.probe.socket_observer import SocketObserver
 from isochrone_agent.probe.sse import SseDecoder, SseOverflow
 from isochrone_agent.probe.tls import expects_tls, is_tls_record
-from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, AddressRefused, DialOptions, ProbeConnection
+from isochrone_agent.probe.transport import DEFAULT_DIAL_OPTIONS, DialOptions, NotAttempted, ProbeConnection
 from isochrone_agent.url import SPEAKS_TLS, Url, parse_url
 from isochrone_wire.model import SECOND_US, ConnectionUse, Outcome, Quality, Sample, Target, Timeouts
+
+log = logging.getLogger(__name__)
 
 MAX_RESPONSE_BYTES = 64 << 20
 MAX_ERROR_BYTES = 8 << 10
@@ -66,9 +69,23 @@ class Prober:
     in_flight: set["StreamingRequest"] = field(default_factory=set, repr=False)
 
     async def burst(self, target: Target, *, round_at: int, key: str | None = None) -> list[Sample]:
-        """Run as many concurrent probes as the target's workload requires, and return a sample for each stream."""
+        """Run as many concurrent probes as the target's workload requires, and return a sample for each stream, when
+        all have ended. Raises only if each of them has failed inside the agent.
+        """
         streams = range(target.workload.concurrency)
-        return list(await asyncio.gather(*(self.probe(target, round_at=round_at, key=key, stream=n) for n in streams)))
+        started_at = now_at()
+        ended = await asyncio.gather(
+            *(self.probe(target, round_at=round_at, key=key, stream=n) for n in streams), return_exceptions=True
+        )
+        failures = [one for one in ended if isinstance(one, BaseException)]
+        if len(failures) == len(ended):
+            raise failures[0]
+        for failure in failures:
+            log.error("a stream of %s failed inside the agent", target.name, exc_info=failure)
+        return [
+            _failed_inside(target, round_at, started_at, one) if isinstance(one, BaseException) else one
+            for one in ended
+        ]
 
     async def probe(self, target: Target, *, round_at: int, key: str | None = None, stream: int = 0) -> Sample:
         """Probe `target` once for the round at `round_at`, in microseconds since the epoch.
@@ -179,7 +196,7 @@ class StreamingRequest:
         except (httpcore.ConnectTimeout, httpcore.WriteTimeout) as error:
             # The request was never sent, so no duration of it had begun.
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error), timeout_us=self._timeouts.connect_us))
-        except AddressRefused as error:
+        except NotAttempted as error:
             self._fail(Failed(outcome=Outcome.SKIPPED_NOT_READY, error=str(error)))
         except (httpcore.ConnectError, httpcore.UnsupportedProtocol, httpcore.WriteError) as error:
             self._fail(Failed(outcome=Outcome.CONNECT_FAILED, error=str(error)))
@@ -300,6 +317,18 @@ class StreamingRequest:
             return replace(refusal, error=error, retry_after_us=stated_wait_us(body))
         except _SHAPE_ERRORS:
             return refusal
+
+
+def _failed_inside(target: Target, round_at: int, started_at: int, failure: BaseException) -> Sample:
+    """Return the sample of a stream that failed inside the agent. A request may have been sent, so it has a time."""
+    return Sample(
+        target_id=target.id,
+        round_at=round_at,
+        outcome=Outcome.SKIPPED_NOT_READY,
+        dispatched_at=started_at,
+        timeout_us=max(now_at() - started_at, 1),
+        error=f"the agent failed: {type(failure).__name__}",
+    )
 
 
 def _headers(request: Request, url: Url) -> dict[str, str]:

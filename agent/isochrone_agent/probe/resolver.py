@@ -1,8 +1,9 @@
 """DNS lookups with the system's resolver, in threads of their own.
 
 A lookup blocks its thread, and the default pool of the event loop has only six threads on two cores: eight probes would
-wait for each other, and their DNS times would include that wait. This pool is as large as a burst and creates threads
-on demand. The time of a lookup is measured in its thread, so it includes neither loop lag nor a wait for a thread.
+wait for each other, and their DNS times would include that wait. This pool creates threads on demand, at most
+`MAX_THREADS`, for which the agent's unit has room; a larger burst waits for them. The time of a lookup is measured in
+its thread, so it includes neither loop lag nor a wait for a thread.
 """
 
 import asyncio
@@ -15,7 +16,11 @@ from typing import Any
 
 from isochrone_agent.url import is_address
 
-MAX_THREADS = 128
+MAX_THREADS = 64
+
+
+class NoThread(OSError):  # noqa: N818  # reads as what happened
+    """The machine has no thread for a lookup, which says nothing about the provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +33,16 @@ class Resolved:
 
 
 async def resolve(host: str, port: int, *, family: int) -> Resolved:
-    """Return the first address of the given family. Raises `OSError` with the resolver's message if there is none."""
+    """Return the first address of the given family. Raises `OSError` with the resolver's message if there is none, and
+    `NoThread`.
+    """
     if is_address(host):
         return _look_up(host, port, family, socket.AI_NUMERICHOST)
-    return await asyncio.get_running_loop().run_in_executor(_pool(), _look_up, host, port, family, 0)
+    try:
+        looked_up = asyncio.get_running_loop().run_in_executor(_pool(), _look_up, host, port, family, 0)
+    except RuntimeError as error:
+        raise NoThread(f"no thread for the name lookup: {error}") from error
+    return await looked_up
 
 
 @cache

@@ -30,7 +30,7 @@ import httpcore
 
 from isochrone_agent.probe.destinations import REFUSED, Destinations
 from isochrone_agent.probe.receive_timestamps import ANCILLARY_BYTES, NEVER, Stamp, enable_receive_stamps, read_stamp
-from isochrone_agent.probe.resolver import resolve
+from isochrone_agent.probe.resolver import NoThread, resolve
 from isochrone_agent.probe.socket_observer import FIRST_BYTES, SocketObserver
 from isochrone_agent.probe.tcp_info import NO_TCP_INFO, TcpInfo, read_tcp_info
 from isochrone_agent.probe.tls import handshake_problem, tls_reason
@@ -56,8 +56,8 @@ class DialOptions:
 DEFAULT_DIAL_OPTIONS = DialOptions()
 
 
-class AddressRefused(httpcore.ConnectError):
-    """The policy of this agent refuses the address that a host resolved to."""
+class NotAttempted(httpcore.ConnectError):
+    """The agent itself did not connect: its policy refuses the address, or it has no thread to look up the name."""
 
 
 class ProbeConnection:
@@ -112,8 +112,8 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve the host and connect to its first address. Raises `httpcore.ConnectError` (`AddressRefused`, if the
-        policy forbids it) or `ConnectTimeout`.
+        """Resolve the host and connect to its first address. Raises `httpcore.ConnectError` (`NotAttempted`, if that
+        says nothing about the provider) or `ConnectTimeout`.
 
         `timeout` covers the whole connection; the TLS handshake gets the rest of it.
         """
@@ -127,6 +127,8 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
                 return await self._connect(found.family, found.address, limit.when())
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"connecting to {host} took longer than {timeout:g} s") from error
+        except NoThread as error:
+            raise NotAttempted(str(error)) from error
         except OSError as error:
             raise httpcore.ConnectError(_os_reason(error)) from error
 
@@ -140,7 +142,7 @@ class StampingBackend(httpcore.AsyncNetworkBackend):
 
     def _check(self, host: str, port: int, address: str) -> None:
         if self._destinations and (refusal := self._destinations.address_refusal(host, port, address)):
-            raise AddressRefused(f"{REFUSED}{refusal}")
+            raise NotAttempted(f"{REFUSED}{refusal}")
 
     async def _connect(
         self,

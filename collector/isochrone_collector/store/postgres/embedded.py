@@ -112,6 +112,7 @@ class EmbeddedPostgres:
             privileges = unprivileged(self._home)
             self._socket_folder = privileges.own(_socket_folder(self._home))
             self._initialise(folder, privileges)
+            privileges.own(self._cluster)
             self._serve(folder, privileges)
             self._make_database()
         except OSError as error:
@@ -161,7 +162,7 @@ class EmbeddedPostgres:
 
     def _take_lock(self) -> None:
         # The lock belongs to an open file, so the kernel releases it however this process ends.
-        lock = (self._home / "lock").open("a+")
+        lock = os.fdopen(_open_own(self._home / "lock"), "a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -206,6 +207,8 @@ class EmbeddedPostgres:
         # An initdb that was killed leaves an incomplete folder.
         scratch = self._home / "postgres.new"
         shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(mode=0o700)
+        privileges.own(scratch)
         command = [str(folder / "initdb"), "--pgdata", str(scratch), "--username", _USER, "--auth", "trust"]
         locale = ["--encoding", "UTF8", "--locale", "C", "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
         done = privileges.run([*command, *locale])
@@ -219,7 +222,7 @@ class EmbeddedPostgres:
         log_file = self._home / "postgres.log"
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
-            with log_file.open("ab") as log:
+            with os.fdopen(_open_own(log_file), "ab") as log:
                 self._process = privileges.start(command, log)
             if self._accepts(deadline):
                 return
@@ -278,6 +281,11 @@ def _left_behind(cluster: Path) -> _LeftBehind | None:
         return _LeftBehind(pid=int(lines[0]), socket_folder=Path(lines[4]))
     except (FileNotFoundError, IndexError, ValueError):
         return None
+
+
+def _open_own(path: Path) -> int:
+    """Open a file for appending, and create it if missing; a link is not followed. Raises `OSError`."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _socket_folder(home: Path) -> Path:

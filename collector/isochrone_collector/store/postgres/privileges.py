@@ -1,7 +1,8 @@
 """Privileges for PostgreSQL, which refuses to run as root, when the collector runs as root.
 
 The first choice is a user namespace in which root appears as `nobody`: files keep their owner, and nothing is chowned.
-If the kernel does not allow that, PostgreSQL runs as the real `nobody`, which becomes the owner of the data folder.
+If the kernel does not allow that, PostgreSQL runs as the real `nobody`, which owns the folders of PostgreSQL and
+nothing else: it must not read the keys beside them, nor plant links for root to follow.
 """
 
 import os
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from isochrone_collector.errors import EmbeddedError
+
+POSTGRES_FOLDERS = ("postgres", "postgres.new", "socket")
+"""The parts of the data folder that belong to the user of the server."""
 
 _NOBODY = "65534"
 _HINT = "run the collector as another user than root, or give --database-url"
@@ -35,6 +39,7 @@ class Privileges:
             check=False,
             user=self.uid,
             group=self.gid,
+            extra_groups=None if self.uid is None else [],
             env=_environment(),
         )
 
@@ -53,9 +58,9 @@ class Privileges:
         )
 
     def own(self, folder: Path) -> Path:
-        """Make the user of the server the owner of a folder; return the folder."""
-        if self.uid is not None and self.gid is not None:
-            os.chown(folder, self.uid, self.gid)
+        """Make the user of the server the owner of a folder and of everything in it; return the folder."""
+        if self.uid is not None and self.gid is not None and folder.stat().st_uid != self.uid:
+            _give(folder, self.uid, self.gid)
         return folder
 
 
@@ -79,17 +84,36 @@ def _user_namespace() -> Privileges | None:
 def _nobody(home: Path) -> Privileges:
     try:
         user = pwd.getpwnam("nobody")
-        for folder, _, names in os.walk(home):
-            for name in ("", *names):
-                os.chown(Path(folder, name), user.pw_uid, user.pw_gid, follow_symlinks=False)
+        _take_back(home, user.pw_uid)
+        # To pass through, but not to list.
+        home.chmod(0o711)
     except (KeyError, OSError) as error:
         raise EmbeddedError(
             f"PostgreSQL does not run as root, and dropping privileges failed: {error}", hint=_HINT
         ) from error
     privileges = Privileges(uid=user.pw_uid, gid=user.pw_gid, hint=_HINT)
-    if privileges.run(["test", "-w", str(home)]).returncode:
-        raise EmbeddedError(f"PostgreSQL does not run as root, and the user nobody cannot write to {home}", hint=_HINT)
+    if privileges.run(["test", "-x", str(home)]).returncode:
+        raise EmbeddedError(f"PostgreSQL does not run as root, and the user nobody cannot reach {home}", hint=_HINT)
     return privileges
+
+
+def _take_back(home: Path, uid: int) -> None:
+    """Make root the owner of what earlier versions gave to `uid`: everything but the folders of PostgreSQL."""
+    if home.stat().st_uid == uid:
+        os.chown(home, 0, 0)
+    for place in home.iterdir():
+        if place.name not in POSTGRES_FOLDERS and place.lstat().st_uid == uid:
+            _give(place, 0, 0)
+
+
+def _give(place: Path, uid: int, gid: int) -> None:
+    """Change the owner of a file, or of a folder and everything in it, without following links."""
+    os.chown(place, uid, gid, follow_symlinks=False)
+    if place.is_symlink() or not place.is_dir():
+        return
+    for _, folders, files, descriptor in os.fwalk(place, follow_symlinks=False):
+        for name in (*folders, *files):
+            os.chown(name, uid, gid, dir_fd=descriptor, follow_symlinks=False)
 
 
 def _environment() -> dict[str, str]:

@@ -1,8 +1,13 @@
 """The prober with a real server on a real socket: outcomes, and times that agree with the ground truth."""
 
 import asyncio
+import re
 import ssl
+import threading
 import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +15,7 @@ import pytest
 from fix_peer import ANSWER, STREAM_HEAD, peer
 from fix_simulator import Simulator
 from isochrone_agent.clock import now_at
-from isochrone_agent.probe import transport
+from isochrone_agent.probe import resolver, transport
 from isochrone_agent.probe.prober import Prober
 from isochrone_agent.probe.transport import DialOptions
 from isochrone_wire.model import ConnectionUse, Outcome, Quality, Sample, Target, Timeouts, Workload
@@ -169,6 +174,74 @@ async def test_a_burst_is_so_many_samples(fault_simulator: Simulator) -> None:
     assert len({s.request_id for s in samples}) == 6
     spread_us = max(s.dispatched_at for s in samples) - min(s.dispatched_at for s in samples)
     assert spread_us < min(s.e2e_us or 0 for s in samples)
+
+
+async def test_a_burst_without_threads_still_has_a_sample_for_each_stream(
+    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the system refuses more threads for lookups, the streams that got none are skipped, the others are measured,
+    and none is sent without a sample.
+    """
+    resolver._pool.cache_clear()
+    start, started = threading.Thread.start, Counter[str]()
+
+    def few(thread: threading.Thread) -> None:
+        pool = thread.name.partition("_")[0]
+        if pool == "resolver" and started[pool] == 8:
+            raise RuntimeError("can't start new thread")
+        started[pool] += 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", few)
+    monkeypatch.setattr(resolver, "_look_up", _slowly(resolver._look_up))
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    workload = Workload(max_output_tokens=2, timeouts=QUICK, concurrency=20)
+    url = fault_simulator.base_url.replace("127.0.0.1", "localhost")
+    at = target_at(url, "fault-crlf", workload=workload)
+    samples = await prober.burst(at, round_at=now_at())
+    resolver._pool.cache_clear()
+    found = Counter(sample.outcome for sample in samples)
+    assert found == {Outcome.OK: 8, Outcome.SKIPPED_NOT_READY: 12}
+    skipped = [sample for sample in samples if sample.outcome.skipped]
+    assert {(sample.sent, sample.error) for sample in skipped} == {
+        (False, "no thread for the name lookup: can't start new thread")
+    }
+
+
+def _slowly(look_up: Callable[..., resolver.Resolved]) -> Callable[..., resolver.Resolved]:
+    def slow(*arguments: Any) -> resolver.Resolved:
+        time.sleep(0.2)
+        return look_up(*arguments)
+
+    return slow
+
+
+async def test_a_stream_that_fails_inside_the_agent_does_not_leave_its_siblings(
+    fault_simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug in one stream of a burst costs that stream only: the burst ends when all have ended, with a sample each."""
+    prober = Prober(vantage="here", tls=ssl.create_default_context())
+    workload = Workload(max_output_tokens=2, timeouts=QUICK, concurrency=3)
+    probing = Prober.probe
+
+    async def faulty(self: Prober, at: Target, *, stream: int = 0, **how: Any) -> Sample:
+        if stream == 1:
+            raise KeyError("a bug")
+        return await probing(self, at, stream=stream, **how)
+
+    monkeypatch.setattr(Prober, "probe", faulty)
+    samples = await prober.burst(target(fault_simulator, "fault-crlf", workload=workload), round_at=now_at())
+    assert [s.outcome for s in samples] == [Outcome.OK, Outcome.SKIPPED_NOT_READY, Outcome.OK]
+    assert samples[1].error == "the agent failed: KeyError"
+    assert samples[1].sent, "a request may have been sent, so it counts towards budgets"
+
+
+def test_the_agents_unit_has_room_for_its_threads() -> None:
+    """`TasksMax` of the unit covers the threads for lookups, and as many again for gRPC, the spool and the runtime."""
+    unit = (Path(__file__).resolve().parents[4] / "deploy" / "agent" / "isochrone-agent.service").read_text()
+    found = re.search(r"^TasksMax=(\d+)$", unit, re.MULTILINE)
+    assert found
+    assert int(found[1]) >= 2 * resolver.MAX_THREADS
 
 
 @pytest.mark.parametrize("fault", ["silence", "cut", "stall"])

@@ -1,6 +1,7 @@
 """The embedded PostgreSQL on folders of all kinds."""
 
 import os
+import pwd
 import stat
 import subprocess
 from dataclasses import replace
@@ -91,24 +92,58 @@ def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to step down")
 def test_root_without_user_namespaces_becomes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the kernel allows no user namespace, the server runs as the user nobody, which then owns the folder."""
+    """If the kernel allows no user namespace, the server runs as the user nobody, which owns the folders of PostgreSQL
+    and nothing beside them, also where an earlier version gave it everything.
+    """
     monkeypatch.setattr(privileges, "_user_namespace", lambda: None)
     # pytest's own folder is closed to others, as it should be.
     folder = Path("/tmp") / f"isochrone-test-{os.getpid()}"
     folder.mkdir(mode=0o755)
     try:
-        server = EmbeddedPostgres(folder / "data")
+        data = folder / "data"
+        server = EmbeddedPostgres(data)
+        secrets = data / "operator.json", data / "tls" / "key.pem"
+        nobody = pwd.getpwnam("nobody").pw_uid
+        for secret in secrets:
+            secret.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            secret.touch(mode=0o600)
+        for place in (data, *data.rglob("*")):
+            os.chown(place, nobody, nobody)
+        outside = folder / "outside"
+        outside.touch()
+        (data / "tls" / "link").symlink_to(outside)
+        os.chown(data / "tls" / "link", nobody, nobody, follow_symlinks=False)
         try:
             with server, psycopg.connect(server.conninfo) as connection:
                 assert connection.execute("SELECT 1").fetchone() == (1,)
                 assert server.pid is not None
                 assert Path(f"/proc/{server.pid}").stat().st_uid != 0
+            owners = {place.relative_to(data).parts[0]: place.lstat().st_uid for place in data.rglob("*")}
+            assert {name for name, uid in owners.items() if uid} == {"postgres", "socket"}
+            assert data.stat().st_uid == 0
+            for secret in secrets:
+                command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cat", str(secret)]
+                assert subprocess.run(command, check=False, capture_output=True).returncode == 1
+            with server:
+                assert outside.stat().st_uid == 0
         except EmbeddedError as error:
             if "cannot reach" in str(error) or "Permission denied" in str(error):
                 pytest.skip(f"nobody cannot get at the installed PostgreSQL here: {error}")
             raise
     finally:
         _remove(folder)
+
+
+def test_the_lock_is_no_link(tmp_path: Path) -> None:
+    """A link in place of a file of the data folder is not followed."""
+    data, outside = tmp_path / "data", tmp_path / "outside"
+    data.mkdir()
+    for name in ("lock", "postgres.log"):
+        (data / name).symlink_to(outside)
+        with pytest.raises(EmbeddedError, match="cannot use"):
+            EmbeddedPostgres(data).start()
+        (data / name).unlink()
+    assert not outside.exists()
 
 
 def _remove(folder: Path) -> None:
