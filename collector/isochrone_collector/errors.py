@@ -114,10 +114,12 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
     """The database is away, restarting, or asked for a retry. Act: nobody; the same request will succeed later.
 
     `at_once` if there is no need to wait: a transaction gave way to another, or only the connection was lost.
+    `condition` names the condition of the database; see `store.postgres.conditions`.
     """
 
-    def __init__(self, message: str, *, at_once: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, hint: str = "", condition: str = "other", at_once: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.condition = condition
         self.at_once = at_once
 
 

@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 _RETRY_S = 1.0
 _CONFIRM_S = 1.0
-_CONFIRM_TIMEOUT_S = 15.0
+_CONFIRM_WITHIN_S = 10.0
 
 
 class LeaderElection:
@@ -65,10 +65,7 @@ class LeaderElection:
 
 async def _keep_confirming(connection: Connection) -> None:
     """Confirm leadership every second; raise `DatabaseUnavailable` once the connection with the lock is lost."""
+    connection.answer_within_s = _CONFIRM_WITHIN_S
     while True:
-        try:
-            async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
-                await job_state.confirm_leader(connection)
-        except TimeoutError as error:
-            raise DatabaseUnavailable("the database does not answer the leader") from error
+        await job_state.confirm_primary(connection)
         await asyncio.sleep(_CONFIRM_S)

@@ -34,7 +34,7 @@ class Publishing:
         self._is_leader = is_leader
         self._plans = plans
         self._builder = RouteBuilder(
-            database=database, plans=plans, clock=clock, code_version=__version__, changed=self.publisher.wake
+            database=database.patient(), plans=plans, clock=clock, code_version=__version__, changed=self.publisher.wake
         )
         handlers = {Channel.SAMPLES: self._builder.wake, Channel.TABLES: self.publisher.wake}
         self._notifications = _Notifications(database=database, handlers=handlers)

@@ -47,7 +47,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     database = await _opened(Database(conninfo), stack)
     # A pool for queries, so that they never keep pushes waiting for a connection.
     questions = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
-    window = await partitions.ensure(database, now_at=now_at(), keep_us=settings.retention.samples_us)
+    window = await partitions.ensure(database.patient(), now_at=now_at(), keep_us=settings.retention.samples_us)
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
     packer = Packer(processes=True)

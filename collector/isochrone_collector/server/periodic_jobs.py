@@ -29,7 +29,7 @@ _POSTGRES_WATCH_US = SECOND_US // 2
 
 def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
-    database, alerts = parts.database, parts.alerts
+    database, alerts = parts.database.patient(), parts.alerts
     drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
 
     async def make_partitions() -> None:

@@ -25,17 +25,16 @@ class _ProgressRow:
 
 async def take_leader_lock(connection: Connection) -> bool:
     """Try to take the leader lock for the lifetime of this connection. Raises `DatabaseUnavailable`."""
-    await execute(connection, query("set_leader_keepalives"))
     (taken,) = await fetch(connection, query("try_leader_lock"), YesRow, key=_LEADER_LOCK_KEY)
     return taken.yes
 
 
-async def confirm_leader(connection: Connection) -> None:
-    """Check that the connection is alive and its server is still the primary. Raises `DatabaseUnavailable`."""
+async def confirm_primary(connection: Connection) -> None:
+    """Check that a connection is alive and its server is still the primary. Raises `DatabaseUnavailable`."""
     with translated():
         (writable,) = await fetch(connection, query("is_primary"), YesRow)
     if not writable.yes:
-        raise DatabaseUnavailable("the database server was demoted")
+        raise DatabaseUnavailable("the database server was demoted", condition="read_only")
 
 
 async def progress(connection: Connection) -> dict[str, int]:

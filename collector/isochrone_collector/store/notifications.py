@@ -3,8 +3,11 @@
 from collections.abc import AsyncIterator
 from enum import StrEnum
 
+from isochrone_collector.store.job_state import confirm_primary
 from isochrone_collector.store.postgres.pool import Connection, execute
 from isochrone_collector.store.postgres.queries import query
+
+_CHECK_EVERY_S = 5.0
 
 
 class Channel(StrEnum):
@@ -26,6 +29,11 @@ async def listen(connection: Connection) -> None:
 
 
 async def received(connection: Connection) -> AsyncIterator[Channel]:
-    """Yield the channel of each notification as it arrives, without end."""
-    async for notification in connection.notifies():
-        yield Channel(notification.channel)
+    """Yield the channel of each notification as it arrives, without end. A silent connection is checked now and then.
+
+    Raises `DatabaseUnavailable` when the server is gone or no longer the primary, which sends no notifications.
+    """
+    while True:
+        async for notification in connection.notifies(timeout=_CHECK_EVERY_S):
+            yield Channel(notification.channel)
+        await confirm_primary(connection)

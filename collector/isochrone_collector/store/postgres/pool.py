@@ -1,43 +1,42 @@
-"""Connections to PostgreSQL: a pool, single sessions, and psycopg's errors translated into the collector's."""
+"""Connections to PostgreSQL: a pool, and single sessions."""
 
 import asyncio
+import copy
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, errors, sql
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import class_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from isochrone_collector import durations
-from isochrone_collector.errors import DatabaseUnavailable, DatabaseUnreachable, SettingsError, StartError, TookTooLong
+from isochrone_collector.errors import DatabaseUnreachable, SettingsError, TookTooLong
+from isochrone_collector.store.postgres import connection as connections
 from isochrone_collector.store.postgres import instants
+from isochrone_collector.store.postgres.conditions import Condition, condition_of, translated, unavailable
+from isochrone_collector.store.postgres.connection import ANSWER_WITHIN_S, Connection
 from isochrone_collector.store.postgres.queries import query
+from isochrone_wire.model import SECOND_US
 
-Connection = AsyncConnection[Any]
+__all__ = ["Connection", "Database", "Statement", "connect", "describe", "execute", "fetch", "translated"]
+
 Statement = sql.SQL | sql.Composed
 Row = TypeVar("Row")
 
-_CONNECT_TIMEOUT_S = 5
-_CONNECTION: dict[str, Any] = {
-    "autocommit": True,
-    "connect_timeout": _CONNECT_TIMEOUT_S,
-    "application_name": "isochrone-collector",
-}
-# A session that holds a lock should notice soon that its server is gone.
-_KEEPALIVES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 _WAIT_FOR_CONNECTION_S = 10.0
+# A living server answers the empty statement at once.
+_CHECK_WITHIN_S = 2.0
+_PATIENT_S = 600.0
 _MAX_CONNECTIONS = 8
 _US_PER_MS = 1000
 # The pool reconnects with increasing pauses. After this time it gives up and starts over with the next request for a
 # connection, within a second. Otherwise it would notice a server that was away for minutes only minutes later.
 _GIVE_UP_AFTER_S = 3.0
 _RECYCLE_AFTER_S = 1800.0
-
-# Transient errors: the server is away, full, starting or demoted, or wants the transaction to be retried.
-_TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
 
 def describe(conninfo: str) -> str:
@@ -58,7 +57,7 @@ def connect(conninfo: str) -> psycopg.Connection[Any]:
     """Open one plain connection, for work before the event loop serves. Raises `DatabaseUnreachable`."""
     address = describe(conninfo)
     try:
-        return psycopg.connect(conninfo, connect_timeout=_CONNECT_TIMEOUT_S, application_name="isochrone-collector")
+        return psycopg.connect(conninfo, **connections.parameters(conninfo))
     except psycopg.Error as error:
         reason = " ".join(str(error).split())
         raise DatabaseUnreachable(
@@ -70,21 +69,25 @@ def connect(conninfo: str) -> psycopg.Connection[Any]:
 class Database:
     """A pool of connections to one PostgreSQL. Every transient error is `DatabaseUnavailable`.
 
-    With a `statement_timeout_us` (microseconds) the server cancels longer statements: `TookTooLong`.
+    With a `statement_timeout_us` (microseconds) the server cancels longer statements: `TookTooLong`. Without one, a
+    statement that takes longer than 15 s is a sign that the server is gone; see `patient`.
     """
 
     def __init__(self, conninfo: str, *, statement_timeout_us: int | None = None) -> None:
         self._conninfo = conninfo
         self._statement_timeout_us = statement_timeout_us
+        self._answer_within_s = ANSWER_WITHIN_S + (statement_timeout_us or 0) / SECOND_US
+        self._failures: deque[psycopg.Error] = deque(maxlen=1)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             conninfo,
-            kwargs=dict(_CONNECTION),
+            connection_class=Connection,
+            kwargs={**connections.parameters(conninfo), "on_failure": self._failures.append},
             min_size=1,
             max_size=_MAX_CONNECTIONS,
             max_lifetime=_RECYCLE_AFTER_S,
             timeout=_WAIT_FOR_CONNECTION_S,
             reconnect_timeout=_GIVE_UP_AFTER_S,
-            check=AsyncConnectionPool.check_connection,
+            check=_check,
             configure=self._configure,
             open=False,
         )
@@ -95,7 +98,14 @@ class Database:
             await self._pool.open(wait=True, timeout=_WAIT_FOR_CONNECTION_S)
         except PoolTimeout as error:
             await self._pool.close()
-            raise DatabaseUnreachable(f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s") from error
+            reason = f": {self._failures[-1]}" if self._failures else ""
+            raise DatabaseUnreachable(f"no connection within {_WAIT_FOR_CONNECTION_S:.0f} s{reason}") from error
+
+    def patient(self) -> Self:
+        """Return the same pool for maintenance, whose statements may take up to ten minutes."""
+        view = copy.copy(self)
+        view._answer_within_s = _PATIENT_S  # noqa: SLF001  # a copy of this object
+        return view
 
     async def close(self) -> None:
         """Close all connections."""
@@ -109,11 +119,12 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """Borrow a connection outside any transaction."""
         before = _cancellations()
-        with translated(), self._in_time():
+        with translated(), self._in_time(), self._with_cause():
             async with self._pool.connection() as connection:
                 if _cancellations() > before:
                     # The pool loses a cancellation that meets the connection it waited for.
                     raise asyncio.CancelledError
+                connection.answer_within_s = self._answer_within_s
                 try:
                     yield connection
                 except errors.ReadOnlySqlTransaction:
@@ -127,7 +138,7 @@ class Database:
         ends with the block or when the connection is lost.
         """
         with translated():
-            async with await AsyncConnection.connect(self._conninfo, **_CONNECTION, **_KEEPALIVES) as connection:
+            async with await Connection.connect(self._conninfo, **connections.parameters(self._conninfo)) as connection:
                 await self._configure(connection)
                 yield connection
 
@@ -140,9 +151,21 @@ class Database:
     async def _configure(self, connection: Connection) -> None:
         instants.register(connection)
         await connection.execute(query("make_commits_durable"))
+        await connection.execute(query("end_lost_clients"))
+        if self._statement_timeout_us is None:
+            await connection.execute(query("end_idle_transactions"))
         if self._statement_timeout_us is not None:
             milliseconds = max(1, self._statement_timeout_us // _US_PER_MS)
             await execute(connection, query("limit_read_queries"), timeout=f"{milliseconds}ms")
+
+    @contextmanager
+    def _with_cause(self) -> Iterator[None]:
+        """Name the reason for which the pool has no connection: that of the last attempt to connect."""
+        try:
+            yield
+        except PoolTimeout as error:
+            cause: psycopg.Error = self._failures[-1] if self._failures else error
+            raise unavailable(error, condition_of(cause) or Condition.OTHER, reason=cause) from error
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
@@ -159,35 +182,15 @@ class Database:
             ) from error
 
 
+async def _check(connection: Connection) -> None:
+    connection.answer_within_s = _CHECK_WITHIN_S
+    await AsyncConnectionPool.check_connection(connection)
+
+
 def _cancellations() -> int:
     """Return how many times the current task was cancelled."""
     task = asyncio.current_task()
     return task.cancelling() if task else 0
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Translate psycopg's errors into the collector's."""
-    try:
-        yield
-    except errors.InsufficientPrivilege as error:
-        raise StartError(
-            f"the database user lacks a privilege: {error}", hint="grant it the schema, or make it the owner"
-        ) from error
-    except _TRANSIENT as error:
-        reason = " ".join(str(error).split())
-        raise DatabaseUnavailable(
-            f"the database is unavailable at the moment: {reason}", at_once=_may_do_at_once(error)
-        ) from error
-
-
-def _may_do_at_once(error: Exception) -> bool:
-    """Return whether a retry may succeed at once: the transaction lost a conflict, or its connection was lost."""
-    if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
-        return True
-    state = error.sqlstate if isinstance(error, psycopg.Error) else None
-    cut = state is None or state.startswith("08") or state == errors.AdminShutdown.sqlstate
-    return cut and not isinstance(error, PoolTimeout)
 
 
 async def fetch(connection: Connection, statement: Statement, row: type[Row], **parameters: object) -> list[Row]:

@@ -30,9 +30,16 @@ SELECT
         WHEN pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB') THEN set_config('work_mem', '64MB', true)
     END
 
--- The server ends the session of a lost client, and its lock, within half a minute.
--- name: set_leader_keepalives
+-- The server ends the session of a lost client within half a minute, with its locks. Only Linux watches for closed
+-- connections while a statement runs.
+-- name: end_lost_clients
 SELECT
-    set_config('tcp_keepalives_idle', '10', false),
+    set_config('tcp_keepalives_idle', '5', false),
     set_config('tcp_keepalives_interval', '5', false),
-    set_config('tcp_keepalives_count', '3', false)
+    set_config('tcp_keepalives_count', '3', false),
+    set_config('tcp_user_timeout', '20000', false),
+    CASE WHEN version() LIKE '%linux%' THEN set_config('client_connection_check_interval', '5000', false) END
+
+-- A transaction in which nothing happens belongs to a lost client; its rows would block the repetition of its push.
+-- name: end_idle_transactions
+SELECT set_config('idle_in_transaction_session_timeout', '20s', false)

@@ -1,0 +1,64 @@
+"""Conditions of a database, from the errors of its driver."""
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg_pool import PoolTimeout
+
+from isochrone_collector.errors import DatabaseUnavailable, PartitionMissing
+from isochrone_collector.store.postgres.conditions import Condition, condition_of, translated
+from isochrone_collector.store.postgres.connection import NoAnswer
+
+
+@pytest.mark.parametrize(
+    ("error", "condition"),
+    [
+        (psycopg.OperationalError("server closed the connection unexpectedly"), Condition.UNREACHABLE),
+        (
+            psycopg.OperationalError("FATAL: sorry, too many clients already"),
+            Condition.TOO_MANY_CONNECTIONS,
+        ),
+        (psycopg.OperationalError("connection failed: session is read-only"), Condition.READ_ONLY),
+        (NoAnswer("the server did not answer within 15 s"), Condition.NO_ANSWER),
+        (errors.ConnectionTimeout("connection timeout expired"), Condition.NO_ANSWER),
+        (errors.ReadOnlySqlTransaction("cannot execute INSERT in a read-only transaction"), Condition.READ_ONLY),
+        (errors.TooManyConnections("too many connections for role"), Condition.TOO_MANY_CONNECTIONS),
+        (errors.DiskFull("could not extend file"), Condition.DISK_FULL),
+        (errors.SerializationFailure("could not serialize access"), Condition.CONFLICT),
+        (errors.AdminShutdown("terminating connection"), Condition.UNREACHABLE),
+        (errors.LockNotAvailable("canceling statement due to lock timeout"), Condition.OTHER),
+        (errors.InternalError_("failure on connection marked as essential: w:5432"), Condition.WORKER_LOST),
+        (errors.InternalError_("terminating connection due to unexpected postmaster exit"), Condition.WORKER_LOST),
+        (errors.InternalError_("cache lookup failed"), None),
+        (errors.UniqueViolation("duplicate key"), None),
+        (ValueError("too many connections"), None),
+    ],
+)
+def test_each_error_has_its_condition(error: Exception, condition: Condition | None) -> None:
+    """What may succeed later has a condition, and everything else has none."""
+    assert condition_of(error) is condition
+
+
+def test_a_missing_partition_of_a_worker() -> None:
+    """Citus reports a missing partition as an internal error; the samples are set aside on retry."""
+    with pytest.raises(PartitionMissing), translated():
+        raise errors.InternalError_('no partition of relation "sample_102008" found for row')
+
+
+@pytest.mark.parametrize(
+    ("error", "at_once"),
+    [
+        (psycopg.OperationalError("server closed the connection unexpectedly"), True),
+        (errors.DeadlockDetected("deadlock detected"), True),
+        (errors.AdminShutdown("terminating connection"), True),
+        (errors.CannotConnectNow("the database system is starting up"), False),
+        (errors.DiskFull("could not extend file"), False),
+        (PoolTimeout("couldn't get a connection"), False),
+        (NoAnswer("the server did not answer"), False),
+    ],
+)
+def test_what_is_over_is_retried_at_once(error: Exception, *, at_once: bool) -> None:
+    """Only lost conflicts and lost connections are retried without a pause."""
+    with pytest.raises(DatabaseUnavailable) as caught, translated():
+        raise error
+    assert caught.value.at_once is at_once

@@ -1,0 +1,33 @@
+"""Parameters of connections."""
+
+import pytest
+
+from isochrone_collector.store.postgres.connection import parameters
+
+
+def test_a_lost_host_is_noticed() -> None:
+    """Without options in the URL, the kernel ends a connection to a lost host within about ten seconds."""
+    chosen = parameters("postgresql://db/isochrone")
+    assert chosen["tcp_user_timeout"] == 10_000
+    assert chosen["keepalives_idle"] + chosen["keepalives_interval"] * chosen["keepalives_count"] <= 12
+    assert "target_session_attrs" not in chosen
+
+
+def test_the_url_decides() -> None:
+    """A parameter of the operator's URL is not replaced."""
+    chosen = parameters("postgresql://db/isochrone?keepalives_idle=60&connect_timeout=2&application_name=x")
+    assert not {"keepalives_idle", "connect_timeout", "application_name"} & set(chosen)
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("postgresql://a,b/isochrone", "read-write"),
+        ("postgresql:///isochrone?host=/a,/b", "read-write"),
+        ("postgresql://a,b/isochrone?target_session_attrs=any", None),
+        ("postgresql://a/isochrone", None),
+    ],
+)
+def test_of_several_hosts_the_primary(url: str, wanted: str | None) -> None:
+    """With several hosts, connections are made to the one that accepts writes, unless the URL chooses another."""
+    assert parameters(url).get("target_session_attrs") == wanted
