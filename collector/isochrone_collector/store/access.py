@@ -9,7 +9,7 @@ from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import IdRow
 from isochrone_wire.operations import Role
 
-_LOCK_KEY = 4_600_003
+_LOCK_KEY = 4_600_006
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

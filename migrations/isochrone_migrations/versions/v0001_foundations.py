@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0001"
 down_revision: str | None = None
 branch_labels: str | None = None
@@ -147,9 +149,11 @@ DROP TABLE region;
 
 def upgrade() -> None:
     """Create the tables in an empty database."""
-    op.execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop all tables, with the samples."""
-    op.execute(_DOWN)
+    for statement in split(_DOWN):
+        op.execute(statement)

@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0002"
 down_revision: str | None = "0001"
 branch_labels: str | None = None
@@ -73,9 +75,11 @@ DROP TABLE credential;
 
 def upgrade() -> None:
     """Create the tables and columns."""
-    op.execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop them."""
-    op.execute(_DOWN)
+    for statement in split(_DOWN):
+        op.execute(statement)

@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0003"
 down_revision: str | None = "0002"
 branch_labels: str | None = None
@@ -100,9 +102,11 @@ DROP TABLE summary;
 
 def upgrade() -> None:
     """Create the tables and columns."""
-    op.execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop them."""
-    op.execute(_DOWN)
+    for statement in split(_DOWN):
+        op.execute(statement)

@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0004"
 down_revision: str | None = "0003"
 branch_labels: str | None = None
@@ -32,9 +34,11 @@ DROP TABLE route_table;
 
 def upgrade() -> None:
     """Create the table."""
-    op.execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop it."""
-    op.execute(_DOWN)
+    for statement in split(_DOWN):
+        op.execute(statement)

@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0005"
 down_revision: str | None = "0004"
 branch_labels: str | None = None
@@ -18,9 +20,11 @@ ALTER TABLE vantage DROP COLUMN missing_keys;
 
 def upgrade() -> None:
     """Add the column."""
-    op.execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop the column."""
-    op.execute(_DOWN)
+    for statement in split(_DOWN):
+        op.execute(statement)

@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0006"
 down_revision: str | None = "0005"
 branch_labels: str | None = None
@@ -31,9 +33,11 @@ DROP TABLE hourly_levels;
 
 def upgrade() -> None:
     """Create the table."""
-    op.execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop the table."""
-    op.execute(_DOWN)
+    for statement in split(_DOWN):
+        op.execute(statement)

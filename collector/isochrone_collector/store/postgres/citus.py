@@ -44,10 +44,12 @@ def check(conninfo: str) -> None:
 def distribute(conninfo: str) -> list[str]:
     """Distribute the tables that are not distributed yet, with their rows, all or none; return their names.
 
-    Writers wait meanwhile. Raises `StartError`, `DatabaseUnreachable` and `SchemaError`.
+    Writers wait meanwhile. Then the rows that are left on the coordinator are removed. Raises `StartError`,
+    `DatabaseUnreachable` and `SchemaError`.
     """
     with connect(conninfo) as connection:
         _check(connection)
+        _check_workers(connection)
         there = {name for (name,) in connection.execute(query("citus_tables"))}
         missing = [name for name in (*REFERENCE, *DISTRIBUTED) if name not in there]
         try:
@@ -56,6 +58,7 @@ def distribute(conninfo: str) -> list[str]:
                 _distribute(connection, name)
         except psycopg.Error as error:
             raise SchemaError(f"the tables could not be distributed and nothing was changed: {error}") from error
+    _remove_local_rows(conninfo)
     return missing
 
 
@@ -67,6 +70,30 @@ def _check(connection: psycopg.Connection[Any]) -> None:
             hint="install Citus on every node, put it first in shared_preload_libraries, and run"
             " `CREATE EXTENSION citus` in this database; docs/scale.md shows when it is worth it",
         )
+
+
+def _check_workers(connection: psycopg.Connection[Any]) -> None:
+    (workers,) = connection.execute(query("citus_workers")).fetchone() or (0,)
+    if not workers:
+        raise StartError(
+            "this cluster has no worker, so all rows would stay on the coordinator",
+            hint="in this database, run `SELECT citus_set_coordinator_host('COORDINATOR', 5432)` and, for each worker,"
+            " `SELECT citus_add_node('WORKER', 5432)`",
+        )
+
+
+def _remove_local_rows(conninfo: str) -> None:
+    """Remove the rows that distribution copied to the workers and left here; what was removed before is empty."""
+    with connect(conninfo) as connection:
+        connection.autocommit = True
+        try:
+            for name in (*DISTRIBUTED, *REFERENCE):
+                connection.execute(query("citus_remove_local_rows"), {"table": name})
+        except psycopg.Error as error:
+            raise SchemaError(
+                f"the tables are distributed, but old rows are still on the coordinator: {error}",
+                hint="repeat the command once nothing uses the tables",
+            ) from error
 
 
 def _distribute(connection: psycopg.Connection[Any], name: str) -> None:

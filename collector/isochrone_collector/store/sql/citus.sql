@@ -20,3 +20,19 @@ SELECT create_distributed_table(%(table)s::regclass, %(column)s, colocate_with =
 -- Keep a whole copy of a table on every node.
 -- name: citus_copy_everywhere
 SELECT create_reference_table(%(table)s::regclass)
+
+-- The number of workers that can hold rows.
+-- name: citus_workers
+SELECT count(*) AS workers
+FROM pg_dist_node
+WHERE noderole = 'primary' AND isactive AND shouldhaveshards AND groupid <> 0
+
+-- Remove the rows of a distributed table that are still on the coordinator.
+-- name: citus_remove_local_rows
+SELECT truncate_local_data_after_distributing_table(%(table)s::regclass)
+
+-- The workers that do not answer the coordinator.
+-- name: citus_lost_workers
+SELECT DISTINCT to_nodename || ':' || to_nodeport AS worker
+FROM citus_check_cluster_node_health()
+WHERE result IS NOT true

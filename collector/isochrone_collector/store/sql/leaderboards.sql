@@ -46,7 +46,7 @@ GROUP BY target_id, region
 -- name: samples_up_to
 SELECT count(*) AS many
 FROM (
-    SELECT
+    SELECT 1 AS one
     FROM sample
     WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
         AND target_id = ANY(%(target_ids)s::bigint[])

@@ -8,9 +8,13 @@ ORDER BY id
 
 -- Whether there is any sample in a span of rounds.
 -- name: any_samples
-SELECT EXISTS (
-    SELECT FROM sample WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
-) AS yes
+SELECT count(*) > 0 AS yes
+FROM (
+    SELECT 1 AS one
+    FROM sample
+    WHERE round_at >= %(from_at)s AND round_at < %(until_at)s
+    LIMIT 1
+) AS found
 
 -- The concatenated values of some targets in an hour, in eight bytes each, and the outcomes as two-byte positions in a
 -- list; columns without values are NULL.

@@ -45,7 +45,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostg
 @pytest.fixture
 async def relay(postgres: EmbeddedPostgres) -> AsyncIterator[DatabaseRelay]:
     """A relay in front of it, without samples of other tests."""
-    ask(postgres, "TRUNCATE sample, ingest_batch")
+    ask(postgres, "TRUNCATE sample, ingest_batch, plan, target, vantage")
     relay = DatabaseRelay(postgres.conninfo)
     await relay.start()
     yield relay

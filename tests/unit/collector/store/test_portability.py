@@ -181,6 +181,15 @@ def rows_are_not_held(statement: Node) -> Iterator[str]:
             yield "FOR UPDATE of distributed rows"
 
 
+def something_is_selected(statement: Node) -> Iterator[str]:
+    """A SELECT without columns cannot be sent to a node, and EXISTS would bring every row to the coordinator."""
+    for part in walk(statement):
+        if isinstance(part, ast.SelectStmt) and not part.targetList and not part.valuesLists and not part.larg:
+            yield "a SELECT without columns"
+        if isinstance(part, ast.SubLink) and part.subLinkType == enums.SubLinkType.EXISTS_SUBLINK and distributed(part):
+            yield "EXISTS of distributed rows"
+
+
 RULES: tuple[Rule, ...] = (
     keys_hold_the_column,
     nothing_counts_up,
@@ -191,6 +200,7 @@ RULES: tuple[Rule, ...] = (
     joins_meet_on_a_node,
     writes_stay_in_place,
     rows_are_not_held,
+    something_is_selected,
 )
 
 
@@ -222,18 +232,18 @@ class Recorder:
 
 
 @cache
-def migrations() -> Mapping[str, str]:
-    """Revision → everything that its upgrade executes."""
+def migrations(direction: str = "upgrade") -> Mapping[str, tuple[str, ...]]:
+    """Revision → everything that its upgrade, or its downgrade, executes."""
     found = {}
     for module_name in sorted(module.name for module in iter_modules(versions.__path__)):
         module: Any = import_module(f"{versions.__name__}.{module_name}")
         recorder, real = Recorder([]), module.op
         module.op = recorder
         try:
-            module.upgrade()
+            getattr(module, direction)()
         finally:
             module.op = real
-        found[module.revision] = ";".join(recorder.texts)
+        found[module.revision] = tuple(recorder.texts)
     return found
 
 
@@ -247,8 +257,20 @@ def test_every_statement_is_portable(name: str) -> None:
 def test_every_migration_is_portable(revision: str) -> None:
     """What a revision makes can be distributed, and what one does to the rows works where they are distributed."""
     rules = [rule for rule in RULES if revision > FIRST_CITUS or rule is not writes_stay_in_place]
-    found = [breach for one in statements(migrations()[revision]) for rule in rules for breach in rule(one)]
-    assert found == []
+    text = ";".join(migrations()[revision])
+    assert [breach for one in statements(text) for rule in rules for breach in rule(one)] == []
+
+
+@pytest.mark.parametrize("direction", ["upgrade", "downgrade"])
+def test_a_migration_sends_one_statement_at_a_time(direction: str) -> None:
+    """Distributed tables refuse several statements at once."""
+    several = {
+        revision
+        for revision, texts in migrations(direction).items()
+        for text in texts
+        if len(pglast.parse_sql(text)) != 1
+    }
+    assert several == set()
 
 
 def test_the_whole_schema_is_portable() -> None:
@@ -316,6 +338,8 @@ def test_a_copy_is_small() -> None:
             "vantage is written from ingest_batch",
         ),
         ("SELECT 1 FROM sample WHERE target_id = 1 FOR UPDATE", "FOR UPDATE of distributed rows"),
+        ("SELECT count(*) FROM (SELECT FROM sample LIMIT 5) AS found", "a SELECT without columns"),
+        ("SELECT EXISTS (SELECT 1 FROM sample)", "EXISTS of distributed rows"),
     ],
 )
 def test_each_rule_can_be_broken(text: str, breach: str) -> None:

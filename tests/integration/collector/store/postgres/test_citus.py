@@ -20,6 +20,11 @@ CREATE FUNCTION create_distributed_table(which regclass, spread_by text, colocat
     LANGUAGE sql AS 'INSERT INTO pg_dist_partition VALUES (which, spread_by, colocate_with)';
 CREATE FUNCTION create_reference_table(which regclass) RETURNS void
     LANGUAGE sql AS 'INSERT INTO pg_dist_partition VALUES (which, NULL, NULL)';
+CREATE TABLE removed (name regclass);
+CREATE FUNCTION truncate_local_data_after_distributing_table(which regclass) RETURNS void
+    LANGUAGE sql AS 'INSERT INTO removed VALUES (which)';
+CREATE TABLE pg_dist_node (noderole text, isactive boolean, shouldhaveshards boolean, groupid int);
+INSERT INTO pg_dist_node VALUES ('primary', true, false, 0), ('primary', true, true, 1);
 """
 ACCOUNT = "SELECT logicalrelid::text, spread_by, beside FROM pg_dist_partition"
 
@@ -57,6 +62,24 @@ def test_every_table_has_its_place(cluster: str) -> None:
     spread = {name: (column, beside.get(name, "none")) for name, column in DISTRIBUTED.items()}
     assert account(cluster) == dict.fromkeys(REFERENCE, (None, None)) | spread
     assert citus.distribute(cluster) == []
+
+
+def test_no_rows_stay_on_the_coordinator(cluster: str) -> None:
+    """After distribution, the rows left on the coordinator are removed, of every table."""
+    citus.distribute(cluster)
+    with psycopg.connect(cluster) as connection:
+        removed = {name for (name,) in connection.execute("SELECT name::text FROM removed")}
+    assert removed == {*DISTRIBUTED, *REFERENCE}
+
+
+def test_a_cluster_without_workers_is_refused(cluster: str) -> None:
+    """Without a worker nothing is distributed, and the hint names what adds one."""
+    with psycopg.connect(cluster) as connection:
+        connection.execute("DELETE FROM pg_dist_node WHERE groupid = 1")
+    with pytest.raises(StartError, match="no worker") as caught:
+        citus.distribute(cluster)
+    assert "citus_set_coordinator_host" in caught.value.hint
+    assert account(cluster) == {}
 
 
 def test_what_fails_changes_nothing(cluster: str) -> None:
