@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from isochrone_migrations.statements import split
+
 revision = "0007"
 down_revision: str | None = "0006"
 branch_labels: str | None = None
@@ -34,15 +36,11 @@ ALTER TABLE ingest_batch DROP COLUMN content_hash;
 
 def upgrade() -> None:
     """Add the columns; rows of earlier collectors have no values."""
-    _execute(_UP)
+    for statement in split(_UP):
+        op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop the columns."""
-    _execute(_DOWN)
-
-
-def _execute(statements: str) -> None:
-    """Execute statements one by one: Citus refuses several in one call."""
-    for statement in statements.split(";\n\n"):
+    for statement in split(_DOWN):
         op.execute(statement)
