@@ -6,10 +6,11 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 MODEL = "steady"
 TTFT_MS, TOKENS, RATE = 200, 150, 100
-WORLD = {
+WORLD: Mapping[str, Any] = {
     "title": "One steady model",
     "baseline": "us-east-2",
     "regions": {"us-east-2": "here"},
@@ -31,15 +32,17 @@ GroundTruth = Mapping[str, Mapping[str, int]]
 
 
 class Simulator:
-    """A simulator process with its record."""
+    """A simulator process with its record, and further options of `isochrone-sim serve`."""
 
-    def __init__(self, folder: Path) -> None:
-        world = folder / "world.json"
-        world.write_text(json.dumps(WORLD))
-        command = [sys.executable, "-m", "isochrone_sim", "serve", "--listen", "127.0.0.1:0", "--world", str(world)]
+    def __init__(self, folder: Path, *options: str, world: Mapping[str, Any] = WORLD) -> None:
+        file = folder / "world.json"
+        file.write_text(json.dumps(world))
+        listens = [word for region in world["regions"] for word in ("--listen", f"{region}=127.0.0.1:0")]
+        command = [sys.executable, "-m", "isochrone_sim", "serve", *listens, "--world", str(file), *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdout is not None
-        self.base_url: str = json.loads(self.process.stdout.readline())["endpoints"]["us-east-2"]
+        self.endpoints: dict[str, str] = json.loads(self.process.stdout.readline())["endpoints"]
+        self.base_url = self.endpoints["us-east-2"]
 
     def ground_truth(self) -> GroundTruth:
         """Return the records by request id."""
@@ -49,8 +52,8 @@ class Simulator:
 
     def stop(self) -> None:
         """Stop the process."""
-        self.process.terminate()
-        self.process.wait(10)
+        with self.process:
+            self.process.terminate()
 
 
 def true_ttft_us(record: Mapping[str, int]) -> float:

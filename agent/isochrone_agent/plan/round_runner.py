@@ -265,8 +265,8 @@ class RoundRunner:
     async def _probe(self, due: Due) -> list[Sample]:
         target, samples = due.target, list[Sample]()
         key = self._key_for(target)
-        previous, probing = self._latest.get(target.id), Probing(target)
-        self._latest[target.id] = probing
+        previous = self._latest.get(target.id)
+        self._latest[target.id] = probing = Probing(target, previous)
         self._busy[target.id] += 1
         self._budgets.begin(target)
         try:
