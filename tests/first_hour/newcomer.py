@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -57,13 +58,16 @@ class Newcomer:
                 time.sleep(_READING_SECONDS)
                 terminal.press(CTRL_C)
                 fine = _INTERRUPTED
-            code = terminal.process.wait(_COMMAND_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                terminal.process.wait(_COMMAND_SECONDS)
+            code = terminal.process.poll()
             terminal.close()
             output = plain(terminal.output)
         self.commands += 1
         self.note(f"{line} ({columns} columns)", output, _ANY_WIDTH if is_for_programs(line) else columns)
         if code not in fine:
-            self.fail(f"{line} ({columns} columns): exit code {code}: {output.strip()[-300:]}")
+            ended = f"still running after {_COMMAND_SECONDS:g} s" if code is None else f"exit code {code}"
+            self.fail(f"{line} ({columns} columns): {ended}: {output.strip()[-300:]}")
         return output
 
     def note(self, what: str, text: str, columns: int) -> None:
@@ -82,7 +86,7 @@ class Newcomer:
         begun, before = time.monotonic(), len(self.failures)
         try:
             yield
-        except (AssertionError, OSError, ValueError, TimeoutError) as error:
+        except (AssertionError, OSError, ValueError, TimeoutError, subprocess.SubprocessError) as error:
             self.fail(f"{title}: {error}")
         outcome = f"{len(self.failures) - before} defects" if len(self.failures) > before else "fine"
         print(f"{title}: {outcome} ({time.monotonic() - begun:.0f} s)", flush=True)  # noqa: T201  # progress

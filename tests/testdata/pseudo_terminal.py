@@ -19,9 +19,11 @@ from typing import Any, Self
 
 import pyte
 
-# A new session whose terminal is standard input: what a terminal program does for its shell.
+# A new session whose terminal is standard input: what a terminal program does for its shell. A shell's background job,
+# which may run this, ignores Ctrl-C.
 _AS_SESSION = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[1], sys.argv[1:])
