@@ -228,12 +228,12 @@ def _folded(sentence: str, width: int) -> list[str]:
 def _advice(advice: tuple[str, ...], width: int) -> Iterator[Text]:
     """The lines to copy; one that is too long is continued as a shell has it."""
     room = width - len(_PROMPT)
-    folded = [part for line in advice for part in _continued(line, room)]
+    folded = [part for line in advice for part in continued(line, room)]
     for number_, line in enumerate(folded):
         yield Text(" " * len(_PROMPT) if number_ else _PROMPT, style="dim").append(line, style="cyan")
 
 
-def _continued(line: str, width: int) -> list[str]:
+def continued(line: str, width: int) -> list[str]:
     """The line in parts of at most `width` columns, with a backslash at the end of all but the last."""
     if len(line) <= width:
         return [line]

