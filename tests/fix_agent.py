@@ -2,13 +2,14 @@
 
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+
+from testdata.preforked import Program
 
 STOP_SECONDS = 20.0
 
@@ -93,9 +94,7 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
         options = ["--data-dir", str(folder), *(("--vantage", vantage, "--region", region) if region else ())]
         options += [*(("--collector", collector) if collector else ()), *more]
         with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "isochrone_agent", "run", *options], stderr=log, stdout=log
-            )
+            process = Program[bytes]("isochrone_agent", "run", *options, stderr=log, stdout=log)
         agents.append(Agent(process=process, spool=folder / "spool.sqlite3", log_file=log_file))
         return agents[-1]
 

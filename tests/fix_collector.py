@@ -4,7 +4,6 @@ import json
 import select
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,8 @@ from isochrone_wire.v1 import (
     operations_pb2,
     operations_pb2_grpc,
 )
+from testdata import preforked
+from testdata.preforked import Program
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -238,10 +239,7 @@ class StartCollector(Protocol):
 
 def run_command(*words: str) -> subprocess.CompletedProcess[str]:
     """Run `isochrone-collector` to completion."""
-    command = [sys.executable, "-m", "isochrone_collector", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=START_SECONDS, check=False, stdin=subprocess.DEVNULL
-    )
+    return preforked.run("isochrone_collector", *words, timeout=START_SECONDS)
 
 
 @pytest.fixture
@@ -303,10 +301,9 @@ def _end(collector: Collector) -> None:
 
 def _start(*, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str]) -> Collector:
     where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
-    command = [sys.executable, "-m", "isochrone_collector", "serve", "--listen", f"127.0.0.1:{port}", *where]
-    command += ["--metrics-listen", "127.0.0.1:0", "--http-listen", "off", *more]
+    options = ["--listen", f"127.0.0.1:{port}", *where, "--metrics-listen", "127.0.0.1:0", "--http-listen", "off"]
     with log_file.open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        process = Program[bytes]("isochrone_collector", "serve", *options, *more, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout is not None
     select.select([process.stdout], [], [], START_SECONDS)
     line = process.stdout.readline()

@@ -3,7 +3,6 @@
 import json
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from typing import Any, Protocol
 
 import httpx
 import pytest
+
+from testdata.preforked import Program
 
 BASELINE = "us-east-2"
 API_KEY = "sk-simulator-right-key"
@@ -269,8 +270,8 @@ def running(*more: str) -> Iterator[Simulator]:
 
 def _start(regions: Sequence[str], more: Sequence[str]) -> Simulator:
     listens = [option for region in regions for option in ("--listen", f"{region}=127.0.0.1:0")]
-    command = [sys.executable, "-m", "isochrone_sim", "serve", "--faults", *listens, *more]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+    process = Program[str]("isochrone_sim", "serve", "--faults", *listens, *more, **quiet)
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:

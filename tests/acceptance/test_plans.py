@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -10,6 +9,7 @@ import psycopg
 from fix_agent import StartAgent
 from fix_collector import StartCollector
 from fix_simulator import StartSimulator
+from testdata import preforked
 from testdata.waiting import eventually
 
 PLAN = """
@@ -35,8 +35,7 @@ def test_a_budget_outlives_the_agent_and_the_collector(
     agent = start_agent(collector=collector.address, vantage="us-1", region="us-east-2")
     eventually(20, lambda: "skipped_budget" in agent.log(), "the budget is spent")
     where = ["--collector", collector.address, "--data-dir", str(agent.spool.parent)]
-    told = [sys.executable, "-m", "isochrone_agent", "check", "--vantage", "us-1", "--region", "us-east-2", *where]
-    shown = subprocess.run(told, capture_output=True, text=True, check=False).stdout
+    shown = run("isochrone_agent", "check", "--vantage", "us-1", "--region", "us-east-2", *where).stdout
     assert "3 of 3 requests" in shown
     assert shown.count("sim/fault-crlf") == 5
     agent.kill()
@@ -125,6 +124,4 @@ def test_a_credential_that_an_agent_lacks_is_reported(
 
 def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a command to completion, with a wide terminal."""
-    command = [sys.executable, "-m", module, *arguments]
-    environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    return preforked.run(module, *arguments, env={**os.environ, "COLUMNS": "200"})

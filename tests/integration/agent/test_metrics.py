@@ -11,6 +11,7 @@ import psycopg
 from fix_agent import Agent, StartAgent
 from fix_collector import StartCollector
 from fix_simulator import Simulator
+from testdata import preforked
 from testdata.waiting import eventually
 
 
@@ -76,13 +77,7 @@ def test_without_metrics_the_library_is_not_imported() -> None:
 def test_metrics_stay_on_this_machine(tmp_path: Path) -> None:
     """An address that other machines can reach is refused with a message, a hint and exit code 2."""
     arguments = ["--vantage", "us-1", "--region", "us", "--data-dir", str(tmp_path), "--metrics-listen", "0.0.0.0:4691"]
-    done = subprocess.run(
-        [sys.executable, "-m", "isochrone_agent", "run", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = preforked.run("isochrone_agent", "run", *arguments)
     assert done.returncode == 2
     assert "metrics are served on loopback only" in done.stderr
     assert "hint: --metrics-listen 127.0.0.1:4691, or off" in done.stderr

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.model import Vantage
+from testdata.preforked import Program
 from testdata.pushed_rounds import PLAN, SG, US, Fleet, rounds_until
 from testdata.waiting import eventually
 
@@ -198,8 +198,9 @@ def allowed(words: str, state: State) -> set[int]:
 def test_streams_wait_for_the_first_sample(words: list[str], start_collector: StartCollector) -> None:
     """On an empty database a stream waits without an error, and Ctrl-C ends it with 0."""
     collector = start_collector()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", *words],
+    process = Program[str](
+        "isochrone_client",
+        *words,
         env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

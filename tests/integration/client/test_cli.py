@@ -26,6 +26,7 @@ from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.answers import Decision, Liveness, TargetList, VantageList
 from isochrone_wire.model import DAY_US, SECOND_US
+from testdata.preforked import Program
 
 READING = ["diff", "leaderboard", "slo", "tiers", "targets", "simulate", "samples", "coverage", "regions"]
 WINDOWLESS = ("targets", "regions")
@@ -41,8 +42,9 @@ def run(observatory: FakeObservatory, *arguments: str, columns: str = "") -> Res
 
 def start(observatory: FakeObservatory, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
     """The command as a separate process, with pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", *arguments],
+    return Program[str](
+        "isochrone_client",
+        *arguments,
         env={**os.environ, "ISOCHRONE_COLLECTOR": observatory.address, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

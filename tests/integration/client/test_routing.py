@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from isochrone_client.cli import cli
 from isochrone_client.clock import now_at
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.routes import ChangeKind, RouteTable
+from testdata.preforked import Program
 from testdata.routes import CHAT, EXPIRED, EXPLANATION, TABLES, UNKNOWN_YET, VOICE
 
 PATIENCE = 30.0
@@ -34,8 +34,9 @@ def run(routing: FakeRoutes, *arguments: str) -> Result:
 @contextmanager
 def started(routing: FakeRoutes, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     """The command as a separate process with pipes, killed at the end of the block."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", *arguments],
+    with Program[bytes](
+        "isochrone_client",
+        *arguments,
         env={**os.environ, "ISOCHRONE_COLLECTOR": routing.address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.sample_export.columns import columns
 from isochrone_wire.model import SECOND_US, Batch, Outcome, RateLimit, Sample, TokenSource, Vantage
+from testdata.preforked import Program
 
 PLAN = """\
 baseline: us-east-2
@@ -41,8 +41,9 @@ def ask(collector: Collector, *arguments: str) -> Result:
 
 def start(collector: Collector, *arguments: str) -> "subprocess.Popen[bytes]":
     """The command as a separate process, with pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", *arguments],
+    return Program[bytes](
+        "isochrone_client",
+        *arguments,
         env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from fix_collector import Collector, StartCollector
 from isochrone_client.cli import cli
 from isochrone_client.table_stream import CLEARLY_LATER_US
 from isochrone_wire.model import SECOND_US, Batch, Outcome, Sample, Vantage
+from testdata.preforked import Program
 
 PLAN = """\
 baseline: us-east-2
@@ -70,8 +70,9 @@ def ask(collector: Collector, *arguments: str) -> Result:
 
 def watch(collector: Collector, *more: str) -> "subprocess.Popen[bytes]":
     """`isochrone routes watch` as a separate process, with one JSON document per line."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", "routes", "watch", "--output", "json", *more],
+    return Program[bytes](
+        "isochrone_client",
+        *("routes", "watch", "--output", "json", *more),
         env={**os.environ, "ISOCHRONE_COLLECTOR": collector.address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from fix_observatory import FakeObservatory
+from testdata.preforked import Program
 from testdata.waiting import eventually
 
 SECONDS = 30
@@ -18,8 +19,9 @@ SECONDS = 30
 
 def start(observatory: FakeObservatory, *arguments: str) -> "subprocess.Popen[str]":
     """The command as a process with pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "isochrone_client", *arguments],
+    return Program[str](
+        "isochrone_client",
+        *arguments,
         env={**os.environ, "ISOCHRONE_COLLECTOR": observatory.address},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

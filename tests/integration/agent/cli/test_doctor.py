@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from fix_collector import StartCollector
 from isochrone_agent.spool.spool import Spool
+from testdata import preforked
 
 KEY = "sk-this-is-nobodys-business"
 PLAN = """\
@@ -28,14 +28,8 @@ def run_doctor(
 ) -> tuple["subprocess.CompletedProcess[str]", dict[str, Any]]:
     """Run the doctor; return the process and its results by check."""
     options = ["--vantage", "us-1", "--region", "us-east-2", "--data-dir", str(folder), "--collector", collector, *more]
-    done = subprocess.run(
-        [sys.executable, "-m", "isochrone_agent", "doctor", "--output", "json", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    command = ["doctor", "--output", "json", *options]
+    done = preforked.run("isochrone_agent", *command, env={**os.environ, **environment})
     document = json.loads(done.stdout)
     assert document["schema"] == "isochrone.doctor/1"
     return done, {result["check"]: result for result in document["findings"]}
@@ -81,9 +75,7 @@ def test_the_identity_of_a_joined_agent_is_checked(start_collector: StartCollect
     collector = start_collector(more=["--tls"])
     collector.call.apply(PLAN)
     arguments = [collector.address, "--token", collector.call.invite("us-1"), "--data-dir", str(folder)]
-    joined = subprocess.run(
-        [sys.executable, "-m", "isochrone_agent", "join", *arguments], capture_output=True, check=False
-    )
+    joined = preforked.run("isochrone_agent", "join", *arguments)
     assert joined.returncode == 0, joined.stderr
     found = run_doctor(folder, collector.address)[1]
     assert found["identity"]["sentence"].startswith("us-1 in us-east-2; ")

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from isochrone_agent.settings import load_settings
 from isochrone_wire import identity_file
 from isochrone_wire.credentials import SECRET_BYTES, JoinToken, parse_credential
 from isochrone_wire.model import SECOND_US
+from testdata import preforked
 from testdata.waiting import eventually
 from testdata.wiretap import Wiretap
 
@@ -38,15 +38,7 @@ def agent_command(
     *words: str, stdin: str = "", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `isochrone-agent` to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "isochrone_agent", *words],
-        input=stdin,
-        env=os.environ | (environment or {}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return preforked.run("isochrone_agent", *words, stdin=stdin, env=os.environ | (environment or {}))
 
 
 def rows(collector: Collector) -> int:

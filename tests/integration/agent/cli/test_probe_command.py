@@ -13,12 +13,12 @@ from datetime import datetime
 import pytest
 
 from fix_simulator import Simulator
+from testdata import preforked
 
 
 def probe(*options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "isochrone_agent", "probe", *options]
     environment = {**os.environ, "COLUMNS": "120", **(env or {})}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return preforked.run("isochrone_agent", "probe", *options, env=environment)
 
 
 def test_the_table_has_every_phase(fault_simulator: Simulator) -> None:
