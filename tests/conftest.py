@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,18 @@ settings.load_profile("unhurried")
 # Most tests wait for other processes.
 WORKERS_PER_CORE = 2
 
+TESTS = Path(__file__).parent
+# The modules that take more than a minute, longest first; measured by `make test ARGS=--durations=100`.
+LONGEST = (
+    "acceptance/test_two_hosts.py",
+    "acceptance/test_demo.py",
+    "acceptance/test_readme.py",
+    "acceptance/test_demo_screen.py",
+    "unit/collector/routing/test_simulated_worlds.py",
+    "integration/client/demo/test_runner.py",
+    "chaos/test_chaos_short.py",
+)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
@@ -44,7 +57,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On parallel workers, start the modules with slow tests first, so that no worker is left with one at the end."""
+    """On parallel workers, start the longest modules first, then the others with slow tests, and the unit tests last,
+    so that no worker is left with a long module at the end.
+    """
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: item.path not in slow)
+        places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+        last = len(places)
+        items.sort(
+            key=lambda item: (places.get(item.path, last), item.path not in slow, TESTS / "unit" in item.path.parents)
+        )

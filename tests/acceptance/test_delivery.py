@@ -45,7 +45,8 @@ def test_samples_reach_the_database(
     assert agent.stop() == 0
     with psycopg.connect(collector.database_url) as connection:
         outcomes = {row[0] for row in connection.execute("select outcome from sample").fetchall()}
-    assert outcomes == {"ok", "http_error"}
+    # On a busy machine a round may be due before the probe of the one before it has ended.
+    assert outcomes - {"skipped_overlap"} == {"ok", "http_error"}
     assert duplicates(collector.database_url) == 0
 
 

@@ -5,7 +5,6 @@ from math import pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from isochrone_wire.model import DAY_US
 
@@ -38,6 +37,8 @@ class SeriesModel:
         shocks = np.random.default_rng(seed).standard_normal(len(rounds)) * sqrt(1 - self.autocorrelation**2)
         if len(shocks):
             shocks[0] /= sqrt(1 - self.autocorrelation**2)
+        from scipy.signal import lfilter  # takes longer than all else that a test worker imports for these series
+
         noise: Reals = lfilter([1.0], [1.0, -self.autocorrelation], shocks)
         values: Reals = _USUAL_US * np.exp(day + self.sigma * noise)
         return values

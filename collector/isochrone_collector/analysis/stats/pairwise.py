@@ -3,10 +3,11 @@
 Two arrays of 10 000 numbers have a hundred million sums a_i + b_j. With both sorted, one binary search per a_i counts
 the sums up to a value, and two list the sums between two values. The wanted sum is first bracketed by two values,
 guessed from a coarse sample of both arrays and verified by counting; the bracket is halved until it holds few sums, and
-these are partitioned.
+these are partitioned. Of a few sums, all are.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from isochrone_collector.analysis.stats.ragged import Integers, Reals
 
 MAX_LISTED = 1 << 17
 """The maximum number of sums listed at once: one megabyte."""
+
+# So few sums are listed faster than they are bracketed.
+_FEW = 1 << 14
 
 _COARSE = 64
 # Tolerance of the guess from the coarse sample, as a share of all sums.
@@ -32,7 +36,7 @@ class PairSums:
 
     def select(self, rank: int) -> float:
         """Return the sum of a rank, from 1, among all sums in order."""
-        low, high = self._guess(rank)
+        low, high = (-inf, inf) if self.total <= min(_FEW, MAX_LISTED) else self._guess(rank)
         for _ in range(_BISECTIONS):
             if int((self._until(high) - self._until(low)).sum()) <= MAX_LISTED:
                 return self._listed(low, high, rank - self._up_to(low))
