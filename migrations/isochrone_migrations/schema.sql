@@ -15,6 +15,19 @@ CREATE TABLE alert (
 
 COMMENT ON TABLE alert IS 'What somebody should know; without a next attempt nobody will be told again.';
 
+CREATE TABLE audit (
+    id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    principal text NOT NULL,
+    address text NOT NULL,
+    action text NOT NULL,
+    target text NOT NULL
+);
+
+COMMENT ON TABLE audit IS 'Changes by operators and by machines that join. Rows are never changed or removed.';
+
+COMMENT ON COLUMN audit.principal IS 'Name of the credential, as the collector authenticated it.';
+
 CREATE TABLE chore (
     name text NOT NULL,
     done_until timestamp with time zone NOT NULL
@@ -333,6 +346,9 @@ COMMENT ON COLUMN vantage.rival_epoch IS 'Epoch of a second agent on this creden
 ALTER TABLE ONLY alert
     ADD CONSTRAINT alert_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY chore
     ADD CONSTRAINT chore_pkey PRIMARY KEY (name);
 
@@ -380,6 +396,8 @@ ALTER TABLE ONLY vantage
 
 ALTER TABLE ONLY vantage
     ADD CONSTRAINT vantage_pkey PRIMARY KEY (id);
+
+CREATE INDEX audit_at ON audit USING btree (at);
 
 CREATE INDEX ingest_batch_received_at ON ingest_batch USING btree (received_at);
 

@@ -109,6 +109,26 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change: the name of the credential that made it, the address that it came from, and what was changed."""
+
+    at: int
+    principal: str
+    address: str
+    action: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditTrail:
+    """Changes, newest first."""
+
+    MESSAGE: ClassVar[str] = "ListAuditResponse"
+
+    entries: tuple[AuditEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessList:
     """All credentials and open invitations."""
 

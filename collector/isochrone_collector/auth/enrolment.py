@@ -12,7 +12,7 @@ import structlog
 
 from isochrone_collector.auth.rate_limit import LeakyBucket
 from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
-from isochrone_collector.store import access, vantages
+from isochrone_collector.store import access, audit, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.credentials import SECRET_BYTES, Credential, JoinToken, hash_secret, parse_join_token
@@ -81,6 +81,8 @@ class Enrolment:
                 revoked_at=None,
             )
             await access.invite(connection, row)
+            action = "access.rotate" if rotation else "access.invite"
+            await audit.record(connection, at=now_at, action=action, target=f"{role} {name}")
         _log.info("access.invited", name=name, role=role, region=region, rotation=rotation)
         return Invitation(token=str(token), expires_at=row.expires_at)
 
@@ -107,6 +109,8 @@ class Enrolment:
                 secret_hash=hash_secret(credential.secret),
                 created_at=now_at,
             )
+            target = f"{row.role} {row.name}"
+            await audit.record(connection, at=now_at, action="access.join", target=target, principal=row.name)
         # `on_change` is not needed: the authenticator looks up unknown credentials.
         _log.info("access.joined", name=row.name, role=row.role, region=row.region, version=version[:40])
         return Joined(credential=str(credential), role=Role(row.role), name=row.name, region=row.region)
@@ -130,6 +134,7 @@ class Enrolment:
             if name not in names:
                 raise UnknownName.among("name", name, names)
             revoked = await access.revoke(connection, name, revoked_at=self._clock())
+            await audit.record(connection, at=self._clock(), action="access.revoke", target=name)
         await self._on_change()
         _log.info("access.revoked", name=name, revoked=revoked)
         return revoked
@@ -150,6 +155,7 @@ class Enrolment:
                 secret_hash=hash_secret(made.secret),
                 created_at=now_at,
             )
+            await audit.record(connection, at=now_at, action="access.grant", target=f"{Role.OPERATOR} {name}")
         await self._on_change()
         _log.info("access.granted", name=name, role=Role.OPERATOR.value)
         return made

@@ -23,6 +23,7 @@ _HELP_OF = {
     "access": "Let readers and operators in, and shut them out.",
     "apply": "Put a plan file into force.",
     "plan": "Show the plans that were applied, or go back to one.",
+    "audit": "List the changes that operators and joining machines made.",
     "alerts": "Try out how alerts reach a webhook.",
     "doctor": "Check everything that a collector depends on.",
     "completion": "Print the completion script of a shell.",

@@ -17,7 +17,16 @@ from isochrone_wire import channel, codec, identity_file
 from isochrone_wire.address import Address
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.insights import Alert
-from isochrone_wire.operations import Access, AccessList, Invitation, PlanChange, PlanDocument, PlanHistory, Role
+from isochrone_wire.operations import (
+    Access,
+    AccessList,
+    AuditTrail,
+    Invitation,
+    PlanChange,
+    PlanDocument,
+    PlanHistory,
+    Role,
+)
 from isochrone_wire.v1 import operations_pb2 as messages
 from isochrone_wire.v1.operations_pb2_grpc import OperationsStub
 
@@ -77,6 +86,11 @@ class OperatorClient:
     def history(self, limit: int) -> PlanHistory:
         """The newest plans."""
         return codec.decode(PlanHistory, self._call("ListPlans", messages.ListPlansRequest(limit=limit)))
+
+    def audit(self, *, since_at: int, limit: int, principal: str, action: str) -> AuditTrail:
+        """The newest changes."""
+        request = messages.ListAuditRequest(since_at=since_at, limit=limit, principal=principal, action=action)
+        return codec.decode(AuditTrail, self._call("ListAudit", request))
 
     def test_alert(self) -> Alert:
         """Send a test alert and return what came of it."""

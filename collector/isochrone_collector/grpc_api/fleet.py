@@ -6,10 +6,12 @@ from google.protobuf import message_factory
 from isochrone_collector.auth.authenticator import Authenticator, Metadata
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
-from isochrone_collector.grpc_api.responses import Context, answer
+from isochrone_collector.grpc_api.responses import Context, answer, peer_address
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.plans.service import Plans
+from isochrone_collector.store import audit
+from isochrone_collector.store.audit import Actor
 from isochrone_wire import codec
 from isochrone_wire.model import Receipt, Vantage
 from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
@@ -28,7 +30,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self, request: fleet_pb2.JoinRequest, context: Context
     ) -> fleet_pb2.JoinResponse:
         """Exchange a one-time token for a credential."""
-        joined = await answer(context, self._enrolment.join(request.token, version=request.version))
+        with audit.acting(Actor(principal="", address=peer_address(context))):
+            joined = await answer(context, self._enrolment.join(request.token, version=request.version))
         return codec.encode(joined)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto

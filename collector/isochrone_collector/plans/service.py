@@ -11,8 +11,8 @@ from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.errors import BadRequest, SchemaError, UnknownName
 from isochrone_collector.plans.diff import compare, same_meaning, unchanged
 from isochrone_collector.plans.document import load
+from isochrone_collector.store import audit, vantages
 from isochrone_collector.store import plans as table
-from isochrone_collector.store import vantages
 from isochrone_collector.store.plans import PlanOrigin
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.rows import PlanHistoryRow, PlanRow
@@ -138,6 +138,8 @@ class Plans:
             applied_at = max(self._clock(), newest.applied_at + 1 if newest else 0)
             origin = PlanOrigin(document=document, applied_at=applied_at, applied_by=applied_by, restores=restores)
             await table.insert(connection, reading.plan, origin)
+            action = "plan.apply" if restores is None else "plan.rollback"
+            await audit.record(connection, at=self._clock(), action=action, target=str(version + 1))
         return compare(old, reading.plan, vantages=len(await vantages.vantages(connection)))
 
     async def spans(self, connection: Connection, window: Window) -> list[PlanSpan]:

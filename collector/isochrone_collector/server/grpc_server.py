@@ -37,7 +37,13 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
         ingest=parts.ingest, plans=parts.plans, enrolment=parts.enrolment, authenticator=parts.authenticator
     )
     add_to_server(fleet, server)
-    operations = OperationsService(plans=parts.plans, enrolment=parts.enrolment, alert_delivery=parts.alerts)
+    operations = OperationsService(
+        database=parts.database,
+        authenticator=parts.authenticator,
+        plans=parts.plans,
+        enrolment=parts.enrolment,
+        alert_delivery=parts.alerts,
+    )
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     readers = ObservatoryService(parts.query_context)
     observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)

@@ -441,6 +441,93 @@ class RevokeResponse(_message.Message):
 Global___RevokeResponse: _TypeAlias = RevokeResponse  # noqa: Y015
 
 @_typing.final
+class ListAuditRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_AT_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    since_at: _builtins.int
+    limit: _builtins.int
+    """At most 10 000; 0 means 100."""
+    principal: _builtins.str
+    """Empty: of all principals; of all actions."""
+    action: _builtins.str
+    def __init__(
+        self,
+        *,
+        since_at: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        action: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "limit", b"limit", "principal", b"principal", "since_at", b"since_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditRequest: _TypeAlias = ListAuditRequest  # noqa: Y015
+
+@_typing.final
+class AuditEntry(_message.Message):
+    """One change, recorded by the collector in the transaction of the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    at: _builtins.int
+    principal: _builtins.str
+    """The name of the credential that made the change."""
+    address: _builtins.str
+    """The address that the call came from."""
+    action: _builtins.str
+    """plan.apply | plan.rollback | access.invite | access.rotate | access.join | access.revoke | access.grant"""
+    target: _builtins.str
+    """The name, or the version of the plan."""
+    def __init__(
+        self,
+        *,
+        at: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        address: _builtins.str = ...,
+        action: _builtins.str = ...,
+        target: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "address", b"address", "at", b"at", "principal", b"principal", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditEntry: _TypeAlias = AuditEntry  # noqa: Y015
+
+@_typing.final
+class ListAuditResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEntry]: ...
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___AuditEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditResponse: _TypeAlias = ListAuditResponse  # noqa: Y015
+
+@_typing.final
 class TestAlertRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -70,6 +70,11 @@ class OperationsStub(object):
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
                 response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
                 _registered_method=True)
+        self.ListAudit = channel.unary_unary(
+                '/isochrone.v1.Operations/ListAudit',
+                request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.SerializeToString,
+                response_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditResponse.FromString,
+                _registered_method=True)
         self.TestAlert = channel.unary_unary(
                 '/isochrone.v1.Operations/TestAlert',
                 request_serializer=isochrone__wire_dot_v1_dot_operations__pb2.TestAlertRequest.SerializeToString,
@@ -127,6 +132,13 @@ class OperationsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAudit(self, request, context):
+        """Returns the newest changes by operators and by machines that joined.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TestAlert(self, request, context):
         """Sends a test alert to the webhook and returns the result.
         """
@@ -171,6 +183,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.Revoke,
                     request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.FromString,
                     response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.SerializeToString,
+            ),
+            'ListAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAudit,
+                    request_deserializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.FromString,
+                    response_serializer=isochrone__wire_dot_v1_dot_operations__pb2.ListAuditResponse.SerializeToString,
             ),
             'TestAlert': grpc.unary_unary_rpc_method_handler(
                     servicer.TestAlert,
@@ -367,6 +384,33 @@ class Operations(object):
             '/isochrone.v1.Operations/Revoke',
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeRequest.SerializeToString,
             isochrone__wire_dot_v1_dot_operations__pb2.RevokeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/isochrone.v1.Operations/ListAudit',
+            isochrone__wire_dot_v1_dot_operations__pb2.ListAuditRequest.SerializeToString,
+            isochrone__wire_dot_v1_dot_operations__pb2.ListAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,

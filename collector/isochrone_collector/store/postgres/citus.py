@@ -29,7 +29,18 @@ DISTRIBUTED: Mapping[str, str] = {
 }
 """Table → its distribution column."""
 
-REFERENCE = ("alert", "chore", "credential", "invitation", "plan", "region", "route_table", "target", "vantage")
+REFERENCE = (
+    "alert",
+    "audit",
+    "chore",
+    "credential",
+    "invitation",
+    "plan",
+    "region",
+    "route_table",
+    "target",
+    "vantage",
+)
 """The tables of which every node has a copy."""
 
 _ALONE = "none"

@@ -1,0 +1,70 @@
+"""The audit trail: who changed what, recorded in the transaction of the change.
+
+The services set the actor of a call with `acting`; the code that makes the change calls `record`. Both run in the
+same task, so the actor is a context variable. Without one, the collector itself is the actor.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from isochrone_collector.store.postgres.instants import Instant
+from isochrone_collector.store.postgres.pool import Connection, execute, fetch
+from isochrone_collector.store.postgres.queries import query
+from isochrone_wire.operations import AuditEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """The authenticated name of a caller, and the address that it calls from."""
+
+    principal: str
+    address: str
+
+
+_ITSELF = Actor(principal="collector", address="")
+_actor: ContextVar[Actor] = ContextVar("actor", default=_ITSELF)
+
+
+@contextmanager
+def acting(actor: Actor) -> Iterator[None]:
+    """Record this actor with every change made in the block."""
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+async def record(connection: Connection, *, at: int, action: str, target: str, principal: str | None = None) -> None:
+    """Record an action of the current actor, in the transaction of `connection`. `principal` is the name of a caller
+    that is known only now, because it joins.
+    """
+    actor = _actor.get()
+    await execute(
+        connection,
+        query("insert_audit"),
+        id=secrets.randbits(63),
+        at=Instant(at),
+        principal=principal or actor.principal,
+        address=actor.address,
+        action=action,
+        target=target,
+    )
+
+
+async def entries(
+    connection: Connection, *, since_at: int, principal: str = "", action: str = "", most: int
+) -> list[AuditEntry]:
+    """Return the newest actions since an instant, newest first; empty texts select all principals and actions."""
+    return await fetch(
+        connection,
+        query("audit_since"),
+        AuditEntry,
+        since_at=Instant(since_at),
+        principal=principal,
+        action=action,
+        most=most,
+    )
