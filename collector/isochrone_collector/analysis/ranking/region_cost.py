@@ -13,8 +13,8 @@ The laws:
    are not independent, and neither are those of neighbouring rounds. The ranks of the differences, each around the
    median of its target, are therefore added up over all targets of a round. The half-width of the interval is
    multiplied by the √ of the variance of these sums, relative to that of independent ranks (the design effect of a
-   cluster sample: L. Kish, Survey Sampling (1965), section 5.4), times the τ of their series. The rounds that count
-   for a decision are those of one target.
+   cluster sample: L. Kish, Survey Sampling (1965), section 5.4), times the inflation of their series. The rounds that
+   count for a decision are those of one target.
 4. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
 
 The best region is chosen from the same rounds on which it is compared, so among equal regions a lucky one looks better
@@ -51,6 +51,11 @@ from isochrone_wire.insights import RegionCost
 
 _NOTHING: Mapping[TargetRegion, str] = MappingProxyType({})
 _NEVER: Changes = MappingProxyType({})
+
+# Fewer rounds get fewer cosines (see `long_run_variance`): a shock that all targets share remains in the sums, while
+# what each target has of its own averages out, so these series are correlated more strongly than a single one.
+_MANY_ROUNDS = 100
+_COSINES_OF_FEW, _COSINES_OF_MANY = 3, 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +303,8 @@ def _shifts(differences: Sequence[_Differences]) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
     effects = np.array([_design_effect(values, added) for values, added in zip(ranks, sums, strict=True)])
-    of_rounds = inflation(_laid_out(sums))
+    is_long = max(map(len, sums), default=0) >= _MANY_ROUNDS
+    of_rounds = inflation(_laid_out(sums), cosines=_COSINES_OF_MANY if is_long else _COSINES_OF_FEW)
     known = Inflation(ratio=np.maximum(1.0, effects * of_rounds.ratio), freedom=of_rounds.freedom)
     return paired_shifts(_laid_out([own.values for own in differences]), known=known)
 

@@ -324,3 +324,16 @@ def test_among_regions_that_all_time_out_none_is_best() -> None:
     world = {(1, "us"): [60_000 * MS] * 30 + [2_000 * MS] * 10, (1, "eu"): [10_000 * MS] * 30 + [1_000 * MS] * 10}
     lost = frozenset((1, region, place) for region in ("us", "eu") for place in range(30))
     assert {line.decision for line in costs(world, censored=lost)} == {Decision.UNDECIDED}
+
+
+def test_few_rounds_get_a_wider_interval() -> None:
+    """Fewer cosines, with a larger factor of Student's t: a shock that lasts is underestimated in few rounds."""
+
+    def width(n: int) -> float:
+        lines = (
+            costs({(1, "us"): noisy(300 * MS, n=n, seed=seed), (1, "eu"): noisy(400 * MS, n=n, seed=1000 + seed)})[1]
+            for seed in range(40)
+        )
+        return sum((line.added_high or 0.0) - (line.added_low or 0.0) for line in lines) / 40
+
+    assert width(99) > 1.15 * width(100)
