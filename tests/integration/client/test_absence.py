@@ -74,7 +74,7 @@ STATES = {
         rounds=MANY,
         vantages=(FIRST, SECOND_VANTAGE),
         window=PAST,
-        says=f"no samples from {US} in this selection, but us-1 there has delivered others",
+        says=f"no samples from {US}",
     ),
     "only the baseline": State(
         rounds=MANY, vantages=(FIRST,), more=(("diff", SECOND), ("regions", SECOND), ("diff", "--region REGION"))
