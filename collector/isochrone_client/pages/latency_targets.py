@@ -1,5 +1,6 @@
 """Latency targets: a matrix of verdicts per region, target and use; for a single use also goodput and percentile."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -33,6 +34,7 @@ _MEANING = (
     "yes: the whole 95 % interval of the share in time is at least {share} %; no: it is below; maybe: neither; "
     "?: too few samples"
 )
+_FEW_INDEPENDENT = re.compile(r"^\d+ samples ≈ \d+ independent, of (\d+)$")
 _IN_TIME = "in time: of all planned requests; failed, timed-out and throttled ones are not"
 
 
@@ -59,7 +61,8 @@ class TargetRow:
 def page(answer: LatencyBudgetList) -> Page[TargetRow]:
     """The page of an answer, one table per region; programs get a record per use."""
     uses = tuple({row.use: row for row in answer.budgets}.values())
-    lines = sorted(_lines(answer.budgets), key=_key)
+    shown = answer.budgets if len(uses) == 1 else [replace(row, reason=_shared(row.reason)) for row in answer.budgets]
+    lines = sorted(_lines(shown), key=_key)
     footnotes = Footnotes(verdict.reason for line in lines for verdict in line.verdicts)
     numbers = _numbers(uses[0], footnotes) if len(uses) == 1 else _matrix(uses, footnotes)
     return Page(
@@ -73,6 +76,11 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
         notes=(*_limits(uses), *_meanings(uses), *footnotes.notes),
         records=tuple(row_record(row) for row in answer.budgets),
     )
+
+
+def _shared(reason: str) -> str:
+    """The reason without the numbers of a cell, so that cells can share it."""
+    return _FEW_INDEPENDENT.sub(r"fewer than \1 independent samples: --use USE shows how many", reason)
 
 
 def require_goodput(answer: LatencyBudgetList) -> None:

@@ -159,6 +159,21 @@ def test_tiers_stay_together_within_a_region() -> None:
     ]
 
 
+def test_cells_with_too_few_independent_samples_share_a_footnote() -> None:
+    """In the matrix of all uses the footnote has no numbers of a cell; for one use it has."""
+    few = [
+        replace(row, eligible=Eligible.UNKNOWN, reason=f"246 samples ≈ {n} independent, of 59")
+        for n, row in enumerate(LATENCY_BUDGETS, start=20)
+    ]
+    one_use = [row for row in few if row.use == few[0].use]
+    matrix, single = (
+        [note for note in latency_targets.page(replace(VERDICTS, budgets=tuple(rows))).notes if "independent" in note]
+        for rows in (few, one_use)
+    )
+    assert matrix == ["[1] fewer than 59 independent samples: --use USE shows how many"]
+    assert "samples ≈" in single[0]
+
+
 def test_the_best_region_adds_nothing() -> None:
     """The best region is marked, the others show how much slower they are, or a dash with a reason."""
     rows = shown(region_costs.page(COSTS, metric=Metric.TTFT))
