@@ -85,12 +85,16 @@ def planned(
     """Count the planned rounds of each target in each region, over all its vantages."""
     ids = list(target_ids)
     found: dict[TargetRegion, int] = {}
-    # Most vantages were active all the time, so their presences are equal.
-    for presence, vantages in Counter(presences).items():
+    # Most vantages were active all the time, so few parts of the window differ.
+    regions: dict[Window, Counter[str]] = {}
+    for presence in presences:
+        regions.setdefault(presence.part, Counter())[presence.region] += 1
+    for part, vantages in regions.items():
         for target_id in ids:
-            key = (target_id, presence.region)
-            rounds = planned_rounds(target_id, spans, presence.part)
-            found[key] = found.get(key, 0) + rounds * vantages
+            rounds = planned_rounds(target_id, spans, part)
+            for region, count in vantages.items():
+                key = (target_id, region)
+                found[key] = found.get(key, 0) + rounds * count
     return found
 
 

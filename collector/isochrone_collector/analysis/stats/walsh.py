@@ -5,9 +5,9 @@ pairs whose i + j is about what it would be if that sum alone decided: in a band
 pairs. The result is then verified. Every pair below the band is at most as large as one on the diagonal next to it, and
 every pair above at least as large as one on the diagonal there; so if no average on the lower diagonal exceeds the
 smallest found, and none on the upper one falls below the largest, the ranks within the band are those among all pairs.
-Otherwise the band was too narrow, and is doubled; the last one has all pairs.
+Otherwise the band was too narrow, and a wider one is searched; the last one has all pairs.
 
-Most rows of a day of probes need two fifths of the averages, and a fifth if only the median is wanted.
+Most rows of a day of probes need a fifth of the averages for the median, and a quarter for each bound of the interval.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,10 @@ from isochrone_collector.analysis.stats.ragged import Flags, Integers, Ragged, R
 
 # The longest row whose averages are listed.
 _MAX_LISTED_N = isqrt(2 * MAX_LISTED) - 1
-# The margin of a band on either side of the ranks, as a share of all pairs, times √n. It is enough for more than four
-# of five rows of probes, and a wider band costs more than repeating the others.
-_SLACK = 1.0
+# The margin of a band on either side of its ranks, as a share of all pairs, times √n. It is enough for four of five
+# rows of probes; a wider band costs more than repeating the others.
+_MEDIAN_SLACK, _SLACK = 1.0, 1.3
+_WIDER = 1.5
 # About one in so many averages is in a band.
 _SHARE = 4
 
@@ -58,14 +59,29 @@ def _size(n: int) -> int:
 
 
 def _listed(ordered: Reals, ranks: Integers) -> Reals:
-    n, slack = ordered.shape[1], _SLACK / sqrt(ordered.shape[1])
+    """Return the averages of these ranks, each from a band of its own, which neighbours share.
+
+    The bands of the median and both bounds have more averages than one band of all three ranks, but each is partitioned
+    only once.
+    """
+    found = np.empty((len(ordered), len(ranks)))
+    distinct = np.unique(ranks)
+    for near in np.split(distinct, np.flatnonzero(np.diff(distinct) > 1) + 1):
+        columns = np.flatnonzero(np.isin(ranks, near))
+        found[:, columns] = _banded(ordered, ranks[columns])
+    return found
+
+
+def _banded(ordered: Reals, ranks: Integers) -> Reals:
+    n = ordered.shape[1]
+    slack = (_MEDIAN_SLACK if int(ranks.max()) == n * (n + 1) // 4 + 1 else _SLACK) / sqrt(n)
     found = np.empty((len(ordered), len(ranks)))
     left = np.arange(len(ordered))
     while len(left):
         band = _band(n, int(ranks.min()), int(ranks.max()), slack)
         sums, sure = _sought(ordered[left], ranks - 1 - band.below, band)
         found[left[sure]] = sums[sure] / 2
-        left, slack = left[~sure], 2 * slack
+        left, slack = left[~sure], _WIDER * slack
     return found
 
 

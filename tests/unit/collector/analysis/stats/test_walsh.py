@@ -5,6 +5,7 @@ import pytest
 
 from isochrone_collector.analysis.stats import walsh
 from isochrone_collector.analysis.stats.ragged import Integers, Reals, ragged
+from isochrone_collector.analysis.stats.signed_rank import interval_depth
 from isochrone_collector.analysis.stats.walsh import walsh_averages
 
 SHAPES = ("even", "normal", "skewed", "wild", "tied", "two clumps", "all the same", "one far off")
@@ -69,8 +70,10 @@ def test_most_rows_of_probes_need_a_single_band() -> None:
     """Of differences as rounds of a day give them, more than four of five rows are found in the first band."""
     chance = np.random.default_rng(20261121)
     ordered = np.sort(chance.lognormal(13, 0.25, (200, 117)) - chance.lognormal(13, 0.25, (200, 117)), axis=1)
-    middle = 117 * 118 // 4 + 1
-    band = walsh._band(117, middle, middle, walsh._SLACK / np.sqrt(117))
-    _, sure = walsh._sought(ordered, np.array([middle - 1 - band.below]), band)
-    assert np.count_nonzero(sure) > 0.8 * len(ordered)
-    assert len(band.i) < 117 * 118 / 2 / walsh._SHARE
+    bound = interval_depth(117)
+    assert bound is not None
+    for rank, slack in ((117 * 118 // 4 + 1, walsh._MEDIAN_SLACK), (bound, walsh._SLACK)):
+        band = walsh._band(117, rank, rank, slack / np.sqrt(117))
+        _, sure = walsh._sought(ordered, np.array([rank - 1 - band.below]), band)
+        assert np.count_nonzero(sure) > 0.8 * len(ordered)
+        assert len(band.i) < 1.02 * 117 * 118 / 2 / walsh._SHARE
