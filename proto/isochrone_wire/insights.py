@@ -193,6 +193,7 @@ class AlertKind(StrEnum):
     DRIFT = "drift"
     VANTAGE_ABSENT = "vantage_absent"
     VANTAGE_BACK = "vantage_back"
+    JOB_FAILING = "job_failing"
     TEST = "test"
 
 

@@ -18,6 +18,7 @@ from isochrone_wire.json_format import rfc3339
 _ID_BYTES = 8
 _US_PER_MS = 1000
 _MANY = 100
+_REASON_CHARS = 300
 _METRIC_TEXT = {Metric.TTFT: ("ttft", "ms", 1 / _US_PER_MS), Metric.TOKENS_PER_SECOND: ("speed", "tokens/s", 1.0)}
 
 
@@ -93,6 +94,18 @@ def of_return(vantage: str, region: str, *, absence: int, absent_at: int, raised
         subject=vantage,
         sentence=f"{vantage} in {region} is back, {duration} after its absence was reported",
         details={"vantage": vantage, "region": region, "absent_at": rfc3339(absent_at), "absence": name_of(absence)},
+        raised_at=raised_at,
+    )
+
+
+def of_failing_job(job: str, reason: str, *, since_at: int, raised_at: int) -> AlertMessage:
+    """Return the alert for a job of the leader that keeps failing."""
+    return AlertMessage(
+        id=_id_of(AlertKind.JOB_FAILING, job, since_at),
+        kind=AlertKind.JOB_FAILING,
+        subject=job,
+        sentence=f"the job {job!r} has failed for {rough_duration(raised_at - since_at)}: {reason[:_REASON_CHARS]}",
+        details={"job": job, "failing_since": rfc3339(since_at)},
         raised_at=raised_at,
     )
 

@@ -36,6 +36,7 @@ def judge_database(facts: DatabaseFacts, *, now_at: int) -> Iterator[CheckResult
     yield _revision(facts.revision, facts.newest_revision)
     if facts.revision is not None:
         yield _partitions(facts, now_at=now_at)
+        yield _jobs(facts.failing_jobs, now_at=now_at)
         yield _summaries(facts.summarised_until, now_at=now_at)
         yield _plan(facts.plan_version)
     yield _clock(facts.clock_offset_us, facts.clock_uncertainty_us)
@@ -124,6 +125,14 @@ def _partitions(facts: DatabaseFacts, *, now_at: int) -> CheckResult:
         hint = "`serve` makes them every hour; its log says job.failed when it cannot"
         return fail("partitions", f"none for {_some(missing)}", hint)
     return ok("partitions", f"there from {_day(wanted[0])} to {_day(wanted[-1])}")
+
+
+def _jobs(failing: Mapping[str, int], *, now_at: int) -> CheckResult:
+    if not failing:
+        return ok("jobs", "none keeps failing")
+    named = [f"{name} since {rough_duration(now_at - since_at)}" for name, since_at in sorted(failing.items())]
+    hint = "`isochrone alerts` shows the reason, and the log of the leading collector has job.failed"
+    return fail("jobs", f"failing: {_some(named)}", hint)
 
 
 def _summaries(until_at: int | None, *, now_at: int) -> CheckResult:

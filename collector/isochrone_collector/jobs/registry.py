@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from isochrone_collector.errors import CollectorError
+from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_collector.jobs.leader import LeaderElection
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_wire.model import SECOND_US
@@ -47,6 +48,7 @@ class Jobs:
         self._clock = clock
         self._election = LeaderElection(database=database)
         self._jobs: list[Job] = []
+        self._health: dict[str, JobHealth] = {}
 
     @property
     def is_leader(self) -> bool:
@@ -56,6 +58,10 @@ class Jobs:
     def add(self, *jobs: Job) -> None:
         """Register jobs, before `run`."""
         self._jobs += jobs
+
+    def health(self) -> dict[str, JobHealth]:
+        """Return the health of the jobs that ran here, by name; may be called from any thread."""
+        return dict(self._health)
 
     async def run(self) -> None:
         """Run the jobs; ends only by being cancelled."""
@@ -75,11 +81,15 @@ class Jobs:
     async def _repeat(self, job: Job) -> None:
         if not job.leader_only:
             await asyncio.sleep(job.every_us / SECOND_US)
+        health = self._health.setdefault(job.name, JobHealth())
         while True:
             began_at = self._clock()
+            health.begin(began_at)
             try:
                 await job.work()
+                health.succeed(self._clock())
             except Exception as error:  # noqa: BLE001  # a failed job must not end the others; it runs again
                 hint = error.hint if isinstance(error, CollectorError) else ""
+                health.fail(self._clock(), str(error) or type(error).__name__)
                 _log.warning("job.failed", job=job.name, reason=str(error), hint=hint)
             await asyncio.sleep(job.pause_us(self._clock() - began_at) / SECOND_US)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_wire import __version__
 
 # Statistics of psycopg's pool → the label `state` of isochrone_pool_connections.
@@ -15,13 +16,28 @@ _POOL = {"pool_available": "idle", "pool_size": "all"}
 
 
 def families(
-    pushes: CollectorRegistry, *, plan_version: Callable[[], int], pool: Callable[[], Mapping[str, int]]
+    pushes: CollectorRegistry,
+    *,
+    plan_version: Callable[[], int],
+    pool: Callable[[], Mapping[str, int]],
+    jobs: Callable[[], Mapping[str, JobHealth]],
 ) -> Iterator[Metric]:
     """Yield every metric. `pushes` has the counters of pushes; `pool` returns the statistics of psycopg's pool."""
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
     yield from pushes.collect()
     yield GaugeMetricFamily("isochrone_plan_version", "The plan in force, 0 before the first.", value=plan_version())
     yield from _pool(pool())
+    yield from _jobs(jobs())
+
+
+def _jobs(health: Mapping[str, JobHealth]) -> Iterator[Metric]:
+    failures = CounterMetricFamily("isochrone_job_failures", "Runs of a job that failed.", labels=["job"])
+    failing = GaugeMetricFamily("isochrone_job_failing", "Failures in a row, 0 after a good run.", labels=["job"])
+    for name, one in health.items():
+        failures.add_metric([name], one.failures_total)
+        failing.add_metric([name], one.failures)
+    yield failures
+    yield failing
 
 
 def _pool(statistics: Mapping[str, int]) -> Iterator[Metric]:

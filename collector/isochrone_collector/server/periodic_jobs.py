@@ -5,8 +5,9 @@ import asyncio
 import structlog
 
 from isochrone_collector.clock import now_at
-from isochrone_collector.jobs import alert_delivery, drift_detection, retention, rollup
+from isochrone_collector.jobs import alert_delivery, drift_detection, job_health, retention, rollup
 from isochrone_collector.jobs.drift_detection import DriftDetection
+from isochrone_collector.jobs.job_health import JobHealthCheck
 from isochrone_collector.jobs.registry import Job
 from isochrone_collector.jobs.retention import Retention
 from isochrone_collector.jobs.rollup import Rollup
@@ -45,6 +46,11 @@ def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
         ),
         Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences),
         Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run),
+        Job(
+            name="job health",
+            every_us=job_health.CHECK_EVERY_US,
+            work=JobHealthCheck(database=database, health=parts.jobs.health, alerting=alerts, clock=now_at).run,
+        ),
         Job(name="alert delivery", every_us=alert_delivery.DELIVER_EVERY_US, work=alerts.deliver),
         *parts.publishing.leader_jobs(),
     ]

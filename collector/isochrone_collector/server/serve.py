@@ -126,7 +126,10 @@ def _metrics_endpoint(settings: Settings, families: Callable[[], Iterable[Metric
 def _families(parts: Parts) -> Iterator[Metric]:
     plans, publisher = parts.plans, parts.publishing.publisher
     yield from metrics.families(
-        parts.push_metrics.registry, plan_version=lambda: plans.version, pool=parts.database.statistics
+        parts.push_metrics.registry,
+        plan_version=lambda: plans.version,
+        pool=parts.database.statistics,
+        jobs=parts.jobs.health,
     )
     yield from route_metrics.families(
         publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=now_at()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 from psycopg import pq
 
+from isochrone_collector.store.job_state import FAILING
 from isochrone_collector.store.partitions import day_named
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.pool import connect
@@ -34,6 +35,7 @@ def facts(conninfo: str) -> DatabaseFacts:
             plan_version=_number(connection, "newest_plan_version") if revision else 0,
             may_make_partitions=not revision or _yes(connection, "may_make_partitions"),
             summarised_until=_summarised_until(connection) if revision == newest else None,
+            failing_jobs=_failing_jobs(connection) if revision == newest else {},
         )
 
 
@@ -56,9 +58,17 @@ def _days(connection: psycopg.Connection) -> frozenset[int]:
 
 
 def _summarised_until(connection: psycopg.Connection) -> int | None:
-    done: dict[str, datetime] = dict(connection.execute(query("progress")).fetchall())
-    until = done.get(Resolution.HOUR.job)
-    return None if until is None else (until - _EPOCH) // timedelta(microseconds=1)
+    return _progress(connection).get(Resolution.HOUR.job)
+
+
+def _failing_jobs(connection: psycopg.Connection) -> dict[str, int]:
+    found = _progress(connection).items()
+    return {name.removeprefix(FAILING): since for name, since in found if name.startswith(FAILING)}
+
+
+def _progress(connection: psycopg.Connection) -> dict[str, int]:
+    rows: list[tuple[str, datetime]] = connection.execute(query("progress")).fetchall()
+    return {name: (at - _EPOCH) // timedelta(microseconds=1) for name, at in rows}
 
 
 def _yes(connection: psycopg.Connection, name: str) -> bool:

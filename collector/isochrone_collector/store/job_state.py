@@ -12,6 +12,9 @@ from isochrone_collector.store.postgres.pool import Connection, execute, fetch, 
 from isochrone_collector.store.postgres.queries import query
 from isochrone_collector.store.rows import YesRow
 
+FAILING = "failing."
+"""Prefix of the record of a job that keeps failing; its instant is that of the first failure."""
+
 _LEADER_LOCK_KEY = 4_600_004
 
 
@@ -40,6 +43,22 @@ async def confirm_primary(connection: Connection) -> None:
 async def progress(connection: Connection) -> dict[str, int]:
     """Return how far each job is done, in microseconds since the Unix epoch; jobs that never ran are missing."""
     return {row.name: row.done_until for row in await fetch(connection, query("progress"), _ProgressRow)}
+
+
+async def failing(connection: Connection) -> dict[str, int]:
+    """Return the jobs that keep failing, and since when, in microseconds since the Unix epoch."""
+    rows = await progress(connection)
+    return {name.removeprefix(FAILING): at for name, at in rows.items() if name.startswith(FAILING)}
+
+
+async def record_failing(connection: Connection, name: str, *, since_at: int) -> None:
+    """Record that a job keeps failing."""
+    await advance(connection, FAILING + name, since_at)
+
+
+async def forget_failing(connection: Connection, name: str) -> None:
+    """Record that a job works again."""
+    await execute(connection, query("forget_progress"), name=FAILING + name)
 
 
 async def advance(connection: Connection, name: str, done_until: int) -> None:

@@ -194,7 +194,7 @@ class DatabaseFacts:
     """Facts about a database. `version` is PostgreSQL's number, 180001 for 18.1; `settings` are by name; `partitions`
     are days by their first instant; `clock_offset_us` is its clock minus the collector's, within
     `clock_uncertainty_us`; `plan_version` is 0 before the first plan; `summarised_until` is `None` before the first
-    summary.
+    summary; `failing_jobs` are the jobs that keep failing, and since when.
     """
 
     version: int
@@ -208,6 +208,7 @@ class DatabaseFacts:
     plan_version: int
     may_make_partitions: bool = True
     summarised_until: int | None = None
+    failing_jobs: Mapping[str, int] = field(default_factory=dict)
 
 
 def _type_of(column: str) -> str:

@@ -24,3 +24,8 @@ WHERE name = %(name)s
 INSERT INTO chore (name, done_until)
 VALUES (%(name)s, %(done_until)s)
 ON CONFLICT DO NOTHING
+
+-- Forget the record of a job.
+-- name: forget_progress
+DELETE FROM chore
+WHERE name = %(name)s
