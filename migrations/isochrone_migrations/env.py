@@ -16,6 +16,8 @@ def migrate(connection: Connection) -> None:
     context.configure(connection=connection, transactional_ddl=True)
     with context.begin_transaction():
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+        # A statement that waits for a lock makes every later one wait. The caller tries again.
+        connection.execute(text("SET LOCAL lock_timeout = '2s'"))
         context.run_migrations()
 
 

@@ -65,10 +65,11 @@ def main(
 
 def _conclude(outcome: experiment.Outcome) -> int:
     verdict = judge_all(outcome.evidence)
+    kinds = len({event.fault.kind for event in outcome.events})
     click.echo(f"\n{report.table(outcome.events, outcome.timeline)}\n")
     for sentence in outcome.unexpected_exits:
         click.echo(sentence)
-    click.echo(report.result(verdict, kills=len(outcome.events)))
+    click.echo(report.result(verdict, kills=len(outcome.events), kinds=kinds))
     return 0 if verdict.conserved else 1
 
 

@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+
+import psycopg
 
 from chaos import disk, spool_damage
 from chaos.faults import Fault, Kind
@@ -18,6 +21,7 @@ from chaos.testbed import Testbed
 HOUR_NS = 3_600_000_000_000
 CUT_PATIENCE_SECONDS = 8.0
 BACKLOG_SECONDS = 2.0
+RESTART_SECONDS = 60.0
 
 Injector = Callable[[Testbed, Fault], Awaitable[str]]
 
@@ -68,6 +72,31 @@ async def kill_backend(testbed: Testbed, fault: Fault) -> str:
         if backends:
             os.kill(Random(fault.seed).choice(backends), signal.SIGKILL)
     return f"one of {len(backends)}"
+
+
+async def freeze_postgres(testbed: Testbed, fault: Fault) -> str:
+    """Stop all processes of PostgreSQL, which then accept connections and answer nothing."""
+    seconds = Random(fault.seed).uniform(1.0, 4.0)
+    async with testbed.postgres_lock:
+        pids = [pid for pid in (testbed.postgres.pid, *_children(testbed.postgres.pid)) if pid is not None]
+        _signal_all(pids, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            _signal_all(pids, signal.SIGCONT)
+    return f"{seconds:.1f} s"
+
+
+async def forbid_writes(testbed: Testbed, fault: Fault) -> str:
+    """Make PostgreSQL read-only, as a demoted primary is."""
+    seconds = Random(fault.seed).uniform(1.0, 3.0)
+    async with testbed.postgres_lock:
+        await asyncio.to_thread(_set_read_only, testbed.postgres.conninfo, "on")
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            await asyncio.to_thread(_set_read_only, testbed.postgres.conninfo, "off")
+    return f"{seconds:.1f} s"
 
 
 async def cut_reply(testbed: Testbed, fault: Fault) -> str:
@@ -129,6 +158,8 @@ INJECTORS: Mapping[Kind, Injector] = {
     Kind.COLLECTOR_FROZEN: freeze_collector,
     Kind.POSTGRES_KILLED: kill_postgres,
     Kind.BACKEND_KILLED: kill_backend,
+    Kind.POSTGRES_FROZEN: freeze_postgres,
+    Kind.READ_ONLY: forbid_writes,
     Kind.REPLY_CUT: cut_reply,
     Kind.PARTITION: partition,
     Kind.DISK_FULL: fill_disk,
@@ -139,9 +170,34 @@ INJECTORS: Mapping[Kind, Injector] = {
 
 def _backends(postmaster: int | None) -> list[int]:
     """Return the processes that serve the collector's connections."""
+    return [pid for pid in _children(postmaster) if b"postgres: isochrone" in _command_line(pid)]
+
+
+def _children(postmaster: int | None) -> list[int]:
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
-    pids = [int(pid) for pid in children.read_text().split()] if children.exists() else []
-    return [pid for pid in pids if b"postgres: isochrone" in _command_line(pid)]
+    return [int(pid) for pid in children.read_text().split()] if children.exists() else []
+
+
+def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _set_read_only(conninfo: str, value: str) -> None:
+    """Set it once the server accepts connections: a killed backend may have made it restart."""
+    deadline = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            with psycopg.connect(conninfo, autocommit=True) as connection:
+                connection.execute("SET default_transaction_read_only = off")
+                connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+                connection.execute("SELECT pg_reload_conf()")
+                return
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def _command_line(pid: int) -> bytes:

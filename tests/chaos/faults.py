@@ -14,6 +14,8 @@ class Kind(StrEnum):
     COLLECTOR_FROZEN = "collector-frozen"
     POSTGRES_KILLED = "postgres-killed"
     BACKEND_KILLED = "backend-killed"
+    POSTGRES_FROZEN = "postgres-frozen"
+    READ_ONLY = "read-only"
     REPLY_CUT = "reply-cut"
     PARTITION = "partition"
     DISK_FULL = "disk-full"
@@ -36,6 +38,8 @@ FAULT_TYPES: Mapping[Kind, FaultType] = {
     Kind.COLLECTOR_FROZEN: FaultType(weight=4, one_agent=False, sentence="the collector is stopped for 0.5 to 2 s"),
     Kind.POSTGRES_KILLED: FaultType(weight=5, one_agent=False, sentence="SIGKILL of the postmaster, then a restart"),
     Kind.BACKEND_KILLED: FaultType(weight=6, one_agent=False, sentence="SIGKILL of a backend: PostgreSQL restarts"),
+    Kind.POSTGRES_FROZEN: FaultType(weight=3, one_agent=False, sentence="all of PostgreSQL is stopped for 1 to 4 s"),
+    Kind.READ_ONLY: FaultType(weight=3, one_agent=False, sentence="PostgreSQL accepts no writes for 1 to 3 s"),
     Kind.REPLY_CUT: FaultType(weight=20, one_agent=True, sentence="the connection cut between a push and its reply"),
     Kind.PARTITION: FaultType(weight=6, one_agent=True, sentence="no connection to the collector for 1 to 3 s"),
     Kind.DISK_FULL: FaultType(weight=4, one_agent=True, sentence="no space left for the spool for 1 to 3 s"),

@@ -59,8 +59,8 @@ def sentences(kinds: Iterable[Kind]) -> str:
     return "\n".join(f"{kind:<17} {FAULT_TYPES[kind].sentence}" for kind in kinds)
 
 
-def result(verdict: Verdict, *, kills: int) -> str:
-    """Return the RESULT line."""
+def result(verdict: Verdict, *, kills: int, kinds: int) -> str:
+    """Return the RESULT line; `kinds` is the number of kinds of faults."""
     parts = {
         "recorded": verdict.recorded,
         "stored": verdict.stored,
@@ -71,6 +71,7 @@ def result(verdict: Verdict, *, kills: int) -> str:
         "invented": verdict.invented,
         "unbalanced": verdict.unbalanced,
         "kills": kills,
+        "faults": kinds,
     }
     return "RESULT " + " ".join(f"{name}={value}" for name, value in parts.items())
 

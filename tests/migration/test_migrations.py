@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from isochrone_collector.errors import SchemaError
-from isochrone_collector.store.postgres import schema
+from isochrone_collector.store.postgres import migration_runner, schema
 from tools import schema_picture
 
 
@@ -76,6 +76,37 @@ def test_a_migration_that_fails_changes_nothing(empty_database_url: str) -> None
         schema.migrate(empty_database_url)
     with psycopg.connect(empty_database_url) as connection:
         assert connection.execute("SELECT to_regclass('region')").fetchone() == (None,)
+
+
+def migrate(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    command = [sys.executable, "-m", "isochrone_collector", "migrate", *words]
+    return subprocess.run(command, input=typed, capture_output=True, text=True, check=False)
+
+
+def test_a_downgrade_is_confirmed(database_url: str) -> None:
+    """`--to` an older revision asks first, and an unknown revision is an error of usage."""
+    *_, older, newest = revisions()
+    declined = migrate("--to", older, "--database-url", database_url, typed="n\n")
+    assert declined.returncode == 1
+    assert schema.revisions(database_url)[0] == newest
+    assert migrate("--to", older, "--yes", "--database-url", database_url).returncode == 0
+    assert schema.revisions(database_url)[0] == older
+    unknown = migrate("--to", "9999", "--database-url", database_url)
+    assert (unknown.returncode, "there is no revision '9999'" in unknown.stderr) == (2, True)
+
+
+def test_a_migration_does_not_wait_for_a_lock(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another session holds a table, the migration gives up, so that no push waits behind it, and retries."""
+    monkeypatch.setattr(migration_runner, "_ATTEMPTS", 2)
+    before = schema.revisions(database_url)[0]
+    with psycopg.connect(database_url) as holder:
+        holder.execute("LOCK TABLE vantage IN ACCESS SHARE MODE")
+        with pytest.raises(SchemaError, match=r"nothing was changed.*lock timeout") as caught:
+            schema.downgrade(database_url, revision="0006")
+        assert "another session" in caught.value.hint
+    assert schema.revisions(database_url)[0] == before
+    schema.downgrade(database_url, revision="0006")
 
 
 def test_the_house_rules_of_the_schema() -> None:

@@ -2,6 +2,7 @@
 
 import click
 
+from isochrone_collector.errors import SettingsError
 from isochrone_collector.store.postgres import citus as cluster
 from isochrone_collector.store.postgres import schema
 from isochrone_collector.store.postgres.pool import describe
@@ -9,24 +10,43 @@ from isochrone_wire.cli.command_line import example
 
 _EXAMPLES = (
     "isochrone-collector migrate --database-url postgresql://isochrone@db/isochrone",
+    "isochrone-collector migrate --to 0006 --database-url postgresql://isochrone@db/isochrone",
     "isochrone-collector migrate --citus --database-url postgresql://isochrone@coordinator/isochrone",
 )
 
 
 @click.command(epilog=example(*_EXAMPLES))
 @click.option("--database-url", envvar="ISOCHRONE_DATABASE_URL", required=True, help="PostgreSQL to migrate.")
+@click.option("--to", "revision", metavar="REVISION", help="Migrate up or down to this one.  [default: the newest]")
+@click.option("--yes", is_flag=True, help="Do not ask before a downgrade.")
 @click.option("--citus", is_flag=True, help="Then distribute the tables over the nodes of its Citus cluster.")
-def migrate(database_url: str, citus: bool) -> None:
-    """Bring a database to the newest revision.
+def migrate(database_url: str, revision: str | None, yes: bool, citus: bool) -> None:
+    """Bring a database to the newest revision, or to another one.
 
-    `serve` does the same when it starts. With --citus the tables are then distributed, once; that needs the Citus
-    extension in the database, and no collector may be running.
+    `serve` migrates to the newest revision when it starts. A downgrade deletes what the later revisions added; no newer
+    collector may be running. With --citus the tables are then distributed, once; that needs the Citus extension in the
+    database, and no collector may be running.
     """
+    known = schema.known_revisions()
+    if revision is not None and revision not in known:
+        raise SettingsError(f"there is no revision {revision!r}", hint=f"choose one of {', '.join(known)}")
     if citus:
         cluster.check(database_url)
-    before, after = schema.migrate(database_url)
-    done = "already at" if before == after else f"migrated from {before or 'nothing'} to"
-    click.echo(f"{describe(database_url)}: {done} revision {after}")
+    if revision is not None and (schema.revisions(database_url)[0] or "") > revision:
+        _downgrade(database_url, revision, yes=yes)
+    else:
+        before, after = schema.migrate(database_url, revision=revision or "head")
+        done = "already at" if before == after else f"migrated from {before or 'nothing'} to"
+        click.echo(f"{describe(database_url)}: {done} revision {after}")
     if citus:
         spread = cluster.distribute(database_url)
         click.echo(f"distributed {', '.join(spread)}" if spread else "every table is distributed already")
+
+
+def _downgrade(database_url: str, revision: str, *, yes: bool) -> None:
+    before, _ = schema.revisions(database_url)
+    question = f"{describe(database_url)}: delete what revisions after {revision} up to {before} added?"
+    if not yes:
+        click.confirm(question, abort=True)
+    schema.downgrade(database_url, revision=revision)
+    click.echo(f"{describe(database_url)}: migrated from {before} down to revision {revision}")

@@ -1,7 +1,8 @@
 """Health of the leader's jobs: a job that keeps failing is recorded in the database, and raises an alert.
 
-A job fails if it has failed three times in a row and for five minutes. It works again after a run without an error, or
-while a run lasts longer than five minutes, because some jobs run without end. Instants are microseconds since the epoch.
+A job keeps failing if it has failed three times in a row and for five minutes. It works again after a run without an
+error, or while a run lasts longer than five minutes, because some jobs run without end. Instants are microseconds since
+the epoch.
 """
 
 from collections.abc import Callable, Mapping

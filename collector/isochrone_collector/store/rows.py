@@ -1,7 +1,7 @@
 """Rows of the tables as frozen values; instants are integer microseconds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 

@@ -3,13 +3,15 @@
 Alembic finds the package `isochrone_migrations` by name.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -18,6 +20,8 @@ from isochrone_collector.errors import SchemaError
 from isochrone_collector.store.postgres.pool import connect
 
 _SCRIPTS = "isochrone_migrations"
+_ATTEMPTS = 5
+_PAUSE_S = 1.0
 
 
 def upgrade(conninfo: str, *, revision: str) -> tuple[str | None, str | None]:
@@ -27,14 +31,33 @@ def upgrade(conninfo: str, *, revision: str) -> tuple[str | None, str | None]:
     """
     with _alembic(conninfo) as (config, connection):
         before = _revision_of(connection)
-        command.upgrade(config, revision)
+        _retried(lambda: command.upgrade(config, revision), connection)
         return before, _revision_of(connection)
 
 
 def downgrade(conninfo: str, *, revision: str) -> None:
     """Downgrade to `revision`; `base` is the empty database. Raises `DatabaseUnreachable` and `SchemaError`."""
-    with _alembic(conninfo) as (config, _):
-        command.downgrade(config, revision)
+    with _alembic(conninfo) as (config, connection):
+        _retried(lambda: command.downgrade(config, revision), connection)
+
+
+def _retried(run: Callable[[], None], connection: Connection) -> None:
+    """Run a migration again if another session holds the lock of a table, with increasing pauses."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            run()
+        except DBAPIError as error:
+            if not isinstance(error.orig, LockNotAvailable):
+                raise
+            if attempt == _ATTEMPTS:
+                raise SchemaError(
+                    f"the migration failed and nothing was changed: {error.orig}",
+                    hint="another session holds a table for long: end its transaction, or try again later",
+                ) from error
+            connection.rollback()
+            time.sleep(_PAUSE_S * attempt)
+        else:
+            return
 
 
 def _revision_of(connection: Connection) -> str | None:

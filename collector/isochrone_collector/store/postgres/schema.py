@@ -38,7 +38,7 @@ def downgrade(conninfo: str, *, revision: str) -> None:
 
 def revisions(conninfo: str) -> tuple[str | None, str]:
     """Return the database's revision and the newest known one. Raises `DatabaseUnreachable` and `SchemaError`."""
-    newest = _newest()
+    newest = known_revisions()[-1]
     with connect(conninfo) as connection:
         try:
             [has_revision] = connection.execute(query("has_revision")).fetchone() or [False]
@@ -48,7 +48,8 @@ def revisions(conninfo: str) -> tuple[str | None, str]:
     return (str(row[0]) if row else None), newest
 
 
-def _newest() -> str:
+def known_revisions() -> list[str]:
+    """Return all revisions, oldest first. Raises `SchemaError`."""
     try:
         spec = find_spec(_VERSIONS)
     except ModuleNotFoundError:
@@ -58,4 +59,4 @@ def _newest() -> str:
             "the package isochrone_migrations is not installed", hint="pip install 'isochrone[collector]'"
         )
     # Revision 0003 is the module `v0003_observatory`.
-    return max(module.name[1:].partition("_")[0] for module in iter_modules(spec.submodule_search_locations))
+    return sorted(module.name[1:].partition("_")[0] for module in iter_modules(spec.submodule_search_locations))

@@ -30,9 +30,3 @@ WHERE noderole = 'primary' AND isactive AND shouldhaveshards AND groupid <> 0
 -- Remove the rows of a distributed table that are still on the coordinator.
 -- name: citus_remove_local_rows
 SELECT truncate_local_data_after_distributing_table(%(table)s::regclass)
-
--- The workers that do not answer the coordinator.
--- name: citus_lost_workers
-SELECT DISTINCT to_nodename || ':' || to_nodeport AS worker
-FROM citus_check_cluster_node_health()
-WHERE result IS NOT true

@@ -17,9 +17,10 @@ from isochrone_collector.alerts.message import of_test
 from isochrone_collector.clock import now_at
 from isochrone_collector.jobs import webhook
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.job_health import JobHealth, JobHealthCheck
 from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.settings import WebhookSettings
-from isochrone_collector.store import alerts, vantages
+from isochrone_collector.store import alerts, diagnostics, vantages
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.vantages import VitalsReport
 from isochrone_wire.answers import Window
@@ -254,3 +255,24 @@ def test_a_collector_without_a_webhook(start_collector: StartCollector) -> None:
         collector.call.test_alert()
     assert "--alert-url" in str(refused.value)
     assert collector.call.alerts(EVER).webhook is False
+
+
+async def test_a_job_that_keeps_failing_is_told_once(bench: Bench, database_url: str) -> None:
+    """A job that keeps failing raises one alert and fails the doctor's check, until it works again."""
+    health = JobHealth()
+    check = JobHealthCheck(
+        database=bench.database, health=lambda: {"rollup": health}, alerting=bench.alerting, clock=bench.clock
+    )
+    for _ in range(4):
+        health.begin(bench.clock.at)
+        health.fail(bench.clock.at, "a SELECT without columns")
+        bench.clock.at += 2 * MINUTE_US
+        await check.run()
+    async with bench.database.connection() as connection:
+        found = await alerts.of_window(connection, Window(from_at=0, until_at=bench.clock.at + 1))
+    assert [(one.kind, one.subject) for one in found] == [(AlertKind.JOB_FAILING, "rollup")]
+    assert "a SELECT without columns" in found[0].sentence
+    assert set(diagnostics.facts(database_url).failing_jobs) == {"rollup"}
+    health.succeed(bench.clock.at)
+    await check.run()
+    assert diagnostics.facts(database_url).failing_jobs == {}
