@@ -163,6 +163,7 @@ def vantage(area: WideArea, collector: Path, place: str, ca: Path, folder: Path)
     invitation = json.loads(operate(area, collector, "vantage", "add", f"{place}-1", "--region", place, *JSON))
     data = data_dir(folder)
     # The provider has an address that is not public.
+    folder.mkdir(mode=0o700)
     (folder / "policy.toml").write_text('networks = ["10.77.0.0/24"]\n')
     area.run(place, "isochrone_agent", "join", COLLECTOR, "--token", invitation["token"], *data)
     command = [sys.executable, "-m", "isochrone_agent", "run", *data, "--ca-file", str(ca), "--log-format", "json"]

@@ -22,6 +22,7 @@ import click
 from isochrone_agent.cli import health_checks, host_checks, options
 from isochrone_agent.errors import AgentError
 from isochrone_agent.plan.credentials import describe_missing, load_keyring
+from isochrone_agent.plan.policy import Policy, load_policy
 from isochrone_agent.plan.watcher import check_plan
 from isochrone_agent.settings import Settings, load_settings
 from isochrone_agent.spool.inspection import inspect_spool, verify_spool
@@ -89,7 +90,7 @@ async def _results(settings: Settings) -> AsyncIterator[CheckResult]:
     yield _plan(settings, plan)
     yield host_checks.check_policy(settings, plan)
     yield _keys(settings, plan)
-    yield await _names(settings, plan)
+    yield await _names(settings, plan, _policy(settings))
 
 
 def _software() -> CheckResult:
@@ -180,11 +181,21 @@ def _keys(settings: Settings, plan: Plan) -> CheckResult:
     return health_checks.judge_keys(describe_missing(missing), hint, found)
 
 
-async def _names(settings: Settings, plan: Plan) -> CheckResult:
-    """Resolve the host of every target as a probe would, without connecting."""
+def _policy(settings: Settings) -> Policy | None:
+    """Return the policy; `None` if it is not valid, which the check `policy` reports."""
+    try:
+        return load_policy(settings)
+    except AgentError:
+        return None
+
+
+async def _names(settings: Settings, plan: Plan, policy: Policy | None = None) -> CheckResult:
+    """Resolve the host of every target that may be probed as a probe would, without connecting."""
     hosts: set[tuple[str, int]] = set()
     unresolved: dict[str, str] = {}
     for target in plan.targets:
+        if policy and policy.refusal(target):
+            continue
         try:
             hosts.add(_host(target, settings))
         except ValueError as error:

@@ -58,6 +58,29 @@ def test_a_healthy_agent(start_collector: StartCollector, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_a_policy_that_refuses_targets_is_reported(start_collector: StartCollector, folder: Path) -> None:
+    """`doctor` and `check` fail on a target that the agent's policy refuses, and its name is not looked up; a policy
+    that others can change is a failure, too.
+    """
+    collector = start_collector()
+    collector.call.apply(PLAN.replace('127.0.0.1:1/v1"}', 'no-such-host.invalid/v1"}'))
+    policy = folder / "policy.toml"
+    policy.write_text('[[allow]]\nurl = "http://127.0.0.1:1"\nrequests_per_day = 9\n')
+    policy.chmod(0o600)
+    more = ("--credentials", str(folder.parent / "credentials.toml"))
+    done, found = run_doctor(folder, collector.address, *more, SIM_KEY=KEY)
+    assert (done.returncode, found["policy"]["verdict"]) == (1, "fail")
+    assert "no-such-host.invalid/v1/chat/completions is not below an allowed URL" in found["policy"]["sentence"]
+    assert "no-such-host" not in found["names"]["sentence"]
+    options = ["--vantage", "us-1", "--region", "us-east-2", "--data-dir", str(folder)]
+    checked = preforked.run("isochrone_agent", "check", *options, "--collector", collector.address)
+    assert checked.returncode == 1
+    assert "refuses sim/a" in checked.stdout
+    policy.chmod(0o666)
+    sentence = run_doctor(folder, collector.address, *more, SIM_KEY=KEY)[1]["policy"]["sentence"]
+    assert sentence == f"{policy} can be changed by other users"
+
+
 def test_a_missing_key_and_a_missing_name_are_named(start_collector: StartCollector, folder: Path) -> None:
     """A target without its key and a host without an address are failures that name them."""
     collector = start_collector()
