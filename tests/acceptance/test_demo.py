@@ -100,7 +100,8 @@ def start_demo(folder: Path, within: Sequence[str] = ()) -> Iterator[Demo]:
             process.send_signal(signal.SIGINT)
             process.wait(60)
             reader.join(10)
-    assert not folder.exists()
+    # The logs of a demo that failed stay.
+    assert folder.exists() is (process.returncode == 1)
 
 
 @pytest.fixture(scope="module")
@@ -387,3 +388,5 @@ def test_nothing_remains_running_when_the_collector_was_killed(demo: Demo, tmp_p
         assert demo_run.process.wait(60) == 1
         assert processes(demo_run.folder) == []
     assert "collector ended with exit code -9" in demo_run.stderr
+    assert f"logs: {demo_run.folder / 'logs'}, until the next demo" in demo_run.stderr
+    assert (demo_run.folder / "logs" / "collector.log").exists()
