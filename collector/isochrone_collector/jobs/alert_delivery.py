@@ -11,18 +11,21 @@ The laws:
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
 from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
 from isochrone_collector.alerts.message import AlertMessage, name_of, of_test
 from isochrone_collector.errors import Conflict
-from isochrone_collector.jobs.webhook import Reply, Webhook
 from isochrone_collector.store import alerts, vantages
 from isochrone_collector.store.alerts import DueRow
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_wire.insights import Alert, AlertKind
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
+
+if TYPE_CHECKING:
+    from isochrone_collector.jobs.webhook import Reply, Webhook
 
 ABSENCE_CHECK_EVERY_US = 10 * SECOND_US
 DELIVER_EVERY_US = 2 * SECOND_US
@@ -62,7 +65,7 @@ class _Observation:
 class AlertDelivery:
     """The alerts of all collectors on one database; `webhook` is `None` if none is set."""
 
-    def __init__(self, *, database: Database, webhook: Webhook | None, clock: Callable[[], int]) -> None:
+    def __init__(self, *, database: Database, webhook: "Webhook | None", clock: Callable[[], int]) -> None:
         self._database = database
         self._webhook = webhook
         self._clock = clock
@@ -117,11 +120,11 @@ class AlertDelivery:
         async with self._database.connection() as connection:
             return await alerts.by_id(connection, message.id)
 
-    async def _deliver_one(self, webhook: Webhook, row: DueRow) -> None:
+    async def _deliver_one(self, webhook: "Webhook", row: DueRow) -> None:
         reply = await webhook.send(row.message, now_at=self._clock())
         await self._record_attempt(row.message, reply, attempts=row.attempts + 1, retry=not reply.is_final)
 
-    async def _record_attempt(self, message: AlertMessage, reply: Reply, *, attempts: int, retry: bool) -> None:
+    async def _record_attempt(self, message: AlertMessage, reply: "Reply", *, attempts: int, retry: bool) -> None:
         now_at = self._clock()
         retry_at = None
         if retry and not reply.accepted:

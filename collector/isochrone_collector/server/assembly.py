@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -13,7 +14,6 @@ from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.service import Ingest
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
 from isochrone_collector.jobs.registry import Jobs
-from isochrone_collector.jobs.webhook import Webhook
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
 from isochrone_collector.queries.context import QueryContext
@@ -21,6 +21,9 @@ from isochrone_collector.server.certificates import Certificates
 from isochrone_collector.settings import Settings, WebhookSettings
 from isochrone_collector.store import partitions
 from isochrone_collector.store.postgres.pool import Database
+
+if TYPE_CHECKING:
+    from isochrone_collector.jobs.webhook import Webhook
 
 _log = structlog.get_logger()
 
@@ -99,9 +102,11 @@ async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Inge
     return publishing
 
 
-def _webhook(settings: WebhookSettings | None, stack: AsyncExitStack) -> Webhook | None:
+def _webhook(settings: WebhookSettings | None, stack: AsyncExitStack) -> "Webhook | None":
     if settings is None:
         return None
+    from isochrone_collector.jobs.webhook import Webhook  # noqa: PLC0415  # httpx, only for webhooks
+
     _log.info("webhook.set", address=settings.shown)
     webhook = Webhook(settings)
     stack.push_async_callback(webhook.close)

@@ -211,3 +211,10 @@ def test_migrating_by_hand_and_serving_agree(empty_database_url: str, start_coll
     schema.migrate(empty_database_url)
     collector = start_collector(database_url=empty_database_url)
     assert '"migrated": false' in collector.log()
+
+
+def test_without_a_webhook_its_http_client_is_not_imported() -> None:
+    """A collector starts without httpx, which only a webhook needs."""
+    code = "import sys, isochrone_collector.server.serve; print('httpx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
