@@ -123,21 +123,28 @@ class SampleList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """A nearest-rank quantile with its distribution-free 95 % interval; bounds are `None` if n is too small."""
+    """A nearest-rank quantile in the window, with the distribution-free 95 % interval of the long-run level; bounds are
+    `None` with too few independent values. `n_eff` is their effective number: as many independent values have as wide
+    an interval.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
+    n_eff: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proportion:
-    """A share from 0 to 1 of n trials, with its 95 % Wilson interval."""
+    """A share from 0 to 1 of n trials in the window, with the 95 % Wilson interval of the long-run level. `n_eff` is
+    the effective number of trials: as many independent ones have as wide an interval.
+    """
 
     value: float
     low: float
     high: float
     n: int
+    n_eff: float | None = None
 
 
 class Source(StrEnum):
@@ -262,7 +269,7 @@ class Differential:
     them; `reason` explains an `undecided` or `mixed` one. `correlation` is the rank correlation of the two regions'
     values in the same round.
 
-    `n_eff` is the effective sample size of n autocorrelated rounds. If `paired` is false, the regions share no rounds
+    `n_eff` independent rounds have as wide an interval as these n. If `paired` is false, the regions share no rounds
     and n is 0. `faster_probability` is the probability that the region beats the baseline in a round. `margin` is the
     smallest relevant shift. `q_value` is the smallest false-discovery rate, over all targets of the plan and all
     regions, at which this difference is significant. `network_shift` and `server_shift` split the shift of a latency by

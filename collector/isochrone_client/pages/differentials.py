@@ -21,6 +21,7 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.difference_explanation import SERVER_CAVEAT, has_step, step_sentence
 from isochrone_client.pages.footnotes import Footnotes, without_size
+from isochrone_client.pages.quantiles import worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -202,9 +203,8 @@ def _if_certain(row: Differential, number: Amount) -> str | Amount:
 
 
 def _rounds(row: Differential) -> str:
-    """The number of rounds, and how many independent ones they are worth after correction for autocorrelation."""
-    worth = str(row.n) if row.n_eff is None else number(row.n_eff, decimals=0)
-    return str(row.n) if worth == str(row.n) else f"{row.n} ≈ {worth}"
+    """The number of rounds, and how many independent ones they are worth."""
+    return worth(row.n, row.n_eff)
 
 
 def remark(row: Differential, *, stale_at: int, now_at: int) -> str:

@@ -18,6 +18,6 @@ def no_price() -> InsufficientError:
 def too_few_for_a_median(most: int) -> InsufficientError:
     """The error if no target has a median; `most` is the largest number of samples of a target."""
     return InsufficientError(
-        f"no target has enough samples for a median: {most} of 6 needed",
+        f"no target has enough independent samples for a median: {most} of 16 needed, or of 6 with a week of history",
         hint="wait for more rounds, or see `isochrone samples` for why probes fail",
     )

@@ -17,7 +17,7 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
-from isochrone_client.pages.quantiles import interval_of, value_of
+from isochrone_client.pages.quantiles import LONG_RUN, interval_of, value_of, worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -73,7 +73,7 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
         columns=(_target(lines, footnotes), *_hours(lines), *numbers),
         rows=tuple(lines),
         group=lambda line: f"from {line.region}",
-        notes=(*_limits(uses), *_meanings(uses), *footnotes.notes),
+        notes=(*_limits(uses), *_meanings(uses), *((LONG_RUN,) if len(uses) == 1 else ()), *footnotes.notes),
         records=tuple(row_record(row) for row in answer.budgets),
     )
 
@@ -178,7 +178,11 @@ def _numbers(use: LatencyBudget, footnotes: Footnotes) -> tuple[Column[TargetRow
         Column(
             heading="output", unit="$/M", text=lambda line: amount_dollars(_only(line).usd_per_m_output), priority=2
         ),
-        Column(heading="n", text=lambda line: str(_only(line).n), priority=3),
+        Column(
+            heading="n ≈\nindependent",
+            text=lambda line: worth(_only(line).n, _only(line).n_eff),
+            priority=3,
+        ),
     )
 
 

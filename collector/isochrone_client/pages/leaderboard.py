@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds, number
 from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
-from isochrone_client.pages.quantiles import TOO_FEW, QuantileOf, interval_of, is_shown, value_of
+from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW, QuantileOf, interval_of, is_shown, value_of, worth
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Leaderboard, Order, Source, Standing
@@ -21,7 +21,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
     names = _SHOWN[answer.order]
     ranked = sorted(answer.standings, key=lambda row: (row.region, row.rank, row.target))
     has_hidden = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
-    notes = ((has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
+    notes = ((bool(ranked), LONG_RUN), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
     return Page(
         schema=SCHEMA,
         title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",
@@ -47,14 +47,16 @@ def require_ranking(answer: Leaderboard) -> None:
 
 def _columns(answer: Leaderboard) -> tuple[Column[Standing], ...]:
     """Rank, model and the quantity of the order are always shown, of the others the later ones are left out first."""
-    names = (*_WHO, *_SHOWN[answer.order], *_COUNTS.get(answer.order, _COUNTED))
+    counts = _COUNTS.get(answer.order, _COUNTED)
+    names = (*_WHO, *_SHOWN[answer.order], *(("n",) if "sent" not in counts else ()), *counts)
+    columns = _COLUMNS | {"n": Column(heading="n ≈\nindependent", text=_worth_of(_RANKED_BY[answer.order]))}
     models: dict[str, set[str]] = {}
     for row in answer.standings:
         models.setdefault(row.model, set()).add(row.provider)
     distinct = all(len(providers) == 1 for providers in models.values())
     always = {"rank", "model", _SHOWN[answer.order][0], *(() if distinct else ("provider",))}
     return tuple(
-        _COLUMNS[name] if name in always else replace(_COLUMNS[name], priority=_PRIORITY_OF.get(name, place))
+        columns[name] if name in always else replace(columns[name], priority=_PRIORITY_OF.get(name, place))
         for place, name in enumerate(names)
     )
 
@@ -69,6 +71,21 @@ def _around(of: QuantileOf[Standing]) -> Column[Standing]:
 
 def _counted(heading: str, of: Callable[[Standing], int], style: str = "") -> Column[Standing]:
     return Column(heading=heading, text=lambda row: str(of(row)), style=lambda row: style if of(row) else "")
+
+
+def _worth_of(ranked_by: str) -> Callable[[Standing], str]:
+    """The number of samples, and how many independent ones the interval of the ranking quantity counts."""
+    of = _QUANTILES.get(ranked_by, _QUANTILES["ttft p50"])
+
+    def text(row: Standing) -> str:
+        found = of(row)
+        return worth(row.n, found.n_eff if found else None)
+
+    return text
+
+
+def _sent(row: Standing) -> str:
+    return worth(row.success.n, row.success.n_eff) if row.success is not None else "0"
 
 
 def _success(row: Standing) -> str:
@@ -116,8 +133,7 @@ _COLUMNS: dict[str, Column[Standing]] = {
     "output": Column(heading="output", unit="$/M", text=lambda row: amount_dollars(row.usd_per_m_output)),
     "success": Column(heading="success", unit="%", text=_success),
     "success ±": Column(heading="interval", unit="95 %, %", text=_success_interval),
-    "n": _counted("n", lambda row: row.n),
-    "sent": _counted("sent", lambda row: row.success.n if row.success is not None else 0),
+    "sent": Column(heading="sent ≈\nindependent", text=_sent),
     "failed": _counted("failed", lambda row: row.failed, "red"),
     "throttled": _counted("throttled", lambda row: row.throttled),
     "skipped": _counted("skipped", lambda row: row.skipped),
@@ -125,7 +141,7 @@ _COLUMNS: dict[str, Column[Standing]] = {
 # In place of the position of the column.
 _PRIORITY_OF = {"failed": 5, "provider": 6}
 _WHO = ("rank", "model", "provider")
-_COUNTED = ("n", "failed")
+_COUNTED = ("failed",)
 _COUNTS = {Order.SUCCESS: ("sent", "failed", "throttled", "skipped")}
 _BY = {
     Order.TTFT: "median ttft",

@@ -1,16 +1,28 @@
-"""Quantiles for people. A quantile without an interval is not shown: it has too few samples."""
+"""Quantiles and effective numbers for people. A quantile without an interval is not shown: it has too few independent
+samples.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from isochrone_client.formats import UNKNOWN, Amount, amount_interval
+from isochrone_client.formats import UNKNOWN, Amount, amount_interval, number
 from isochrone_wire.answers import Quantile
 
 Row = TypeVar("Row")
 QuantileOf = Callable[[Row], Quantile | None]
-TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few samples for a 95 % interval: a median needs 6"
+TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few independent samples for a 95 % interval: a median needs 6"
 TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59"
 """The note below a table with quantiles that are not shown."""
+LONG_RUN = (
+    "intervals are of the long-run level, for as many independent samples as ≈ states; the values are this window's"
+)
+"""The note below a table with intervals."""
+
+
+def worth(n: int, n_eff: float | None) -> str:
+    """The number of samples or rounds, and how many independent ones have as wide an interval: `60 ≈ 12`."""
+    independent = str(n) if n_eff is None else number(n_eff, decimals=0)
+    return str(n) if independent == str(n) else f"{n} ≈ {independent}"
 
 
 def is_shown(quantile: Quantile | None) -> bool:

@@ -19,7 +19,7 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.freshness import freshness_text, is_usable
-from isochrone_client.pages.quantiles import TOO_FEW, value_of
+from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW, value_of, worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -74,7 +74,7 @@ def page(tables: tuple[RouteTable, ...], *, now_at: int) -> Page[EntryRow]:
         group=lambda row: _heading(row.table, now_at=now_at),
         notes=(
             *footnotes.notes,
-            *_hidden_note(rows),
+            *_certainty_notes(rows),
             *((_MOVING,) if any(_direction(row) for row in rows) else ()),
             *(note for table in in_order(tables) for note in _remarks(table, now_at=now_at)),
         ),
@@ -174,7 +174,9 @@ def _record(row: EntryRow) -> dict[str, Any]:
     return {name: table[name] for name in _OF_TABLE} | (row_record(row.entry) if row.entry else empty)
 
 
-def _hidden_note(rows: tuple[EntryRow, ...]) -> Iterator[str]:
+def _certainty_notes(rows: tuple[EntryRow, ...]) -> Iterator[str]:
+    if any(row.entry for row in rows):
+        yield LONG_RUN
     if any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows):
         yield TOO_FEW
 
@@ -309,6 +311,7 @@ def _columns(rows: tuple[EntryRow, ...], now_at: int, footnotes: Footnotes) -> t
         Column(heading="in time", unit="%", text=_of_entry(_in_time), priority=1),
         Column(heading="slo", text=_verdict(footnotes), style=_colour),
         Column(heading="success", unit="%", text=_of_entry(_success), priority=5),
+        Column(heading="n ≈\nindependent", text=_of_entry(lambda entry: worth(entry.n, entry.n_eff)), priority=8),
         Column(
             heading="output",
             unit="$/M",

@@ -6,7 +6,7 @@ from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
-from isochrone_client.pages.quantiles import TOO_FEW, interval_of, is_shown, value_of
+from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW, interval_of, is_shown, value_of, worth
 from isochrone_client.pages.targets import PROVIDERS
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
@@ -40,7 +40,12 @@ def page(answer: SimulationList) -> Page[Simulation]:
         columns=_columns(_references(rows), footnotes, shared),
         rows=rows,
         group=lambda row: f"from {row.region}, {rounds[row.region]} rounds",
-        notes=(*footnotes.notes, *((_CHANGE,) if rows else ()), *regional, *((TOO_FEW,) if has_hidden else ())),
+        notes=(
+            *footnotes.notes,
+            *((_CHANGE, LONG_RUN) if rows else ()),
+            *regional,
+            *((TOO_FEW,) if has_hidden else ()),
+        ),
     )
 
 
@@ -115,6 +120,11 @@ def _columns(
             priority=4,
         ),
         Column(heading="change of\np95", unit="ms", text=added(p95), scale=_SCALE, priority=3),
+        Column(
+            heading="rounds ≈\nindependent",
+            text=lambda row: worth(row.rounds, quantile.n_eff if (quantile := p95(row)) else None),
+            priority=8,
+        ),
         Column(heading="requests", text=lambda row: str(row.requests), priority=6),
         Column(heading="cost", unit="$", text=lambda row: amount_dollars(row.usd), priority=1),
         Column(heading="switches", text=lambda row: str(row.switches), priority=7),

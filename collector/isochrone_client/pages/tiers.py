@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from isochrone_client.formats import Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
-from isochrone_client.pages.quantiles import TOO_FEW_FOR_MEDIAN, interval_of, is_shown, value_of
+from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW_FOR_MEDIAN, interval_of, is_shown, value_of, worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
@@ -27,7 +27,7 @@ def page(answer: TierList) -> Page[TierLine]:
         columns=_columns(rows),
         rows=tuple(rows),
         group=lambda row: f"from {row.region}",
-        notes=(TOO_FEW_FOR_MEDIAN,) if has_hidden else (),
+        notes=(*((LONG_RUN,) if rows else ()), *((TOO_FEW_FOR_MEDIAN,) if has_hidden else ())),
     )
 
 
@@ -70,5 +70,9 @@ def _columns(rows: Sequence[TierLine]) -> tuple[Column[TierLine], ...]:
             priority=4,
         ),
         Column(heading="speed", unit="per $/M", text=_per_dollar, priority=5),
-        Column(heading="n", text=lambda row: str(row.n), priority=6),
+        Column(
+            heading="n ≈\nindependent",
+            text=lambda row: worth(row.n, row.ttft_p50_us.n_eff if row.ttft_p50_us else None),
+            priority=6,
+        ),
     )

@@ -1,21 +1,30 @@
 """Distributions of one metric, from raw values or from histograms, behind one protocol."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isochrone_collector.analysis.stats.quantile import quantile
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.quantile import quantiles
+from isochrone_collector.analysis.stats.ragged import ragged
 from isochrone_wire.answers import Quantile
-from isochrone_wire.model import Outcome
+from isochrone_wire.model import SECOND_US, Outcome
 
 Reals = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_HOUR_US = 3600 * SECOND_US
 
 
 def _nothing() -> Reals:
     return np.empty(0)
+
+
+def _no_flags() -> Flags:
+    return np.empty(0, np.bool_)
 
 
 class Distribution(Protocol):
@@ -31,8 +40,10 @@ class Distribution(Protocol):
     def n(self) -> int:
         """The number of values, censored ones included."""
 
-    def quantile(self, share: float) -> Quantile | None:
-        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values."""
+    def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
+        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. `history` is that
+        of `Inflation.remembering`, of one row.
+        """
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and how many possibly are."""
@@ -40,30 +51,51 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Values:
-    """A distribution given by all its values."""
+    """A distribution given by all its values in the order of their rounds; where `censored`, the limit."""
 
     values: Reals = field(default_factory=_nothing)
-    limits: Reals = field(default_factory=_nothing)
+    censored: Flags = field(default_factory=_no_flags)
+
+    @classmethod
+    def uncensored(cls, values: Reals) -> "Values":
+        """Return values of which none is a limit."""
+        return cls(values=values, censored=np.zeros(len(values), np.bool_))
 
     @property
     def known(self) -> int:
         """The number of values that are not censored."""
-        return len(self.values)
+        return len(self.values) - int(np.count_nonzero(self.censored))
 
     @property
     def n(self) -> int:
         """The number of values, censored ones included."""
-        return len(self.values) + len(self.limits)
+        return len(self.values)
 
-    def quantile(self, share: float) -> Quantile | None:
+    def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
         """Return the quantile `share` with its 95 % interval; `None` without values."""
-        # The annotation is a sequence; every estimator converts its argument to an array.
-        return quantile(self.values, share, censored=self.limits)  # type: ignore[arg-type]  # see above
+        return quantiles_of([self], share, history)[0]
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and how many possibly: those censored below it too."""
-        sure = int(np.count_nonzero(self.values <= limit))
-        return sure, sure + int(np.count_nonzero(self.limits < limit))
+        sure = int(np.count_nonzero((self.values <= limit) & ~self.censored))
+        return sure, sure + int(np.count_nonzero((self.values < limit) & self.censored))
+
+
+def quantiles_of(
+    found: Sequence[Distribution], share: float, history: Inflation | None = None
+) -> list[Quantile | None]:
+    """Return the quantile of each distribution, as `Distribution.quantile` does; `history` has a row for each."""
+    values = [one for one in found if isinstance(one, Values)]
+    if len(values) < len(found):
+        return [one.quantile(share, history and history.at(np.array([row]))) for row, one in enumerate(found)]
+    series, censored = ragged([one.values for one in values]), [one.censored for one in values]
+    return quantiles(series, share, censored=np.concatenate(censored) if censored else None, history=history).listed()
+
+
+def hours_of(rounds_at: NDArray[np.int64]) -> float:
+    """Return the hours that rounds in their order span, with one gap more than there are between them."""
+    n = len(rounds_at)
+    return int(rounds_at[-1] - rounds_at[0]) / _HOUR_US * n / (n - 1) if n > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

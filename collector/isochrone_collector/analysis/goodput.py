@@ -12,20 +12,22 @@ The interval is Wilson's for the effective number of independent requests. At it
 whole error on the only side that can err: 59 of 59 are at least 95 %, because 0.95^59 < 0.05.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 
 import numpy as np
 
 from isochrone_collector.analysis.probes import Flags
-from isochrone_collector.analysis.stats.long_run_variance import inflation
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation_of_flags
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_collector.analysis.stats.ragged import Ragged
+from isochrone_collector.analysis.stats.ragged import Reals, ragged
 from isochrone_wire.answers import Proportion
 from isochrone_wire.insights import Eligible
 
 _ERROR = 0.05
+_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class RequestCounts:
             return None
         least = share_interval(self.good, self.planned, n_eff=self.n_eff)
         most = share_interval(self.possible, self.planned, n_eff=self.n_eff)
-        return Proportion(value=least.value, low=least.low, high=most.high, n=self.planned)
+        return replace(least, high=most.high)
 
     def meets(self, share: float) -> Eligible:
         """Decide whether at least `share` of the requests are answered in time; unknown while `share` would be
@@ -71,14 +73,10 @@ def verdict(found: Proportion, share: float) -> Eligible:
 
 def share_interval(good: int, n: int, *, n_eff: float) -> Proportion:
     """Return the share of `good` in `n` requests (at least 1), with the 95 % interval of `n_eff` independent ones."""
-    share = good / n
-    # The formula holds for sizes that are no integers.
-    found = wilson(share * n_eff, n_eff)
-    assert found is not None, "n_eff is positive"
+    found = wilson(good, n, n_eff=n_eff)
+    assert found is not None, "n is positive"
     end = _ERROR ** (1 / n_eff)
-    low = end if good == n else found.low
-    high = 1 - end if good == 0 else found.high
-    return Proportion(value=share, low=low, high=high, n=n)
+    return replace(found, low=end if good == n else found.low, high=1 - end if good == 0 else found.high)
 
 
 @cache
@@ -87,22 +85,27 @@ def needed(share: float) -> int:
     return next(n for n in count(1) if share_interval(n, n, n_eff=n).low >= share)
 
 
-def effective_size(good: Flags) -> float:
-    """Return the number of independent requests that tell as much as these, in the order of their rounds: failures come
-    in runs.
+def effective_sizes(rows: Sequence[Flags], history: Inflation | None = None) -> Reals:
+    """Return the number of independent requests that tell as much as those of each row, which are in the order of their
+    rounds: failures come in runs. `history` is that of `Inflation.remembering`.
     """
-    n = len(good)
-    series = Ragged(values=good.astype(np.float64), offsets=np.array([0, n]))
-    return min(float(n), n / float(inflation(series).factor[0]) ** 2)
+    series = ragged([row.astype(np.float64) for row in rows])
+    found = np.zeros(len(rows))
+    for places, own in series.portions(cells=_CELLS):
+        n = own.shape[1]
+        found[places] = inflation_of_flags(own).remembering(n, history and history.at(places)).worth(n)
+    return found
 
 
-def count_requests(good: Flags, possible: Flags, *, failed: int, throttled: int) -> RequestCounts:
-    """Count planned requests, given in the order of their rounds."""
+def count_requests(
+    good: Flags, possible: Flags, *, failed: int, throttled: int, history: Inflation | None = None
+) -> RequestCounts:
+    """Count planned requests, given in the order of their rounds; `history` is that of `Inflation.remembering`."""
     return RequestCounts(
         planned=len(good),
         good=int(np.count_nonzero(good)),
         possible=int(np.count_nonzero(possible)),
-        n_eff=effective_size(good),
+        n_eff=float(effective_sizes([good], history)[0]),
         failed=failed,
         throttled=throttled,
     )

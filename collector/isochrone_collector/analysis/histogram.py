@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc
 
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_collector.analysis.stats.quantile import dependent_ranks
 from isochrone_wire.answers import Quantile
 
 GAMMA = 1.01 / 0.99
@@ -99,7 +101,7 @@ class Histograms:
         """Return the nearest-rank quantile `share` (0 < share < 1) of each group; NaN for a group without values."""
         n = self.n
         ranks = np.clip(np.ceil(share * n - _ROUNDING * n), 1, np.maximum(n, 1)).astype(np.int64)
-        return np.where(n > 0, self._at(ranks), np.nan)
+        return np.where(n > 0, self.at(ranks), np.nan)
 
     def estimate(self, share: float) -> Estimates:
         """Return the quantile `share` of each group with its 95 % interval, by the rules of `stats.quantile`."""
@@ -107,8 +109,8 @@ class Histograms:
         some = low > 0
         return Estimates(
             value=self.quantile(share),
-            low=np.where(some, self._at(np.maximum(low, 1)), np.nan),
-            high=np.where(some, self._at(np.maximum(high, 1)), np.nan),
+            low=np.where(some, self.at(np.maximum(low, 1)), np.nan),
+            high=np.where(some, self.at(np.maximum(high, 1)), np.nan),
         )
 
     def interpolated(self, share: float) -> Reals:
@@ -151,7 +153,7 @@ class Histograms:
     def _blobs(self, counts: Integers) -> list[bytes]:
         return [_packed(self.buckets[row > 0], row[row > 0]) for row in counts]
 
-    def _at(self, ranks: Integers) -> Reals:
+    def at(self, ranks: Integers) -> Reals:
         """Return the value of each group's rank, counted from 1; undefined for ranks above n."""
         if not len(self.buckets):
             return np.zeros(len(self))
@@ -180,14 +182,19 @@ class Histogram:
         """The number of values, censored ones included."""
         return int(self._alone.n[0])
 
-    def quantile(self, share: float) -> Quantile | None:
-        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values."""
+    def quantile(self, share: float, history: Inflation | None = None) -> Quantile | None:
+        """Return the quantile `share` (0 < share < 1) with its 95 % interval; `None` without values. A histogram does
+        not know the order of its values: without history (that of `Inflation.remembering`) there is no interval.
+        """
         if not self.n:
             return None
-        found = self._alone.estimate(share)
-        low, high = float(found.low[0]), float(found.high[0])
-        bounds = (None, None) if np.isnan(low) else (low, high)
-        return Quantile(value=float(found.value[0]), low=bounds[0], high=bounds[1])
+        value = float(self._alone.quantile(share)[0])
+        if history is None or not np.isfinite(history.ratio[0]):
+            return Quantile(value=value)
+        worth = float(history.of_counts(np.array([self.n]))[0])
+        ranks = dependent_ranks(self.n, share, worth)
+        low, high = (float(self._alone.at(np.array([rank]))[0]) for rank in ranks) if ranks else (None, None)
+        return Quantile(value=value, low=low, high=high, n_eff=worth)
 
     def within(self, limit: float) -> tuple[int, int]:
         """Return how many values are certainly at most `limit`, and how many possibly are: those in the limit's own

@@ -6,21 +6,31 @@ Meketon and B. Schmeiser, Proc. Winter Simulation Conf. (1984) 227-230), with ab
 hours. What the noise within the hours contributes is taken off, because the window itself shows that. Windows longer
 than a fifth of the hours are few: their variance is that of a fifth, divided by how much longer they are.
 
-An hour's level is the median of its values, or the share of its values above a quantile of the week.
+An hour's level is the median of its values, the share of its values above a quantile of the week, or the share of its
+requests that succeeded. From a share, `History` knows how much more a count in a window varies than one of independent
+requests.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import log
 
 import numpy as np
 
 from isochrone_collector.analysis.histogram import Histograms
 from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_collector.analysis.stats.ragged import Flags, Integers, Reals
+from isochrone_wire.answers import Metric
 from isochrone_wire.model import SECOND_US
+
+Quantity = tuple[str, str]
+"""A metric, and the kind of its level."""
 
 HOURS = 168
 """The hours of a history."""
+
+SUCCESS: Quantity = ("success", "share")
+"""The share of requests that succeed, among those sent and not throttled."""
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
 """The quantiles whose exceedances have a history."""
@@ -28,6 +38,7 @@ SHARES = (0.5, 0.9, 0.95, 0.99)
 _HOUR_US = 3600 * SECOND_US
 _LEAST_HOURS = 48
 _LONGEST_SHARE = 5
+_MEDIAN = "median"
 _PER_WINDOW = 1.5
 _Z = 1.959964
 
@@ -85,6 +96,58 @@ class SeriesLevels:
         return Levels(values=values, noise=noise).where(hours_at >= np.asarray(since_at, np.int64)[:, None])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The levels of several quantities that are shares."""
+
+    levels: Mapping[Quantity, SeriesLevels] = field(default_factory=dict)
+
+    def of(self, quantity: Quantity, wanted: Sequence[tuple[int, str]], hours: Reals) -> Inflation:
+        """Return the variance of the level of windows of so many `hours` per series, in units of the variance of one
+        request, and its degrees of freedom; NaN if it is unknown.
+        """
+        known = self.levels.get(quantity)
+        if known is None:
+            return Inflation(ratio=np.full(len(wanted), np.nan), freedom=np.full(len(wanted), np.inf))
+        levels = known.of(wanted, [0] * len(wanted))
+        found = levels.variances(hours)
+        share = np.nan_to_num(_row_means(levels.values))
+        variance = share * (1 - share)
+        ratio = np.divide(found.ratio, variance, out=np.where(np.isnan(found.ratio), np.nan, 0.0), where=variance > 0)
+        return replace(found, ratio=ratio)
+
+
+NO_HISTORY = History()
+
+
+def median_of(metric: Metric) -> Quantity:
+    """Return the quantity whose level of an hour is the median of its values."""
+    return metric.value, _MEDIAN
+
+
+def above_quantile(metric: Metric, share: float) -> Quantity:
+    """Return the quantity whose level of an hour is the share of its values above a quantile of the week."""
+    return metric.value, f"above_p{100 * share:g}"
+
+
+def nearest_quantile(metric: Metric, share: float) -> Quantity:
+    """Return the quantity with the history of exceeding the quantile that is nearest to `share`, on the scale of log
+    odds.
+    """
+    bounded = min(max(share, 1e-9), 1 - 1e-9)
+    return above_quantile(metric, min(SHARES, key=lambda one: abs(_log_odds(one) - _log_odds(bounded))))
+
+
+def _log_odds(share: float) -> float:
+    return log(share / (1 - share))
+
+
+def _row_means(values: Reals) -> Reals:
+    known = np.isfinite(values)
+    sums = np.where(known, values, 0.0).sum(axis=1)
+    return np.asarray(np.divide(sums, known.sum(axis=1), out=np.full(len(values), np.nan), where=known.any(axis=1)))
+
+
 def medians(hourly: Histograms) -> tuple[Reals, float]:
     """Return the median of each group, NaN for an empty one, and the mean variance that it has by chance: 0 if no group
     has enough values for an interval.
@@ -102,6 +165,15 @@ def exceedances(hourly: Histograms, share: float) -> tuple[Reals, float]:
     above = np.divide(hourly.above(limit), n, out=np.full(len(n), np.nan), where=n > 0)
     level = float(np.nanmean(above)) if n.any() else 0.0
     return above, float(np.mean(level * (1 - level) / n[n > 0])) if n.any() else 0.0
+
+
+def successes(ok: Reals, sent: Reals) -> tuple[Reals, float]:
+    """Return the share of the requests of each hour that succeeded, NaN for an hour without any, and the mean variance
+    that such a share has by chance.
+    """
+    shares = np.divide(ok, sent, out=np.full(len(sent), np.nan), where=sent > 0)
+    level = float(ok.sum() / sent.sum()) if sent.any() else 0.0
+    return shares, float(np.mean(level * (1 - level) / sent[sent > 0])) if sent.any() else 0.0
 
 
 def _around_mean(values: Reals, length: int) -> Reals:

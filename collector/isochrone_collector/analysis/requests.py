@@ -9,6 +9,7 @@ import numpy as np
 from isochrone_collector.analysis.distribution import Values
 from isochrone_collector.analysis.goodput import RequestCounts, count_requests
 from isochrone_collector.analysis.probes import Flags, Integers, Kinds, Reals
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
 from isochrone_wire.answers import Metric
 from isochrone_wire.model import DAY_US, SECOND_US
 
@@ -55,13 +56,22 @@ class Requests:
         return self.e2e_us if metric is Metric.E2E else self.ttft_us
 
     def values(self, metric: Metric) -> Values:
-        """Return the distribution of a metric; requests that were given up are censored."""
+        """Return the distribution of a metric, of rows in order; requests that were given up are censored."""
         latency_us = self.latency_us(metric)
-        known, limited = ~np.isnan(latency_us), ~np.isnan(self.ceiling_us)
-        return Values(values=latency_us[known], limits=self.ceiling_us[limited & ~known])
+        censored = np.isnan(latency_us)
+        known = ~censored | ~np.isnan(self.ceiling_us)
+        return Values(values=np.where(censored, self.ceiling_us, latency_us)[known], censored=censored[known])
 
-    def judged(self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0) -> RequestCounts:
-        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order."""
+    def speeds(self) -> Values:
+        """Return the distribution of the tokens per second, of rows in order."""
+        return Values.uncensored(self.tokens_per_second[~np.isnan(self.tokens_per_second)])
+
+    def judged(
+        self, limits_us: Mapping[Metric, float], *, min_speed: float = 0.0, history: Inflation | None = None
+    ) -> RequestCounts:
+        """Count the requests answered within all limits, at `min_speed` tokens per second or more; rows in order.
+        `history` is that of `Inflation.remembering`, of one row.
+        """
         answered = self.ending == Ending.ANSWERED
         unmeasured = np.isnan(self.tokens_per_second) if min_speed else np.zeros(len(self), np.bool_)
         in_time = ~(self.tokens_per_second < min_speed)
@@ -77,6 +87,7 @@ class Requests:
             (good | given_up)[planned],
             failed=_many(failed),
             throttled=_many(self.ending == Ending.THROTTLED),
+            history=history,
         )
 
 

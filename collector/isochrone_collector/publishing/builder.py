@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.history import SeriesLevels, median_of
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.routing import canonical_form
 from isochrone_collector.routing.decision import decide
@@ -180,7 +180,7 @@ class RouteBuilder:
     async def _read_levels(self, plan: Plan, at: int) -> SeriesLevels:
         scope = Scope(window=Window(from_at=at, until_at=at), target_ids=tuple(target.id for target in plan.targets))
         async with self._database.connection() as connection:
-            return await hourly_levels.levels_of(connection, scope, Metric.TTFT, hourly_levels.MEDIAN)
+            return await hourly_levels.levels_of(connection, scope, median_of(Metric.TTFT))
 
     def _drafts(self, plan: Plan, touched: set[Series], at: int) -> Iterator[_Draft]:
         """Decide each route in each region with new samples of its members; new tables get consecutive generations."""

@@ -19,7 +19,7 @@ from isochrone_collector.analysis.differential.margin import Margin
 from isochrone_collector.analysis.differential.pairing import Changes, TargetRegion
 from isochrone_collector.analysis.differential.panel import Panel, build_panel
 from isochrone_collector.analysis.differential.participation import Participation
-from isochrone_collector.analysis.history import SeriesLevels
+from isochrone_collector.analysis.history import SeriesLevels, median_of
 from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries import fleet, participation
@@ -143,7 +143,7 @@ async def _read(context: QueryContext, connection: Connection, query: _Query, *,
         vantages=every_vantage,
         spans=spans,
         changes=await drift.newest_changes(connection, every, query.metric),
-        hourly=await hourly_levels.levels_of(connection, every, query.metric, hourly_levels.MEDIAN),
+        hourly=await hourly_levels.levels_of(connection, every, median_of(query.metric)),
         phases=await probe_queries.phases(connection, scope) if explain else None,
     )
 

@@ -11,13 +11,14 @@ from isochrone_collector.analysis.ranking.latency_targets import (
     SummarisedRequests,
     Use,
     assess,
+    quantities,
 )
 from isochrone_collector.analysis.requests import Requests, by_series
 from isochrone_collector.errors import BadRequest, UnknownName
 from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.queries.ranking import entry_of
-from isochrone_collector.store import long_windows, summaries
+from isochrone_collector.store import hourly_levels, long_windows, summaries
 from isochrone_collector.store.postgres.pool import Connection
 from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.requests import requests
@@ -51,13 +52,15 @@ async def latency_targets(
     wanted = _uses_of(uses, answer_tokens=answer_tokens, limit_us=limit_us, min_speed=min_tokens_per_second)
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
+        history = await hourly_levels.history_of(connection, resolved.scope, quantities(wanted))
         if by or answer_tokens or min_tokens_per_second:
             await _require_samples(connection, resolved.scope)
         elif past := await long_windows.summarised(connection, resolved.scope):
             entries = [SummarisedRequests(entry_of(row, resolved)) for row in past.seen]
-            return LatencyBudgetList(window=past.window, budgets=await asyncio.to_thread(assess, entries, wanted))
+            lines = await asyncio.to_thread(assess, entries, wanted, history)
+            return LatencyBudgetList(window=past.window, budgets=lines)
         found = await requests(connection, resolved.scope, answer_tokens=answer_tokens)
-    lines = await asyncio.to_thread(lambda: assess(_measured(found, resolved, by_hour=bool(by)), wanted))
+    lines = await asyncio.to_thread(lambda: assess(_measured(found, resolved, by_hour=bool(by)), wanted, history))
     return LatencyBudgetList(window=selection.window, budgets=lines)
 
 
@@ -76,6 +79,7 @@ async def _require_samples(connection: Connection, scope: Scope) -> None:
 def _measured(found: Requests, resolved: ResolvedSelection, *, by_hour: bool) -> Iterator[MeasuredRequests]:
     for (target_id, region, hour), own in by_series(found, by_hour=by_hour):
         yield MeasuredRequests(
+            target_id=target_id,
             region=region,
             target=resolved.names[target_id],
             requests=own,

@@ -1,17 +1,20 @@
 """Queries that rank targets by what each region measured: leaderboards and price tiers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from isochrone_collector.analysis.history import SUCCESS, History, Quantity, above_quantile
+from isochrone_collector.analysis.ranking.leaderboard import ASKED as RANKED
 from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
+from isochrone_collector.analysis.ranking.price_tiers import ASKED as TIERED
 from isochrone_collector.analysis.ranking.price_tiers import tier_lines
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.names import unknown
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
-from isochrone_collector.store import leaderboards, long_windows
+from isochrone_collector.store import hourly_levels, leaderboards, long_windows
 from isochrone_collector.store.leaderboards import SeriesValues
-from isochrone_wire.answers import Leaderboard, Order, Selection, Source, Window
+from isochrone_wire.answers import Leaderboard, Metric, Order, Selection, Source, Window
 from isochrone_wire.insights import TierList
 
 
@@ -21,51 +24,57 @@ async def leaderboard(context: QueryContext, selection: Selection, *, order: str
     Raises `BadRequest` for an unknown order.
     """
     by = _order_of(order)
-    window = await _window_entries(context, selection)
-    ranked = await asyncio.to_thread(standings, window.entries, by)
+    window = await _window_entries(context, selection, (*_above(RANKED), SUCCESS))
+    ranked = await asyncio.to_thread(standings, window.entries, by, window.history)
     return Leaderboard(window=window.window, standings=ranked, order=by, source=window.source)
 
 
 async def price_tiers(context: QueryContext, selection: Selection) -> TierList:
     """Return one line per price tier, region and target that has samples."""
-    window = await _window_entries(context, selection)
-    return TierList(window=window.window, tiers=await asyncio.to_thread(tier_lines, window.entries))
+    window = await _window_entries(context, selection, _above(TIERED))
+    return TierList(window=window.window, tiers=await asyncio.to_thread(tier_lines, window.entries, window.history))
+
+
+def _above(asked: Iterable[tuple[Metric, float]]) -> tuple[Quantity, ...]:
+    return tuple(above_quantile(metric, share) for metric, share in asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WindowEntries:
-    """The entries of a window, and whether they come from samples or from summaries."""
+    """The entries of a window, whether they come from samples or from summaries, and the history of their levels."""
 
     window: Window
     entries: tuple[Entry, ...]
     source: Source
+    history: History
 
 
-async def _window_entries(context: QueryContext, selection: Selection) -> _WindowEntries:
-    """Read an entry per target and region that has samples.
+async def _window_entries(
+    context: QueryContext, selection: Selection, quantities: Sequence[Quantity]
+) -> _WindowEntries:
+    """Read an entry per target and region that has samples, and the levels of some quantities in the past week.
 
     Long windows, and windows whose samples were deleted, are answered from summaries; such a window may begin later
     than requested.
     """
     async with context.database.connection() as connection:
         resolved = await resolve(connection, selection)
+        history = await hourly_levels.history_of(connection, resolved.scope, quantities)
         past = await long_windows.summarised(connection, resolved.scope)
-        if past is not None:
-            return _entries(past.window, past.seen, resolved, source=Source.SUMMARIES)
-        rows = await leaderboards.standings(connection, resolved.scope)
-    return _entries(selection.window, rows, resolved, source=Source.SAMPLES)
-
-
-def _entries(
-    window: Window, rows: Sequence[SeriesValues], resolved: ResolvedSelection, *, source: Source
-) -> _WindowEntries:
-    return _WindowEntries(window=window, entries=tuple(entry_of(row, resolved) for row in rows), source=source)
+        rows = await leaderboards.standings(connection, resolved.scope) if past is None else past.seen
+    return _WindowEntries(
+        window=selection.window if past is None else past.window,
+        entries=tuple(entry_of(row, resolved) for row in rows),
+        source=Source.SAMPLES if past is None else Source.SUMMARIES,
+        history=history,
+    )
 
 
 def entry_of(row: SeriesValues, resolved: ResolvedSelection) -> Entry:
     """Return the entry of a series."""
     target = resolved.targets[row.target_id]
     return Entry(
+        target_id=row.target_id,
         region=row.region,
         target=resolved.names[row.target_id],
         provider=target.provider,
@@ -75,6 +84,8 @@ def entry_of(row: SeriesValues, resolved: ResolvedSelection) -> Entry:
         usd_per_m_input=target.usd_per_m_input,
         usd_per_m_output=target.usd_per_m_output,
         newest_at=row.newest_at,
+        hours=row.hours,
+        succeeded=row.succeeded,
     )
 
 

@@ -17,7 +17,6 @@ from isochrone_collector.analysis.simulation.policies import (
 )
 from isochrone_collector.analysis.simulation.replay import Replay, pooled
 from isochrone_collector.analysis.simulation.shared_rounds import SentProbes, SharedRounds, find_shared_rounds
-from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, resolve
 from isochrone_collector.store import simulations as simulation_tables
@@ -152,12 +151,12 @@ def _line(region: _Region, played: Policy, replay: Replay) -> Simulation:
     return Simulation(
         policy=played.name,
         region=region.name,
-        rounds=replay.rounds,
+        rounds=replay.ttft.n,
         requests=replay.requests,
-        failed=len(replay.censored_us),
+        failed=replay.ttft.n - replay.ttft.known,
         switches=replay.switches,
-        ttft_p50_us=quantile(replay.ttft_us.tolist(), 0.5, censored=replay.censored_us.tolist()),
-        ttft_p95_us=quantile(replay.ttft_us.tolist(), 0.95, censored=replay.censored_us.tolist()),
+        ttft_p50_us=replay.ttft.quantile(0.5),
+        ttft_p95_us=replay.ttft.quantile(0.95),
         usd=None if np.isnan(replay.usd) else replay.usd,
         note="; ".join(filter(None, (region.note, played.note))),
     )

@@ -17,18 +17,17 @@ from itertools import combinations
 
 import numpy as np
 
+from isochrone_collector.analysis.goodput import effective_sizes
 from isochrone_collector.analysis.histogram import buckets_of
 from isochrone_collector.analysis.probes import Flags, Integers, Kind, Kinds, Reals, sign_is_known
 from isochrone_collector.analysis.requests import Ending, Requests
-from isochrone_collector.analysis.stats.autocorrelation import correlation_time
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
 from isochrone_collector.analysis.stats.paired import Shift, hodges_lehmann, paired_shift
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.analysis.stats.ragged import Ragged
 from isochrone_collector.routing.inputs import Comparison, Evidence, Rules, has_limits, limits_of
 from isochrone_collector.routing.joint_rounds import JointRounds
-from isochrone_wire.answers import Metric, Quantile
+from isochrone_wire.answers import Metric, Proportion
 from isochrone_wire.model import SECOND_US, Slo
 
 _SHARE = 0.95
@@ -38,6 +37,7 @@ _LEAST_COSINES = 6
 _MANY_LOOKS = 1.314
 _AROUND = 5
 _SENT = (Kind.OK, Kind.FAILED)
+_SENT_ENDINGS = (Ending.ANSWERED, Ending.FAILED)
 # By `Kind`.
 _ENDING_OF = np.array([Ending.ANSWERED, Ending.FAILED, Ending.NONE, Ending.NONE], np.int8)
 NO_OBJECTIVE = Slo()
@@ -144,26 +144,26 @@ def evidence_of(
     local = probes.where((probes.region == region_place) & np.isin(probes.vantage_id, sound))
     own = local.where(local.member == member)
     sent = own.where(np.isin(own.kind, _SENT))
-    known = ~np.isnan(own.ttft_us)
-    values, limits = own.ttft_us[known & ~own.censored], own.ttft_us[known & own.censored]
-    in_order = values[np.argsort(own.round_at[known & ~own.censored], kind="stable")]
     local_runs = [runs[vantage] for vantage in np.unique(own.vantage_id).tolist() if vantage in runs]
     requests = _requests(own, slo)
+    ttft, is_sent = requests.values(Metric.TTFT), np.isin(requests.ending, _SENT_ENDINGS)
+    values, limits = ttft.values[~ttft.censored], ttft.values[ttft.censored]
+    p50, p95 = (ttft.quantile(share) if ttft.known else None for share in (0.5, _SHARE))
     in_time = requests.judged(limits_of(slo), min_speed=slo.min_tokens_per_second or 0.0)
     return Evidence(
         target=probes.members[member],
         n=len(values),
-        n_eff=len(values) / correlation_time(in_order) if len(values) else None,
+        n_eff=p50.n_eff if p50 else None,
         vantages=len(local_runs),
         failing_vantages=sum(run >= rules.failures_in_a_row for run in runs.values()),
         failing_here=sum(run >= rules.failures_in_a_row for run in local_runs),
         fails_here=bool(local_runs) and min(local_runs) >= 2 * rules.failures_in_a_row,
         coverage=_coverage(local, own, sent, every_us),
-        ttft_p50_us=_quantile(values, 0.5, limits),
-        ttft_p95_us=_quantile(values, _SHARE, limits),
-        tokens_per_second_p50=_quantile(own.tokens_per_second[~np.isnan(own.tokens_per_second)], 0.5),
+        ttft_p50_us=p50,
+        ttft_p95_us=p95,
+        tokens_per_second_p50=requests.speeds().quantile(0.5),
         rtt_p50_us=_median(own.rtt_us[~np.isnan(own.rtt_us)]),
-        success=wilson(int((sent.kind == Kind.OK).sum()), len(sent)),
+        success=_success(requests.ending[is_sent] == Ending.ANSWERED),
         outcomes=_outcomes(own),
         newest_at=int(sent.round_at.max()) if len(sent) else None,
         histogram=_bucket_counts(values),
@@ -234,10 +234,10 @@ def _rounds_due(rounds_at: Integers, every_us: int) -> int:
     return 1 + int(np.maximum(np.rint(gaps / usual), 1).sum())
 
 
-def _quantile(values: Reals, share: float, limits: Reals | None = None) -> Quantile | None:
-    if not len(values):
-        return None
-    return quantile(values, share, censored=() if limits is None else limits)  # type: ignore[arg-type]  # an array is a sequence
+def _success(succeeded: Flags) -> Proportion | None:
+    """Return the share of successes among probes in the order of their rounds."""
+    [size] = effective_sizes([succeeded]).tolist()
+    return wilson(int(succeeded.sum()), len(succeeded), n_eff=size)
 
 
 def _median(values: Reals) -> float | None:

@@ -11,8 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from isochrone_collector.analysis import histogram, history
-from isochrone_collector.analysis.history import HOURS, SHARES, Levels, SeriesLevels
-from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_collector.analysis.distribution import outcome_counts
+from isochrone_collector.analysis.history import (
+    HOURS,
+    SHARES,
+    SUCCESS,
+    History,
+    Levels,
+    Quantity,
+    SeriesLevels,
+    above_quantile,
+    median_of,
+)
+from isochrone_collector.analysis.stats.ragged import Integers, Reals
+from isochrone_collector.store.postgres import columns
 from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database, execute, fetch
 from isochrone_collector.store.postgres.queries import query
@@ -21,15 +33,7 @@ from isochrone_collector.store.rollups import portions
 from isochrone_collector.store.summaries import HOUR_US
 from isochrone_wire.answers import Metric
 
-MEDIAN = "median"
-"""The level of an hour that is the median of its values; `above_quantile` names the others."""
-
 _FLOATS = ">f4"
-
-
-def above_quantile(share: float) -> str:
-    """Return the name of the level of an hour that is the share of its values above a quantile of the week."""
-    return f"above_p{100 * share:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +49,24 @@ class _HourRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LevelsRow:
+    """The levels of one quantity of one target from all regions, concatenated."""
+
     target_id: int
-    region: str
-    until_at: int
-    noise: float
+    metric: str
+    quantity: str
+    regions: list[str]
+    until_at: Integers
+    noise: Reals
     levels: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutcomesRow:
+    """The outcomes of an hour from one region."""
+
+    region: str
+    bucket_start: int
+    outcomes: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,39 +89,67 @@ async def make(database: Database, until_at: int) -> int:
             async with database.transaction() as connection:
                 span = {"from_at": Instant(until_at - HOURS * HOUR_US), "until_at": Instant(until_at)}
                 rows = await fetch(connection, query("hours_of_target"), _HourRow, target_id=target_id, **span)
-                made = await asyncio.to_thread(_made_of_all, target_id, rows, until_at)
+                counts = await fetch(connection, query("outcomes_of_target"), _OutcomesRow, target_id=target_id, **span)
+                made = await asyncio.to_thread(_made_of_all, target_id, rows, counts, until_at)
                 await _write(connection, made, until_at)
             total += len(made)
     return total
 
 
-async def levels_of(connection: Connection, scope: Scope, metric: Metric, quantity: str) -> SeriesLevels:
+async def levels_of(connection: Connection, scope: Scope, quantity: Quantity) -> SeriesLevels:
     """Return the levels of a quantity of the series of a scope; its window is ignored."""
-    rows = await fetch(
+    return (await history_of(connection, scope, [quantity])).levels[quantity]
+
+
+async def history_of(connection: Connection, scope: Scope, quantities: Sequence[Quantity]) -> History:
+    """Return the levels of several quantities of the series of a scope; its window is ignored."""
+    rows = await columns.fetch(
         connection,
         query("hourly_levels"),
         _LevelsRow,
         target_ids=list(scope.target_ids),
         regions=None if scope.regions is None else list(scope.regions),
-        metric=metric.value,
-        quantity=quantity,
+        metrics=[metric for metric, _ in quantities],
+        quantities=[quantity for _, quantity in quantities],
     )
+    own: dict[Quantity, list[_LevelsRow]] = {quantity: [] for quantity in quantities}
+    for row in rows:
+        own[row.metric, row.quantity].append(row)
+    return History(levels={quantity: _series_levels(found) for quantity, found in own.items()})
+
+
+def _series_levels(rows: Sequence[_LevelsRow]) -> SeriesLevels:
+    series = [(row.target_id, region) for row in rows for region in row.regions]
+    values = np.frombuffer(b"".join(row.levels for row in rows), _FLOATS).astype(np.float64)
     return SeriesLevels(
-        series={(row.target_id, row.region): place for place, row in enumerate(rows)},
-        from_at=np.array([row.until_at - HOURS * HOUR_US for row in rows], dtype=np.int64),
+        series={one: place for place, one in enumerate(series)},
+        from_at=np.concatenate([np.empty(0, np.int64), *(row.until_at - HOURS * HOUR_US for row in rows)]),
         levels=Levels(
-            values=np.array([_decoded(row.levels) for row in rows]).reshape(len(rows), HOURS),
-            noise=np.array([row.noise for row in rows]),
+            values=values.reshape(len(series), HOURS),
+            noise=np.concatenate([np.empty(0), *(row.noise for row in rows)]),
         ),
     )
 
 
-def _decoded(content: bytes) -> Reals:
-    return np.frombuffer(content, _FLOATS).astype(np.float64)
+def _made_of_all(
+    target_id: int, rows: Sequence[_HourRow], counts: Sequence[_OutcomesRow], until_at: int
+) -> list[_Made]:
+    return [*_made(target_id, rows, until_at), *_made_of_outcomes(target_id, counts, until_at)]
 
 
-def _made_of_all(target_id: int, rows: Sequence[_HourRow], until_at: int) -> list[_Made]:
-    return list(_made(target_id, rows, until_at))
+def _made_of_outcomes(target_id: int, rows: Sequence[_OutcomesRow], until_at: int) -> Iterator[_Made]:
+    """Yield the levels of success of all regions of a target."""
+    metric, quantity = SUCCESS
+    by_region: dict[str, list[_OutcomesRow]] = defaultdict(list)
+    for row in rows:
+        by_region[row.region].append(row)
+    for region, own in by_region.items():
+        ok, sent = np.zeros(HOURS), np.zeros(HOURS)
+        for row in own:
+            hour, counts = (row.bucket_start - until_at) // HOUR_US + HOURS, outcome_counts(row.outcomes)
+            ok[hour], sent[hour] = counts.ok, counts.sent
+        levels, noise = history.successes(ok, sent)
+        yield _Made(target_id=target_id, region=region, metric=metric, quantity=quantity, noise=noise, levels=levels)
 
 
 def _made(target_id: int, rows: Sequence[_HourRow], until_at: int) -> Iterator[_Made]:
@@ -117,16 +162,16 @@ def _made(target_id: int, rows: Sequence[_HourRow], until_at: int) -> Iterator[_
         merged = histogram.merge(
             (row.histogram for row in own), (row.censored or b"" for row in own), np.array(hours), of=HOURS
         )
-        for quantity, (levels, noise) in _quantities(merged):
+        for (_, quantity), (levels, noise) in _quantities(Metric(metric), merged):
             yield _Made(
                 target_id=target_id, region=region, metric=metric, quantity=quantity, noise=noise, levels=levels
             )
 
 
-def _quantities(hourly: histogram.Histograms) -> Iterator[tuple[str, tuple[Reals, float]]]:
-    yield MEDIAN, history.medians(hourly)
+def _quantities(metric: Metric, hourly: histogram.Histograms) -> Iterator[tuple[Quantity, tuple[Reals, float]]]:
+    yield median_of(metric), history.medians(hourly)
     for share in SHARES:
-        yield above_quantile(share), history.exceedances(hourly, share)
+        yield above_quantile(metric, share), history.exceedances(hourly, share)
 
 
 async def _write(connection: Connection, made: Iterable[_Made], until_at: int) -> None:

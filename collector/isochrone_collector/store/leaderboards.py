@@ -1,33 +1,42 @@
 """The values of every target from each region, for leaderboards, latency targets and tiers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, hours_of
+from isochrone_collector.analysis.probes import Flags, Kind
+from isochrone_collector.store.postgres.instants import POSTGRES_EPOCH_AT
 from isochrone_collector.store.postgres.pool import Connection, fetch
 from isochrone_collector.store.postgres.queries import query
-from isochrone_collector.store.probe_queries import Scope, measure, within_reach
+from isochrone_collector.store.probe_queries import KINDS, Scope, measure, within_reach
 from isochrone_wire.answers import Metric
 
 _LIMITED = tuple(metric for metric in Metric if metric.includes_request)
 METRICS = (*_LIMITED, Metric.TOKENS_PER_SECOND)
 
-Column = NDArray[np.float64] | None
+# One probe of the statement `standings`, in the server's byte order, and the bits of its `traits`.
+_PROBE = np.dtype([("traits", ">i4"), ("round_at", ">i8"), *((metric.value, ">f8") for metric in METRICS)])
+_KIND_BITS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesValues:
-    """One target from one region: its values by metric, and the outcomes of its probes."""
+    """One target from one region: its values by metric, the outcomes of its probes, and the hours that these span.
+    `succeeded` has whether each probe succeeded that was sent and not throttled, in the order of their rounds; `None`
+    from summaries.
+    """
 
     target_id: int
     region: str
     values: Mapping[Metric, Distribution]
     outcome_counts: OutcomeCounts
     newest_at: int
+    hours: float = 0.0
+    succeeded: Flags | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,49 +44,27 @@ class _ManyRow:
     many: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StandingRow:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _SeriesRow:
+    """The probes of one series, each a `_PROBE`."""
+
     target_id: int
     region: str
-    ttft: Column
-    ttft_limits: Column
-    ttft_cold: Column
-    ttft_cold_limits: Column
-    ttfat: Column
-    ttfat_limits: Column
-    e2e: Column
-    e2e_limits: Column
-    tokens_per_second: Column
-    ok: int
-    throttled: int
-    skipped: int
-    probes: int
-    newest_at: int
+    probes: bytes
 
     def __len__(self) -> int:
-        return self.probes
-
-    @property
-    def outcome_counts(self) -> OutcomeCounts:
-        """Return the outcomes of the probes."""
-        failed = self.probes - self.ok - self.throttled - self.skipped
-        return OutcomeCounts(ok=self.ok, failed=failed, throttled=self.throttled, skipped=self.skipped)
-
-    def column(self, name: str) -> NDArray[np.float64]:
-        """Return a column; it is empty if it is NULL or does not exist."""
-        found: Column = getattr(self, name, None)
-        return np.empty(0) if found is None else found
+        return len(self.probes) // _PROBE.itemsize
 
 
 async def standings(connection: Connection, scope: Scope) -> list[SeriesValues]:
     """Return every target and region of a scope with samples, from the samples themselves. Raises `BadRequest` if there
     are too many.
     """
-    statement = query("standings").format(**_expressions())
-    parts: dict[tuple[int, str], list[_StandingRow]] = {}
-    for row in await within_reach(connection, statement, scope, _StandingRow):
-        parts.setdefault((row.target_id, row.region), []).append(row)
-    return [_seen(own) for own in parts.values()]
+    statement = query("standings").format(**_expressions(), **KINDS)
+    parts: dict[tuple[int, str], list[bytes]] = {}
+    for row in await within_reach(connection, statement, scope, _SeriesRow):
+        parts.setdefault((row.target_id, row.region), []).append(row.probes)
+    return [_seen(*series, b"".join(own)) for series, own in parts.items()]
 
 
 async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
@@ -86,21 +73,36 @@ async def more_than(connection: Connection, scope: Scope, limit: int) -> bool:
     return row.many > limit
 
 
-def _seen(parts: Sequence[_StandingRow]) -> SeriesValues:
-    """Join the rows of one series, each of a part of the window."""
-
-    def joined(name: str) -> NDArray[np.float64]:
-        return np.concatenate([part.column(name) for part in parts])
-
+def _seen(target_id: int, region: str, probes: bytes) -> SeriesValues:
+    unsorted = np.frombuffer(probes, _PROBE)
+    rounds_at = unsorted["round_at"].astype(np.int64) + POSTGRES_EPOCH_AT
+    order = np.argsort(rounds_at, kind="stable")
+    records, rounds_at = unsorted[order], rounds_at[order]
+    traits = records["traits"].astype(np.int64)
+    kinds = traits & max(Kind)
+    counts = np.bincount(kinds, minlength=len(Kind)).tolist()
     return SeriesValues(
-        target_id=parts[0].target_id,
-        region=parts[0].region,
-        values={
-            metric: Values(values=joined(metric.value), limits=joined(f"{metric.value}_limits")) for metric in METRICS
-        },
-        outcome_counts=sum((part.outcome_counts for part in parts), start=OutcomeCounts()),
-        newest_at=max(part.newest_at for part in parts),
+        target_id=target_id,
+        region=region,
+        values=dict(_values(records, traits >> _KIND_BITS)),
+        outcome_counts=OutcomeCounts(
+            ok=counts[Kind.OK],
+            failed=counts[Kind.FAILED],
+            throttled=counts[Kind.THROTTLED],
+            skipped=counts[Kind.SKIPPED],
+        ),
+        newest_at=int(rounds_at[-1]),
+        hours=hours_of(rounds_at),
+        succeeded=(kinds == Kind.OK)[(kinds == Kind.OK) | (kinds == Kind.FAILED)],
     )
+
+
+def _values(records: NDArray[np.void], limited: NDArray[np.int64]) -> Iterator[tuple[Metric, Values]]:
+    """Yield the values of each metric; `limited` has a bit for each that has limits."""
+    for bit, metric in enumerate(METRICS):
+        column = records[metric.value].astype(np.float64)
+        known = ~np.isnan(column)
+        yield metric, Values(values=column[known], censored=(limited >> bit & 1).astype(np.bool_)[known])
 
 
 def _expressions() -> dict[str, sql.SQL]:

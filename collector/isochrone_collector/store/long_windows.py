@@ -113,6 +113,7 @@ def _together(
                 (seen.outcome_counts for seen in own), start=outcome_counts(row.outcomes if row is not None else {})
             ),
             newest_at=max([*summarised_at, *(seen.newest_at for seen in own)]),
+            hours=(row.hours if row is not None else 0.0) + sum(seen.hours for seen in own),
         )
 
 
@@ -134,4 +135,4 @@ def _distributions(
 def _packed(values: Distribution) -> tuple[bytes, bytes]:
     # Values from samples are complete.
     assert isinstance(values, Values)
-    return histogram.pack(values.values), histogram.pack(values.limits)
+    return histogram.pack(values.values[~values.censored]), histogram.pack(values.values[values.censored])

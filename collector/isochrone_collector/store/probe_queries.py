@@ -88,12 +88,14 @@ _METRICS: dict[Metric, _Measure] = {
     ),
     Metric.RTT: _Measure(value="rtt_us"),
 }
-_KINDS = {
+KINDS = {
     "ok": sql.Literal(Kind.OK.value),
     "failed": sql.Literal(Kind.FAILED.value),
     "throttled": sql.Literal(Kind.THROTTLED.value),
     "skipped": sql.Literal(Kind.SKIPPED.value),
 }
+"""The number of each kind of outcome, for the braces of the statements."""
+
 # One probe of the statement `probes`, in the server's byte order, and the bits of its `traits`.
 _PROBE = np.dtype([("traits", ">i4"), ("vantage_id", ">i8"), ("round_at", ">i8"), ("value", ">f8"), ("network", ">f8")])
 _CENSORED, _KIND_BIT, _PLACE_BIT = 1, 1, 3
@@ -152,7 +154,7 @@ async def probes(connection: Connection, scope: Scope, metric: Metric, *, by_rou
     # A region that is named twice would return every probe twice.
     regions = tuple(dict.fromkeys(await vantages.regions(connection) if scope.regions is None else scope.regions))
     counts = sql.SQL(PUNCTUAL if by_round else "true")
-    statement = query("probes").format(**_METRICS[metric].parts, **_KINDS, counts=counts)
+    statement = query("probes").format(**_METRICS[metric].parts, **KINDS, counts=counts)
     return _probes(await within_reach(connection, statement, replace(scope, regions=regions), _TargetRow), regions)
 
 

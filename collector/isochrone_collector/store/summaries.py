@@ -78,8 +78,8 @@ class _EndToEndRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
-    """The number of probes of one target from one region by outcome, their cost in US dollars if known, and the newest
-    round.
+    """The number of probes of one target from one region by outcome, their cost in US dollars if known, the newest
+    round, and the hours (or hours of days) with probes.
     """
 
     target_id: int
@@ -87,6 +87,7 @@ class OutcomeRow:
     outcomes: dict[str, int]
     cost_usd: float | None
     newest_at: int
+    hours: float = 0.0
 
     @property
     def series(self) -> Series:
@@ -100,6 +101,7 @@ class OutcomeRow:
             outcomes=dict(Counter(self.outcomes) + Counter(other.outcomes)),
             cost_usd=sum(costs) if costs else None,
             newest_at=max(self.newest_at, other.newest_at),
+            hours=self.hours + other.hours,
         )
 
 

@@ -230,10 +230,13 @@ class Proportion(_message.Message):
     LOW_FIELD_NUMBER: _builtins.int
     HIGH_FIELD_NUMBER: _builtins.int
     N_FIELD_NUMBER: _builtins.int
+    N_EFF_FIELD_NUMBER: _builtins.int
     value: _builtins.float
     low: _builtins.float
     high: _builtins.float
     n: _builtins.int
+    n_eff: _builtins.float
+    """As many independent trials have as wide an interval."""
     def __init__(
         self,
         *,
@@ -241,46 +244,59 @@ class Proportion(_message.Message):
         low: _builtins.float = ...,
         high: _builtins.float = ...,
         n: _builtins.int = ...,
+        n_eff: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff", "n_eff", b"n_eff"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high", b"high", "low", b"low", "n", b"n", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff", "high", b"high", "low", b"low", "n", b"n", "n_eff", b"n_eff", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__n_eff: _TypeAlias = _typing.Literal["n_eff"]  # noqa: Y015
+    _WhichOneofArgType__n_eff: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_eff) -> _WhichOneofReturnType__n_eff | None: ...
 
 Global___Proportion: _TypeAlias = Proportion  # noqa: Y015
 
 @_typing.final
 class Quantile(_message.Message):
-    """A nearest-rank quantile with its distribution-free 95 % interval; bounds are absent if n is too small."""
+    """A nearest-rank quantile in the window, with the distribution-free 95 % interval of the long-run level; bounds are
+    absent with too few independent values.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VALUE_FIELD_NUMBER: _builtins.int
     LOW_FIELD_NUMBER: _builtins.int
     HIGH_FIELD_NUMBER: _builtins.int
+    N_EFF_FIELD_NUMBER: _builtins.int
     value: _builtins.float
     low: _builtins.float
     high: _builtins.float
+    n_eff: _builtins.float
+    """As many independent values have as wide an interval."""
     def __init__(
         self,
         *,
         value: _builtins.float = ...,
         low: _builtins.float | None = ...,
         high: _builtins.float | None = ...,
+        n_eff: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_high", b"_high", "_low", b"_low", "high", b"high", "low", b"low"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_high", b"_high", "_low", b"_low", "_n_eff", b"_n_eff", "high", b"high", "low", b"low", "n_eff", b"n_eff"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high", b"_high", "_low", b"_low", "high", b"high", "low", b"low", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high", b"_high", "_low", b"_low", "_n_eff", b"_n_eff", "high", b"high", "low", b"low", "n_eff", b"n_eff", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__high: _TypeAlias = _typing.Literal["high"]  # noqa: Y015
     _WhichOneofArgType__high: _TypeAlias = _typing.Literal["_high", b"_high"]  # noqa: Y015
     _WhichOneofReturnType__low: _TypeAlias = _typing.Literal["low"]  # noqa: Y015
     _WhichOneofArgType__low: _TypeAlias = _typing.Literal["_low", b"_low"]  # noqa: Y015
+    _WhichOneofReturnType__n_eff: _TypeAlias = _typing.Literal["n_eff"]  # noqa: Y015
+    _WhichOneofArgType__n_eff: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__high) -> _WhichOneofReturnType__high | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__low) -> _WhichOneofReturnType__low | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_eff) -> _WhichOneofReturnType__n_eff | None: ...
 
 Global___Quantile: _TypeAlias = Quantile  # noqa: Y015
 

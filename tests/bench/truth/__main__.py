@@ -31,7 +31,7 @@ GOALS = {
 
 def main() -> int:
     """Return 0 if every goal is met."""
-    covered = (*intervals.measured(), *intervals.measured_quantiles())
+    covered = (*intervals.measured(), *intervals.measured_standings())
     _print_coverage(covered)
     wrong = verdicts.wrong_yes_pct()
     _print('"yes" although the true p95 is 5 % over the limit, in per cent', wrong)
@@ -61,13 +61,16 @@ def main() -> int:
 
 
 def _print_coverage(covered: tuple[Coverage, ...]) -> None:
-    _line(f"{'coverage of 95 % intervals':<44} {'rounds':>6} {'history':>8} {'coverage':>9} {'width':>6}  goal")
+    _line(
+        f"{'coverage of 95 % intervals':<44} {'rounds':>6} {'history':>8} {'coverage':>9} {'width':>6}"
+        f" {'shown':>6}  goal"
+    )
     for one in covered:
         history = "a week" if one.case.has_history else "none"
         goal = f">= {one.case.least:g}" + (f", width <= {one.case.widest:g}" if one.case.widest else "")
         name = f"{one.case.quantity} of {one.case.series}"
         _line(
-            f"{name:<44} {one.case.n:>6} {history:>8} {one.coverage:>9.3f} {one.width:>6.2f}  {goal}"
+            f"{name:<44} {one.case.n:>6} {history:>8} {one.coverage:>9.3f} {one.width:>6.2f} {one.shown:>6.2f}  {goal}"
             + ("" if one.is_met else "  MISSED")
         )
 

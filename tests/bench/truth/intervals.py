@@ -1,25 +1,38 @@
-"""Coverage of 95 % intervals of differences and of quantiles: the share that contains the truth of the long run, with
-and without the history of a week.
+"""Coverage of 95 % intervals of differences, quantiles and success: the share that contains the truth of the long run,
+with and without the history of a week. Quantiles and success are those of a leaderboard.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from bench.truth.series import ROUNDS_PER_HOUR, SERIES, ragged_of
-from isochrone_collector.analysis.history import HOURS, Levels
+from isochrone_collector.analysis.distribution import OutcomeCounts, Values
+from isochrone_collector.analysis.history import (
+    HOURS,
+    SUCCESS,
+    History,
+    Levels,
+    Quantity,
+    SeriesLevels,
+    above_quantile,
+)
+from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
 from isochrone_collector.analysis.stats.long_run_variance import Inflation, independent
 from isochrone_collector.analysis.stats.paired import Shifts, paired_shifts
-from isochrone_collector.analysis.stats.quantile import exceedance_inflation, quantile
+from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.analysis.stats.ragged import Reals
-from isochrone_wire.answers import Quantile
+from isochrone_wire.answers import Metric, Standing
 
 SEED = 20261122
 ROWS = 1_500
 QUANTILE_ROWS = 500
 _TRUTH_ROWS, _TRUTH_ROUNDS = 400, 5_000
 _Z = 1.959964
+_MEDIAN = 0.5
+_REGION = "here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +47,16 @@ class Case:
     has_history: bool = False
     widest: float | None = None
     share: float | None = None
+    is_success: bool = False
 
     @property
     def quantity(self) -> str:
-        """What the interval is of: a difference, or a quantile if the case has its `share`."""
-        return "difference" if self.share is None else f"p{100 * self.share:g}"
+        """What the interval is of: a difference, or a quantile or the share of requests below it if there is a
+        `share`.
+        """
+        if self.share is None:
+            return "difference"
+        return f"success of {100 * self.share:g} %" if self.is_success else f"p{100 * self.share:g}"
 
 
 CASES = (
@@ -49,18 +67,21 @@ CASES = (
 )
 
 
-QUANTILE_CASES = tuple(
-    Case(series=name, n=288, least=0.9, has_history=True, share=share) for name in SERIES for share in (0.5, 0.95)
+RANKED_CASES = tuple(
+    Case(series=name, n=288, least=0.9, has_history=True, share=share, is_success=is_success)
+    for name in SERIES
+    for share, is_success in ((0.5, False), (0.95, False), (0.9, True))
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The measured coverage and relative width of one case."""
+    """The measured coverage and relative width of the intervals of one case, and the share of rows that have one."""
 
     case: Case
     coverage: float
     width: float
+    shown: float = 1.0
 
     @property
     def is_met(self) -> bool:
@@ -75,9 +96,9 @@ def measured() -> tuple[Coverage, ...]:
 
 
 @cache
-def measured_quantiles() -> tuple[Coverage, ...]:
-    """Measure all cases of quantiles. A quantile that is refused an interval counts neither way."""
-    return tuple(map(_quantile_coverage, QUANTILE_CASES))
+def measured_standings() -> tuple[Coverage, ...]:
+    """Measure all cases of leaderboards. A quantile that is refused an interval counts neither way."""
+    return tuple(map(_ranked_coverage, RANKED_CASES))
 
 
 def levels_of(values: Reals) -> Levels:
@@ -119,25 +140,68 @@ def _widths(shifts: Shifts) -> Reals:
     return shifts.high - shifts.low
 
 
-def _quantile_coverage(case: Case) -> Coverage:
+def _ranked_coverage(case: Case) -> Coverage:
     assert case.share is not None
-    share, chance = case.share, np.random.default_rng([SEED, 4])
-    truth = float(np.quantile(SERIES[case.series](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), share))
+    chance = np.random.default_rng([SEED, 4])
+    limit = float(np.quantile(SERIES[case.series](chance, _TRUTH_ROWS, _TRUTH_ROUNDS), case.share))
     past, window = past_and_window(case, QUANTILE_ROWS)
-    rank = int(np.ceil(share * case.n)) - 1
-    limits = np.sort(window, axis=1)[:, rank]
-    history = _exceedances_of(past, share).variances(np.full(len(past), case.n / ROUNDS_PER_HOUR))
-    factors = (
-        exceedance_inflation(ragged_of(window), limits)
-        .with_history(np.full(len(past), share * (1 - share) / case.n), history)
-        .factor
+    quantity = SUCCESS if case.is_success else above_quantile(Metric.TTFT, case.share)
+    levels = _shares_below(past, limit) if case.is_success else _exceedances_of(past, case.share)
+    lines = standings(
+        [_entry(place, own, limit) for place, own in enumerate(window)], history=_history(levels, quantity)
     )
-    found = [quantile(own.tolist(), share, factor=factor) for own, factor in zip(window, factors.tolist(), strict=True)]
-    plain = [quantile(own.tolist(), share) for own in window]
-    known = [(one, other) for one, other in zip(found, plain, strict=True) if one and other and one.low is not None]
-    held = [one.low <= truth <= one.high for one, _ in known if one.low is not None and one.high is not None]
-    widths = np.array([[_width(one), _width(other)] for one, other in known])
-    return Coverage(case=case, coverage=float(np.mean(held)), width=float(widths[:, 0].mean() / widths[:, 1].mean()))
+    return _covered(case, [_interval(case, line) for line in lines], case.share if case.is_success else limit)
+
+
+def _entry(target_id: int, values: Reals, limit: float) -> Entry:
+    """A target of which the requests up to a limit succeed."""
+    succeeded = values <= limit
+    return Entry(
+        target_id=target_id,
+        region=_REGION,
+        target=f"{target_id:04}",
+        provider="p",
+        model="m",
+        values={Metric.TTFT: Values.uncensored(values)},
+        outcome_counts=OutcomeCounts(ok=int(succeeded.sum()), failed=int((~succeeded).sum())),
+        hours=len(values) / ROUNDS_PER_HOUR,
+        succeeded=succeeded,
+    )
+
+
+def _history(levels: Levels, quantity: Quantity) -> History:
+    rows = len(levels.values)
+    series = {(place, _REGION): place for place in range(rows)}
+    return History(
+        levels={quantity: SeriesLevels(series=series, from_at=np.zeros(rows, dtype=np.int64), levels=levels)}
+    )
+
+
+def _interval(case: Case, line: Standing) -> tuple[float, float, float] | None:
+    """Return the bounds, and the width relative to that of as many independent requests."""
+    if case.is_success:
+        found = line.success
+        plain = wilson(round(found.value * found.n), found.n) if found else None
+        return (found.low, found.high, (found.high - found.low) / (plain.high - plain.low)) if found and plain else None
+    quantile = line.ttft_p50_us if case.share == _MEDIAN else line.ttft_p95_us
+    if quantile is None or quantile.low is None or quantile.high is None or quantile.n_eff is None:
+        return None
+    return quantile.low, quantile.high, float(np.sqrt(line.n / quantile.n_eff))
+
+
+def _covered(case: Case, found: Sequence[tuple[float, float, float] | None], truth: float) -> Coverage:
+    known = np.array([one for one in found if one])
+    held = (known[:, 0] <= truth) & (truth <= known[:, 1])
+    return Coverage(
+        case=case, coverage=float(held.mean()), width=float(known[:, 2].mean()), shown=len(known) / len(found)
+    )
+
+
+def _shares_below(past: Reals, limit: float) -> Levels:
+    """Return the hourly shares of requests that succeed."""
+    below = (past <= limit).reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
+    share = float(below.mean())
+    return Levels(values=below, noise=np.full(len(past), share * (1 - share) / ROUNDS_PER_HOUR))
 
 
 def _exceedances_of(past: Reals, share: float) -> Levels:
@@ -145,7 +209,3 @@ def _exceedances_of(past: Reals, share: float) -> Levels:
     above = past > np.quantile(past, share, axis=1, keepdims=True)
     hourly = above.reshape(len(past), HOURS, ROUNDS_PER_HOUR).mean(axis=2)
     return Levels(values=hourly, noise=np.full(len(past), share * (1 - share) / ROUNDS_PER_HOUR))
-
-
-def _width(found: Quantile) -> float:
-    return (found.high or 0.0) - (found.low or 0.0)

@@ -13,7 +13,6 @@ from isochrone_agent.plan.schedule import timings
 from isochrone_collector.analysis.probes import Integers, Kind, Reals
 from isochrone_collector.analysis.simulation.policies import policy, policy_inputs
 from isochrone_collector.analysis.simulation.shared_rounds import SentProbes, find_shared_rounds
-from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.routing.decision import decide
 from isochrone_collector.routing.evidence import ProbeTable
 from isochrone_collector.routing.inputs_builder import build_inputs, rules_of
@@ -115,8 +114,8 @@ def reported_race_p99_us(plan: Plan, sent: Sent) -> float | None:
         return None
     (given,) = policy_inputs([found.recorded])
     replay = policy("race:2", [target.name for target in plan.targets]).play(given)
-    p99 = quantile(replay.ttft_us.tolist(), 0.99)
-    return p99.value if p99 and p99.low is not None else None
+    p99 = replay.ttft.quantile(0.99)
+    return p99.value if p99 else None
 
 
 def hedges(plan: Plan, sent: Sent, *, tables: int) -> Iterator[Hedge]:

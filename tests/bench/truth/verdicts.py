@@ -1,4 +1,4 @@
-"""Verdicts on latency targets whose truth is "no": the true p95 is five percent above the limit."""
+"""Verdicts of `isochrone slo` whose truth is "no": the true p95 is five percent above the limit. No week is known."""
 
 from functools import cache
 
@@ -6,7 +6,10 @@ import numpy as np
 
 from bench.truth.intervals import SEED
 from bench.truth.series import SERIES
-from isochrone_collector.analysis.goodput import count_requests
+from isochrone_collector.analysis.ranking.latency_targets import MeasuredRequests, Use, assess
+from isochrone_collector.analysis.requests import Ending, Requests
+from isochrone_collector.analysis.stats.ragged import Reals
+from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible
 
 DRAWS = 1_000
@@ -16,6 +19,7 @@ EXCESS = 1.05
 _MEDIAN_US = 350_000.0
 _DEVIATION = 0.35
 _TRUTH_ROWS = 400
+_EVERY_US = 300_000_000
 
 
 @cache
@@ -29,5 +33,26 @@ def _wrong_yes_pct(name: str) -> float:
     truth = np.quantile(SERIES[name](chance, _TRUTH_ROWS, 5_000), SHARE)
     limit_us = _MEDIAN_US * np.exp(_DEVIATION * truth) / EXCESS
     latencies = _MEDIAN_US * np.exp(_DEVIATION * SERIES[name](chance, DRAWS, ROUNDS))
-    verdicts = [count_requests(own, own, failed=0, throttled=0).meets(SHARE) for own in latencies <= limit_us]
-    return 100 * float(np.mean([verdict is Eligible.YES for verdict in verdicts]))
+    rows = [
+        MeasuredRequests(target_id=row, region="r", target="t", requests=_requests(own))
+        for row, own in enumerate(latencies)
+    ]
+    use = Use(name="limit", meaning="five percent too low", metric=Metric.TTFT, limit_us=round(limit_us), share=SHARE)
+    return 100 * float(np.mean([line.eligible is Eligible.YES for line in assess(rows, [use])]))
+
+
+def _requests(ttft_us: Reals) -> Requests:
+    """Return answered requests, one every five minutes."""
+    n = len(ttft_us)
+    unknown = np.full(n, np.nan)
+    return Requests(
+        regions=("r",),
+        target_id=np.zeros(n, dtype=np.int64),
+        region=np.zeros(n, dtype=np.int64),
+        round_at=np.arange(n) * _EVERY_US,
+        ending=np.full(n, Ending.ANSWERED, dtype=np.int8),
+        ttft_us=ttft_us,
+        e2e_us=unknown,
+        ceiling_us=unknown,
+        tokens_per_second=unknown,
+    )

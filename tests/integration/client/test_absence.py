@@ -87,7 +87,7 @@ STATES = {
         vantages=(FIRST, SECOND_VANTAGE),
         more=(
             ("diff", "1 of 24 rounds needed"),
-            ("leaderboard", "1 of 6 needed"),
+            ("leaderboard", "1 of 16 needed"),
             ("slo", "1 of 59 samples"),
             ("simulate", "too few to learn from"),
             ("drift", "60 rounds needed"),

@@ -9,15 +9,29 @@ The percentile beside it is that of the requests with a latency. If the goodput 
 throttled, the percentile does not show it, and the reason does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from isochrone_collector.analysis.distribution import Distribution, Values
+import numpy as np
+
+from isochrone_collector.analysis.distribution import Distribution, Values, hours_of, quantiles_of
 from isochrone_collector.analysis.goodput import RequestCounts, needed
+from isochrone_collector.analysis.history import (
+    NO_HISTORY,
+    SHARES,
+    SUCCESS,
+    History,
+    Quantity,
+    above_quantile,
+    nearest_quantile,
+)
 from isochrone_collector.analysis.ranking.leaderboard import Entry
+from isochrone_collector.analysis.ranking.memory import Ranked, memory
 from isochrone_collector.analysis.requests import Requests
-from isochrone_wire.answers import Metric
+from isochrone_collector.analysis.stats.long_run_variance import Inflation
+from isochrone_wire.answers import Metric, Quantile
 from isochrone_wire.insights import Eligible, LatencyBudget
 
 _MS = 1000
@@ -51,12 +65,8 @@ USES = (
 )
 
 
-class TargetRequests(Protocol):
-    """The requests of one target from one region, at all hours of the day or in one of them (UTC)."""
-
-    @property
-    def region(self) -> str:
-        """The region of the vantages."""
+class TargetRequests(Ranked, Protocol):
+    """The requests of one target from one region, with what a verdict on them takes."""
 
     @property
     def target(self) -> str:
@@ -66,34 +76,37 @@ class TargetRequests(Protocol):
     def usd_per_m_output(self) -> float | None:
         """The price of a million output tokens in US dollars."""
 
-    @property
-    def hour(self) -> int | None:
-        """The hour of the day, `None` for all."""
-
     def values(self, metric: Metric) -> Distribution:
         """Return the distribution of TTFT or of the time to the last token."""
 
-    def counts(self, use: Use) -> RequestCounts:
-        """Count the requests that are fast enough for a use."""
+    def counts(self, use: Use, history: Inflation) -> RequestCounts:
+        """Count the requests that are fast enough for a use; `history` is that of `Inflation.remembering`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRequests:
-    """Requests from samples."""
+    """Requests from samples, in the order of their rounds."""
 
+    target_id: int = 0
     region: str
     target: str
     requests: Requests
     usd_per_m_output: float | None = None
     hour: int | None = None
+    is_summary: bool = False
+
+    @property
+    def hours(self) -> float:
+        """The hours that the requests span."""
+        return hours_of(self.requests.round_at)
 
     def values(self, metric: Metric) -> Distribution:
         """Return the distribution of TTFT or of the time to the last token."""
         return self.requests.values(metric)
 
-    def counts(self, use: Use) -> RequestCounts:
-        """Count the requests that are fast enough for a use."""
-        return self.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0)
+    def counts(self, use: Use, history: Inflation) -> RequestCounts:
+        """Count the requests that are fast enough for a use; `history` is that of `Inflation.remembering`."""
+        return self.requests.judged({use.metric: use.limit_us}, min_speed=use.min_speed or 0.0, history=history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,17 @@ class SummarisedRequests:
 
     entry: Entry
     hour: None = None
+    is_summary: bool = True
+
+    @property
+    def target_id(self) -> int:
+        """The id of the target."""
+        return self.entry.target_id
+
+    @property
+    def hours(self) -> float:
+        """The hours that the requests span."""
+        return self.entry.hours
 
     @property
     def region(self) -> str:
@@ -124,7 +148,7 @@ class SummarisedRequests:
         """Return the distribution of TTFT or of the time to the last token."""
         return self.entry.values.get(metric, Values())
 
-    def counts(self, use: Use) -> RequestCounts:
+    def counts(self, use: Use, history: Inflation) -> RequestCounts:
         """Count the requests that are fast enough for a use; its answer length and speed do not apply."""
         values, outcomes = self.values(use.metric), self.entry.outcome_counts
         unmeasured, broken = max(0, outcomes.ok - values.known), max(0, values.known - outcomes.ok)
@@ -134,20 +158,52 @@ class SummarisedRequests:
             planned=planned,
             good=max(0, in_time - broken),
             possible=min(possible, planned),
-            n_eff=float(planned),
+            n_eff=float(history.of_counts(np.array([planned]))[0]),
             failed=max(0, outcomes.failed - broken - (values.n - values.known)),
             throttled=outcomes.throttled,
         )
 
 
-def assess(found: Iterable[TargetRequests], uses: Sequence[Use]) -> tuple[LatencyBudget, ...]:
+def quantities(uses: Iterable[Use]) -> tuple[Quantity, ...]:
+    """Return the quantities whose history widens the intervals of these uses."""
+    metrics = dict.fromkeys(use.metric for use in uses)
+    return (SUCCESS, *(above_quantile(metric, share) for metric in metrics for share in SHARES))
+
+
+def assess(
+    found: Iterable[TargetRequests], uses: Sequence[Use], history: History = NO_HISTORY
+) -> tuple[LatencyBudget, ...]:
     """Return one line per target, region, hour and use, ordered by region, target, hour and use."""
     ordered = sorted(found, key=lambda one: (one.region, one.target, one.hour or 0))
-    return tuple(_assessed(one, use) for one in ordered for use in uses)
+    known = {quantity: memory(ordered, quantity, history) for quantity in quantities(uses)}
+    asked = dict.fromkeys((use.metric, use.share) for use in uses)
+    quantiles = {
+        (metric, share): quantiles_of(
+            [one.values(metric) for one in ordered], share, known[nearest_quantile(metric, share)]
+        )
+        for metric, share in asked
+    }
+    return tuple(
+        _assessed(one, use, quantiles[use.metric, use.share][row], partial(_memory, known, row))
+        for row, one in enumerate(ordered)
+        for use in uses
+    )
 
 
-def _assessed(one: TargetRequests, use: Use) -> LatencyBudget:
-    counts = one.counts(use)
+def _memory(known: Mapping[Quantity, Inflation], row: int, metric: Metric, share: float) -> Inflation:
+    """Return the history of the share of requests that is in time: that of exceeding the nearest quantile, or that of
+    success if that varies more.
+    """
+    slow, broken = (known[quantity].at(np.array([row])) for quantity in (nearest_quantile(metric, share), SUCCESS))
+    return slow.where((slow.ratio >= broken.ratio) | np.isnan(broken.ratio), broken)
+
+
+def _assessed(
+    one: TargetRequests, use: Use, quantile: Quantile | None, history: Callable[[Metric, float], Inflation]
+) -> LatencyBudget:
+    values = one.values(use.metric)
+    in_time, _ = values.within(use.limit_us)
+    counts = one.counts(use, history(use.metric, in_time / max(values.n, 1)))
     verdict = counts.meets(use.share)
     return LatencyBudget(
         use=use.name,
@@ -157,7 +213,7 @@ def _assessed(one: TargetRequests, use: Use) -> LatencyBudget:
         region=one.region,
         target=one.target,
         eligible=verdict,
-        quantile=one.values(use.metric).quantile(use.share),
+        quantile=quantile,
         n=counts.planned,
         reason=_reason(counts, use, verdict),
         usd_per_m_output=one.usd_per_m_output,

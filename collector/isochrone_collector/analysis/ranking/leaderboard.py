@@ -5,17 +5,41 @@ The laws:
 1. A quantity without a 95 % interval ranks behind all that have one, and an unknown quantity behind those.
 2. Success ranks by the lower bound of its interval: 3 of 3 is not better than 998 of 1000.
 3. A free target ranks first in tokens per dollar; a target without a price is unknown there.
+
+Intervals are of the long-run level: see `analysis.stats.quantile` for series of requests, and `analysis.history` for
+the past week. Values from summaries have no order, so that only the past week widens their intervals; without it they
+have none.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 from operator import attrgetter
 
-from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts
+import numpy as np
+
+from isochrone_collector.analysis.distribution import Distribution, OutcomeCounts, Values, quantiles_of
+from isochrone_collector.analysis.goodput import effective_sizes
+from isochrone_collector.analysis.history import NO_HISTORY, SUCCESS, History, above_quantile
+from isochrone_collector.analysis.probes import Flags
+from isochrone_collector.analysis.ranking.memory import memory
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_wire.answers import Metric, Order, Quantile, Standing
+from isochrone_wire.answers import Metric, Order, Proportion, Quantile, Standing
+
+Quantiles = Mapping[tuple[Metric, float], Quantile | None]
+"""Quantiles of one target from one region, by metric and share."""
+
+ASKED = (
+    (Metric.TTFT, 0.5),
+    (Metric.TTFT, 0.95),
+    (Metric.TTFT, 0.99),
+    (Metric.TTFT_COLD, 0.5),
+    (Metric.TTFAT, 0.5),
+    (Metric.E2E, 0.5),
+    (Metric.TOKENS_PER_SECOND, 0.5),
+)
+"""The quantiles of a leaderboard."""
 
 # 0 with an interval, 1 with only a value, 2 with nothing; then the value, smallest first.
 Place = tuple[int, float]
@@ -24,10 +48,12 @@ _NOWHERE: Place = (2, 0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One target in one region: its values by metric and its outcome counts. Prices are in US dollars per million
-    tokens.
+    """One target in one region: its values by metric and its outcome counts, with the hours that its probes span.
+    Prices are in US dollars per million tokens. `succeeded` has whether each probe succeeded that was sent and not
+    throttled, in the order of their rounds; `None` in a summary.
     """
 
+    target_id: int = 0
     region: str
     target: str
     provider: str
@@ -37,11 +63,14 @@ class Entry:
     usd_per_m_input: float | None = None
     usd_per_m_output: float | None = None
     newest_at: int | None = None
+    hours: float = 0.0
+    succeeded: Flags | None = None
+    hour: None = None
 
-    def quantile(self, metric: Metric, share: float) -> Quantile | None:
-        """Return a quantile of one metric; `None` if all values are censored."""
-        values = self.values.get(metric)
-        return values.quantile(share) if values is not None and values.known else None
+    @property
+    def is_summary(self) -> bool:
+        """Whether the order of the requests is not known."""
+        return self.succeeded is None
 
     @property
     def known(self) -> int:
@@ -50,14 +79,38 @@ class Entry:
         return values.known if values is not None else 0
 
 
-def standings(entries: Iterable[Entry], order: Order = Order.TTFT) -> tuple[Standing, ...]:
+def quantiles(entries: Sequence[Entry], asked: Iterable[tuple[Metric, float]], history: History) -> list[Quantiles]:
+    """Return quantiles of each entry; `None` if all values are censored."""
+    columns = {}
+    for metric, share in asked:
+        values = [one.values.get(metric, Values()) for one in entries]
+        found = quantiles_of(values, share, memory(entries, above_quantile(metric, share), history))
+        columns[metric, share] = [one if own.known else None for own, one in zip(values, found, strict=True)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def successes(entries: Sequence[Entry], history: History) -> list[Proportion | None]:
+    """Return the share of the probes of each entry that succeeded; `None` without any."""
+    known = memory(entries, SUCCESS, history)
+    counts = [one.outcome_counts for one in entries]
+    summarised = known.of_counts(np.array([own.sent for own in counts]))
+    flags = [np.empty(0, np.bool_) if one.succeeded is None else one.succeeded for one in entries]
+    measured = effective_sizes(flags, known)
+    sizes = np.where([one.is_summary for one in entries], summarised, measured)
+    return [wilson(own.ok, own.sent, n_eff=size) for own, size in zip(counts, sizes.tolist(), strict=True)]
+
+
+def standings(
+    entries: Sequence[Entry], order: Order = Order.TTFT, history: History = NO_HISTORY
+) -> tuple[Standing, ...]:
     """Rank entries within each region, regions by name; ties go to the smaller median TTFT, then to the name."""
     place = _PLACE_BY[order]
 
     def key(standing: Standing) -> tuple[str, Place, Place, str]:
         return (standing.region, place(standing), place_of(standing.ttft_p50_us), standing.target)
 
-    ordered = sorted((_standing(entry) for entry in entries), key=key)
+    found = zip(entries, quantiles(entries, ASKED, history), successes(entries, history), strict=True)
+    ordered = sorted((_standing(*one) for one in found), key=key)
     return tuple(
         replace(standing, rank=rank)
         for _, group in groupby(ordered, key=attrgetter("region"))
@@ -78,8 +131,8 @@ def per_usd(speed: Quantile | None, usd_per_m_output: float | None) -> float | N
     return speed.value / usd_per_m_output if speed is not None and usd_per_m_output else None
 
 
-def _standing(entry: Entry) -> Standing:
-    speed = entry.quantile(Metric.TOKENS_PER_SECOND, 0.5)
+def _standing(entry: Entry, found: Quantiles, success: Proportion | None) -> Standing:
+    speed = found[Metric.TOKENS_PER_SECOND, 0.5]
     return Standing(
         region=entry.region,
         rank=0,
@@ -90,14 +143,14 @@ def _standing(entry: Entry) -> Standing:
         failed=entry.outcome_counts.failed,
         throttled=entry.outcome_counts.throttled,
         skipped=entry.outcome_counts.skipped,
-        ttft_p50_us=entry.quantile(Metric.TTFT, 0.5),
-        ttft_p95_us=entry.quantile(Metric.TTFT, 0.95),
-        ttft_p99_us=entry.quantile(Metric.TTFT, 0.99),
-        ttft_cold_p50_us=entry.quantile(Metric.TTFT_COLD, 0.5),
-        ttfat_p50_us=entry.quantile(Metric.TTFAT, 0.5),
-        e2e_p50_us=entry.quantile(Metric.E2E, 0.5),
+        ttft_p50_us=found[Metric.TTFT, 0.5],
+        ttft_p95_us=found[Metric.TTFT, 0.95],
+        ttft_p99_us=found[Metric.TTFT, 0.99],
+        ttft_cold_p50_us=found[Metric.TTFT_COLD, 0.5],
+        ttfat_p50_us=found[Metric.TTFAT, 0.5],
+        e2e_p50_us=found[Metric.E2E, 0.5],
         tokens_per_second_p50=speed,
-        success=wilson(entry.outcome_counts.ok, entry.outcome_counts.sent),
+        success=success,
         usd_per_m_input=entry.usd_per_m_input,
         usd_per_m_output=entry.usd_per_m_output,
         tokens_per_second_per_usd=per_usd(speed, entry.usd_per_m_output),

@@ -6,16 +6,20 @@ sweet spot lies `nearly free`, which published tables call free although it is n
 `unpriced`, and is compared with no other tier.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 
-from isochrone_collector.analysis.ranking.leaderboard import Entry, per_usd, place_of
+from isochrone_collector.analysis.history import NO_HISTORY, History
+from isochrone_collector.analysis.ranking.leaderboard import Entry, Quantiles, per_usd, place_of, quantiles
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import TierLine
 
 UNPRICED = "unpriced"
+
+ASKED = ((Metric.TTFT, 0.5), (Metric.TOKENS_PER_SECOND, 0.5))
+"""The quantiles of a tier's lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,10 @@ def tier_of(usd_per_m_output: float | None) -> str:
     return next(tier.name for tier in TIERS if usd_per_m_output < tier.below_usd)
 
 
-def tier_lines(entries: Iterable[Entry]) -> tuple[TierLine, ...]:
+def tier_lines(entries: Sequence[Entry], history: History = NO_HISTORY) -> tuple[TierLine, ...]:
     """Return the lines by tier, cheapest first, then by region, ranked by median TTFT."""
-    lines = sorted((_line(entry) for entry in entries), key=_place)
+    found = zip(entries, quantiles(entries, ASKED, history), strict=True)
+    lines = sorted((_line(*one) for one in found), key=_place)
     return tuple(
         replace(line, rank=rank)
         for _, group in groupby(lines, key=lambda line: (line.tier, line.region))
@@ -59,15 +64,15 @@ def _place(line: TierLine) -> tuple[int, str, tuple[int, float], str]:
     return (_ORDER[line.tier], line.region, place_of(line.ttft_p50_us), line.target)
 
 
-def _line(entry: Entry) -> TierLine:
-    speed = entry.quantile(Metric.TOKENS_PER_SECOND, 0.5)
+def _line(entry: Entry, found: Quantiles) -> TierLine:
+    speed = found[Metric.TOKENS_PER_SECOND, 0.5]
     return TierLine(
         tier=tier_of(entry.usd_per_m_output),
         region=entry.region,
         rank=0,
         target=entry.target,
         usd_per_m_output=entry.usd_per_m_output,
-        ttft_p50_us=entry.quantile(Metric.TTFT, 0.5),
+        ttft_p50_us=found[Metric.TTFT, 0.5],
         tokens_per_second_p50=speed,
         tokens_per_second_per_usd=per_usd(speed, entry.usd_per_m_output),
         n=entry.known,

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from isochrone_collector.analysis.distribution import Values
 from isochrone_wire.model import MINUTE_US
 
 Reals = NDArray[np.float64]
@@ -67,27 +68,28 @@ class RecordedRounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of a policy over the scored rounds. `censored_us` are the limits of rounds without any first token;
-    `usd` is NaN if the cost of a request is unknown.
+    """The result of a policy over the scored rounds: their times to the first token, in microseconds, or the limits of
+    rounds without any; `usd` is NaN if the cost of a request is unknown.
     """
 
-    ttft_us: Reals
-    censored_us: Reals
+    ttft: Values
     requests: int
     switches: int
     usd: float
 
-    @property
-    def rounds(self) -> int:
-        """The number of scored rounds."""
-        return len(self.ttft_us) + len(self.censored_us)
-
 
 def pooled(replays: Sequence[Replay]) -> Replay:
-    """Pool the replays of several vantages."""
+    """Pool the replays of several vantages. Rounds at the same place of each are next to each other, because what slows
+    one vantage down may slow the others down too.
+    """
+    parts = [replay.ttft for replay in replays]
+    places = np.concatenate([(np.arange(part.n) + 0.5) / max(part.n, 1) for part in parts])
+    order = np.argsort(places, kind="stable")
     return Replay(
-        ttft_us=np.concatenate([replay.ttft_us for replay in replays]),
-        censored_us=np.concatenate([replay.censored_us for replay in replays]),
+        ttft=Values(
+            values=np.concatenate([part.values for part in parts])[order],
+            censored=np.concatenate([part.censored for part in parts])[order],
+        ),
         requests=sum(replay.requests for replay in replays),
         switches=sum(replay.switches for replay in replays),
         usd=float(sum(replay.usd for replay in replays)),
@@ -143,8 +145,7 @@ def _scored(recorded: RecordedRounds, chosen: Places, ttft: Reals, waited: Reals
     none = np.isnan(ttft[scored])
     firsts = chosen[max(0, recorded.learning - 1) :, 0]
     return Replay(
-        ttft_us=ttft[scored][~none],
-        censored_us=waited[scored][none],
+        ttft=Values(values=np.where(none, waited[scored], ttft[scored]), censored=none),
         requests=int(sent[scored].sum()),
         switches=int(np.count_nonzero(firsts[1:] != firsts[:-1])),
         usd=float(np.where(sent[scored], charged[scored], 0.0).sum()),

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from isochrone_collector.analysis.stats.autocorrelation import times_of_ranks
-from isochrone_collector.analysis.stats.ragged import Integers, Ragged, Reals
+from isochrone_collector.analysis.stats.ragged import Flags, Integers, Ragged, Reals
 from isochrone_collector.analysis.stats.ranks import mean_ranks
 
 _CELLS = 1 << 17
@@ -33,6 +33,9 @@ _Z = float(ndtri(_UPPER))
 _COSINES = 6
 _LEAST_COSINES = 2
 _ROUNDS_PER_COSINE = 4
+
+LEAST_ROUNDS = 24
+"""The rounds from which on a series shows its own memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +67,41 @@ class Inflation:
         slow = np.nan_to_num(np.divide(history.ratio, variances, out=np.zeros_like(variances), where=variances > 0))
         return self.wider(Inflation(ratio=1 + slow, freedom=np.where(slow > 0, history.freedom, np.inf)))
 
+    def remembering(self, n: int, history: "Inflation | None") -> "Inflation":
+        """Return the wider of this inflation of n values and that of `history`, per row; below 24 values, which do not
+        show how they depend on each other, only that of `history`. `history.ratio` is the variance of the level of such
+        windows in units of the variance of one value, NaN where it is unknown.
+        """
+        if history is None:
+            return self
+        told = np.isfinite(history.ratio)
+        past = Inflation(ratio=1 + n * np.where(told, history.ratio, 0.0), freedom=history.freedom)
+        return past.where(told, self) if n < LEAST_ROUNDS else self.wider(past).where(told, self)
+
+    def of_counts(self, counts: Integers) -> Reals:
+        """Return the effective number of so many values per row, if this is a `history` of `remembering` and the order
+        of the values is unknown.
+        """
+        ratio = (1 + counts * np.nan_to_num(self.ratio)).astype(np.float64)
+        return Inflation(ratio=ratio, freedom=self.freedom).worth(counts)
+
     def wider(self, other: "Inflation") -> "Inflation":
         """Return, per row, the one with the larger factor."""
-        is_mine = self.factor >= other.factor
+        return self.where(self.factor >= other.factor, other)
+
+    def where(self, mask: Flags, other: "Inflation") -> "Inflation":
+        """Return this inflation in the rows of a mask, and another one in the rest."""
         return Inflation(
-            ratio=np.where(is_mine, self.ratio, other.ratio), freedom=np.where(is_mine, self.freedom, other.freedom)
+            ratio=np.where(mask, self.ratio, other.ratio), freedom=np.where(mask, self.freedom, other.freedom)
         )
+
+    def at(self, places: Integers) -> "Inflation":
+        """Return these rows."""
+        return Inflation(ratio=self.ratio[places], freedom=self.freedom[places])
+
+    def worth(self, counts: Reals | Integers | int) -> Reals:
+        """Return the effective number of `counts` values per row: as many independent ones have as wide an interval."""
+        return np.asarray(np.minimum(counts / self.factor**2, counts))
 
 
 def independent(rows: int) -> Inflation:
@@ -88,6 +120,11 @@ def inflation(series: Ragged, *, cosines: int = _COSINES) -> Inflation:
         own = _of_ranks(mean_ranks(rows) - (rows.shape[1] + 1) / 2, cosines)
         found.ratio[places], found.freedom[places] = own.ratio, own.freedom
     return found
+
+
+def inflation_of_flags(flags: Flags | Reals) -> Inflation:
+    """Return the inflation of each row of a matrix of flags, true ones as 1; it is 1 for a constant row."""
+    return _of_ranks(flags - flags.mean(axis=1, keepdims=True), _COSINES)
 
 
 def of_correlation(times: Reals, counts: Reals | Integers) -> Inflation:

@@ -59,8 +59,8 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts:
-    """Many shifts as columns; NaN if unknown. `n_eff` is the effective sample size, `p_value` the two-sided p-value of
-    no shift.
+    """Many shifts as columns; NaN if unknown. `n_eff` independent rounds have as wide an interval, and `p_value` is the
+    two-sided p-value of no shift.
     """
 
     estimate: Reals
@@ -123,7 +123,7 @@ def paired_shifts(differences: Ragged, *, known: Inflation | None = None, histor
         estimate=estimate,
         low=np.where(bounded, estimate - wider * (estimate - walsh[:, 2]), np.nan),
         high=np.where(bounded, estimate + wider * (walsh[:, 3] - estimate), np.nan),
-        n_eff=np.minimum(counts / inflated.ratio, counts),
+        n_eff=inflated.worth(counts),
         p_value=p_values(differences, inflated),
     )
 

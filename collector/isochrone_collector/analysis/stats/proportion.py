@@ -16,15 +16,18 @@ from isochrone_wire.answers import Proportion
 _Z = float(ndtri(0.975))
 
 
-# Goodput asks for sizes that are no integers, and 70.0 equals 70: an untyped cache would return one n for the other.
-@lru_cache(maxsize=4096, typed=True)
-def wilson(count: int, n: int) -> Proportion | None:
-    """Return the share of `count` in `n` trials with its 95 % interval; `None` without trials."""
+@lru_cache(maxsize=4096)
+def wilson(count: int, n: int, *, n_eff: float | None = None) -> Proportion | None:
+    """Return the share of `count` in `n` trials with the 95 % interval of `n_eff` independent ones, of n without it;
+    `None` without trials.
+    """
     if n == 0:
         return None
-    share, spread = count / n, _Z**2 / n
+    # The formula holds for sizes that are no integers.
+    size = n if n_eff is None else n_eff
+    share, spread = count / n, _Z**2 / size
     centre = (share + spread / 2) / (1 + spread)
-    half = _Z * sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
+    half = _Z * sqrt(share * (1 - share) / size + spread / (4 * size)) / (1 + spread)
     low = 0.0 if count == 0 else centre - half
     high = 1.0 if count == n else centre + half
-    return Proportion(value=share, low=low, high=high, n=n)
+    return Proportion(value=share, low=low, high=high, n=n, n_eff=n_eff)

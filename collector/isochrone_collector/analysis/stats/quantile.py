@@ -5,68 +5,137 @@ X(l) and X(u): the number of values at or below the true quantile is Binomial(n,
 probability P(l <= B < u), whatever the distribution of the values (H. A. David and H. N. Nagaraja, Order Statistics,
 3rd ed., section 7.1). Below n = 6 for the median, 29 for p90, 59 for p95 and 299 for p99 no pair of ranks reaches 95 %.
 
-Dependent values are as good as fewer independent ones (`long_run_variance`). The interval is then the one of that many
-values, with each rank at the same share of all values.
+Values in the order of their rounds are as good as fewer independent ones: as many as would give the exceedances of the
+quantile the same interval (`long_run_variance`). The interval is then the one of that many values, with each rank at
+the same share of all values.
 
 A censored value, such as that of a probe that timed out, is known only to exceed its limit. It ranks above all others,
 so that it raises p95 instead of being ignored.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, floor
+from math import ceil, floor, isnan
 
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
-from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation
-from isochrone_collector.analysis.stats.ragged import Ragged, Reals
+from isochrone_collector.analysis.stats.long_run_variance import Inflation, inflation_of_flags
+from isochrone_collector.analysis.stats.ragged import Flags, Integers, Ragged, Reals
 from isochrone_wire.answers import Quantile
 
 _ERROR = 0.05
 # Binomial tails are computed; a bound that misses 0.95 by rounding alone is kept.
 _ROUNDING = 1e-12
+_CELLS = 1 << 17
 
 
-def quantile(
-    values: Sequence[float], share: float, *, censored: Sequence[float] = (), factor: float = 1.0
-) -> Quantile | None:
-    """Return the quantile `share` (0 < share < 1) with its 95 % interval, or `None` without values.
-
-    `censored` holds the limits of values known only to exceed them; a rank among them is reported as the larger of its
-    limit and the largest value. `factor` is that of `Inflation` of the exceedances of the quantile.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Quantiles:
+    """A quantile of many rows, with the number of independent values that are as good as those of the row. The value is
+    NaN for an empty row, the bounds are NaN if there are too few independent values.
     """
-    ordered = _ordered(values, censored)
-    n = len(ordered)
-    if n == 0:
-        return None
-    value = float(ordered[_nearest_rank(n, share) - 1])
-    ranks = dependent_ranks(n, share, factor)
-    if ranks is None:
-        return Quantile(value=value)
-    return Quantile(value=value, low=float(ordered[ranks[0] - 1]), high=float(ordered[ranks[1] - 1]))
+
+    value: Reals
+    low: Reals
+    high: Reals
+    n_eff: Reals
+
+    def listed(self) -> list[Quantile | None]:
+        """Return one quantile per row, `None` for an empty one."""
+        columns = (column.tolist() for column in (self.value, self.low, self.high, self.n_eff))
+        return [
+            None
+            if isnan(value)
+            else Quantile(value=value, low=None if isnan(low) else low, high=None if isnan(high) else high, n_eff=n_eff)
+            for value, low, high, n_eff in zip(*columns, strict=True)
+        ]
 
 
-def dependent_ranks(n: int, share: float, factor: float) -> tuple[int, int] | None:
-    """Return the ranks of `interval_ranks` for n values whose intervals are wider by `factor`."""
-    worth = independent_size(n, factor)
-    ranks = interval_ranks(worth, share)
-    if ranks is None or worth == n:
+def quantiles(
+    series: Ragged, share: float, *, censored: Flags | None = None, history: Inflation | None = None
+) -> Quantiles:
+    """Return the quantile `share` (0 < share < 1) of each row of values in the order of their rounds, with its 95 %
+    interval. A `censored` value is a limit; a rank among these is reported as the larger of its limit and the largest
+    value. `history` is that of `Inflation.remembering`.
+    """
+    limited = np.zeros(len(series.values), np.bool_) if censored is None else censored
+    known = Ragged(values=np.where(limited, np.inf, series.values), offsets=series.offsets)
+    limits = Ragged(values=np.where(limited, series.values, np.inf), offsets=series.offsets)
+    found = np.full((4, len(series)), np.nan)
+    for (places, own), (_, other) in zip(known.portions(cells=_CELLS), limits.portions(cells=_CELLS), strict=True):
+        found[:, places] = _portion(own, other, share, None if history is None else history.at(places))
+    value, low, high, n_eff = found
+    return Quantiles(value=value, low=low, high=high, n_eff=n_eff)
+
+
+def _portion(known: Reals, limits: Reals, share: float, history: Inflation | None) -> Reals:
+    """Return value, bounds and effective number of rows of one length; of either matrix the values that belong into the
+    other are infinite.
+    """
+    n = known.shape[1]
+    ordered = _Ordered.of(known, limits)
+    value = ordered.at(np.full(len(known), _nearest_rank(n, share)))
+    worth = _inflation(known > value[:, None], history).worth(n)
+    low, high = _ranks(n, share, worth)
+    has_bounds = low > 0
+    bounds = (np.where(has_bounds, ordered.at(np.maximum(rank, 1)), np.nan) for rank in (low, high))
+    return np.stack([value, *bounds, worth])
+
+
+def _inflation(above: Flags, history: Inflation | None) -> Inflation:
+    """Return the inflation of flags of exceedance. Without history it is at least 1: few exceedances that look more
+    regular than independent ones are chance.
+    """
+    own = inflation_of_flags(above)
+    cautious = replace(own, ratio=np.maximum(own.ratio, 1.0))
+    if history is None:
+        return cautious
+    return own.remembering(above.shape[1], history).where(np.isfinite(history.ratio), cautious)
+
+
+def _ranks(n: int, share: float, worth: Reals) -> tuple[Integers, Integers]:
+    """Return the ranks of the bounds per row, 0 and 0 without any."""
+    distinct, places = np.unique(np.floor(worth), return_inverse=True)
+    ranks = np.array([dependent_ranks(n, share, size) or (0, 0) for size in distinct.tolist()], np.int64)
+    low, high = ranks[places].T
+    return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Ordered:
+    """Rows of values and of limits, each sorted, and the number of values in each row."""
+
+    values: Reals
+    limits: Reals
+    counts: Integers
+
+    @classmethod
+    def of(cls, known: Reals, limits: Reals) -> "_Ordered":
+        """Sort rows."""
+        counts = np.isfinite(known).sum(axis=1)
+        has_limits = bool((counts < known.shape[1]).any())
+        return cls(
+            values=np.sort(known, axis=1), limits=np.sort(limits, axis=1) if has_limits else limits, counts=counts
+        )
+
+    def at(self, ranks: Integers) -> Reals:
+        """Return the value of a rank (from 1) in each row."""
+        rows, last = np.arange(len(ranks)), np.maximum(self.counts - 1, 0)
+        largest = np.where(self.counts > 0, self.values[rows, last], -np.inf)
+        beyond = np.maximum(self.limits[rows, np.maximum(ranks - self.counts - 1, 0)], largest)
+        return np.where(ranks <= self.counts, self.values[rows, ranks - 1], beyond)
+
+
+def dependent_ranks(n: int, share: float, worth: float) -> tuple[int, int] | None:
+    """Return the ranks of `interval_ranks` for n values that are as good as `worth` independent ones."""
+    size = floor(worth)
+    ranks = interval_ranks(size, share)
+    if ranks is None or size >= n:
         return ranks
-    low, high = (rank / (worth + 1) * (n + 1) for rank in ranks)
+    low, high = (rank / (size + 1) * (n + 1) for rank in ranks)
     return max(1, floor(low)), min(n, ceil(high))
-
-
-def independent_size(n: int, factor: float) -> int:
-    """Return how many independent values are as good as n values whose intervals are wider by `factor`."""
-    return min(n, floor(n / factor**2))
-
-
-def exceedance_inflation(series: Ragged, quantiles: Reals) -> Inflation:
-    """Return the inflation of exceeding a quantile, one per row of values in the order of their rounds."""
-    above = series.values > np.repeat(quantiles, series.counts)
-    return inflation(Ragged(values=above.astype(np.float64), offsets=series.offsets))
 
 
 @lru_cache(maxsize=4096)
@@ -97,9 +166,3 @@ def _shares_of_error(least_below: float, least_above: float) -> tuple[float, flo
 
 def _nearest_rank(n: int, share: float) -> int:
     return min(n, max(1, ceil(share * n - _ROUNDING * n)))
-
-
-def _ordered(values: Sequence[float], censored: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    known = np.sort(np.asarray(values, dtype=np.float64))
-    limits = np.sort(np.asarray(censored, dtype=np.float64))
-    return np.concatenate([known, np.maximum(limits, known[-1]) if len(known) else limits])

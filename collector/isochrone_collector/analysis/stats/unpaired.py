@@ -8,7 +8,7 @@ table's k, or one less).
 
 The values of each side are dependent. A median of m values with inflation f varies as one of m/f, so the inflation of
 the comparison is (f_x/m + f_y/n) / (1/m + 1/n); interval and p-value are corrected by it, see `long_run_variance`.
-`n_eff` is the smaller of m/f_x and n/f_y.
+`n_eff` is that of the side with the smaller one.
 
 Effects common to both regions, such as a provider's busy hour, are not removed as they are by pairing, so intervals are
 wider.
@@ -58,7 +58,7 @@ def separation(x: Reals, y: Reals, *, known: Inflation | None = None) -> Separat
     score = max(0.0, abs(greater - 0.5) * m * n - 0.5) / deviation
     return Separation(
         shift=_independent(x, y, depth=floor(m * n / 2 - 0.5 - _Z * deviation) + 1).widened(float(inflated.factor[0])),
-        n_eff=float(min(m, n, *(np.array([m, n]) / sides.ratio))),
+        n_eff=float(sides.worth(np.array([m, n])).min()),
         p_value=float(inflated.p_values(np.array([score]))[0]),
         greater=greater,
     )

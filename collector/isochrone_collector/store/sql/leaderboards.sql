@@ -1,31 +1,39 @@
 -- The values behind leaderboards, latency targets and tiers.
 
--- Each target and region with all values of the metrics, because percentiles are never averaged, the limits of the
--- probes that were cut off, and the outcomes.
+-- Every probe of each target and region with its values of all metrics, because percentiles are never averaged, or the
+-- limits that cut it off, as the bytes of a few numbers, concatenated. Small values share one number: the kind of the
+-- outcome, and a flag for each limit.
 -- name: standings
 SELECT
     target_id,
     region,
-    array_agg(ttft) FILTER (WHERE ttft IS NOT NULL) AS ttft,
-    array_agg(ttft_limit) FILTER (WHERE ttft IS NULL AND ttft_limit IS NOT NULL) AS ttft_limits,
-    array_agg(ttft_cold) FILTER (WHERE ttft_cold IS NOT NULL) AS ttft_cold,
-    array_agg(ttft_cold_limit) FILTER (WHERE ttft_cold IS NULL AND ttft_cold_limit IS NOT NULL) AS ttft_cold_limits,
-    array_agg(ttfat) FILTER (WHERE ttfat IS NOT NULL) AS ttfat,
-    array_agg(ttfat_limit) FILTER (WHERE ttfat IS NULL AND ttfat_limit IS NOT NULL) AS ttfat_limits,
-    array_agg(e2e) FILTER (WHERE e2e IS NOT NULL) AS e2e,
-    array_agg(e2e_limit) FILTER (WHERE e2e IS NULL AND e2e_limit IS NOT NULL) AS e2e_limits,
-    array_agg(tokens_per_second) FILTER (WHERE tokens_per_second IS NOT NULL) AS tokens_per_second,
-    count(*) FILTER (WHERE outcome = 'ok') AS ok,
-    count(*) FILTER (WHERE outcome = 'throttled') AS throttled,
-    count(*) FILTER (WHERE starts_with(outcome, 'skipped_')) AS skipped,
-    count(*) AS probes,
-    max(round_at) AS newest_at
+    string_agg(
+        int4send(
+            kind
+                + (ttft IS NULL AND ttft_limit IS NOT NULL)::integer * 4
+                + (ttft_cold IS NULL AND ttft_cold_limit IS NOT NULL)::integer * 8
+                + (ttfat IS NULL AND ttfat_limit IS NOT NULL)::integer * 16
+                + (e2e IS NULL AND e2e_limit IS NOT NULL)::integer * 32
+        )
+            || timestamptz_send(round_at)
+            || float8send(coalesce(ttft, ttft_limit, 'NaN'))
+            || float8send(coalesce(ttft_cold, ttft_cold_limit, 'NaN'))
+            || float8send(coalesce(ttfat, ttfat_limit, 'NaN'))
+            || float8send(coalesce(e2e, e2e_limit, 'NaN'))
+            || float8send(coalesce(tokens_per_second, 'NaN')),
+        ''
+    ) AS probes
 FROM (
     SELECT
         target_id,
         region,
         round_at,
-        outcome,
+        CASE
+            WHEN outcome = 'ok' THEN {ok}
+            WHEN outcome = 'throttled' THEN {throttled}
+            WHEN starts_with(outcome, 'skipped_') THEN {skipped}
+            ELSE {failed}
+        END AS kind,
         ({ttft})::double precision AS ttft,
         ({ttft_limit})::double precision AS ttft_limit,
         ({ttft_cold})::double precision AS ttft_cold,

@@ -52,9 +52,14 @@ GROUP BY target_id, metric
 
 -- The outcomes of the probes in the summaries of one resolution.
 -- name: outcome_summaries
-SELECT target_id, region, counts.outcomes, totals.cost_usd, totals.newest_at
+SELECT target_id, region, counts.outcomes, totals.cost_usd, totals.newest_at, totals.hours
 FROM (
-    SELECT target_id, region, sum(cost_usd) AS cost_usd, max(newest_at) AS newest_at
+    SELECT
+        target_id,
+        region,
+        sum(cost_usd) AS cost_usd,
+        max(newest_at) AS newest_at,
+        (count(*) * CASE WHEN %(resolution)s = 'day' THEN 24 ELSE 1 END)::double precision AS hours
     FROM outcome_summary
     WHERE resolution = %(resolution)s
         AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
@@ -148,6 +153,14 @@ WHERE resolution = 'hour'
     AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
     AND target_id = %(target_id)s
 
+-- The outcomes of the hours of one target, of all regions.
+-- name: outcomes_of_target
+SELECT region, bucket_start, outcomes
+FROM outcome_summary
+WHERE resolution = 'hour'
+    AND bucket_start >= %(from_at)s AND bucket_start < %(until_at)s
+    AND target_id = %(target_id)s
+
 -- Insert the hourly levels of series that have none yet.
 -- name: insert_hourly_levels
 INSERT INTO hourly_levels (target_id, region, metric, quantity, until_at, noise, levels)
@@ -173,11 +186,18 @@ WHERE hourly_levels.target_id = made.target_id
     AND hourly_levels.metric = made.metric
     AND hourly_levels.quantity = made.quantity
 
--- The hourly levels of one quantity.
+-- The hourly levels of some quantities, with the regions of each target in one row.
 -- name: hourly_levels
-SELECT target_id, region, until_at, noise, levels
+SELECT
+    target_id,
+    metric,
+    quantity,
+    array_agg(region) AS regions,
+    array_agg(until_at) AS until_at,
+    array_agg(noise) AS noise,
+    string_agg(levels, ''::bytea) AS levels
 FROM hourly_levels
-WHERE metric = %(metric)s
-    AND quantity = %(quantity)s
-    AND target_id = ANY(%(target_ids)s::bigint[])
+JOIN unnest(%(metrics)s::text[], %(quantities)s::text[]) AS asked (metric, quantity) USING (metric, quantity)
+WHERE target_id = ANY(%(target_ids)s::bigint[])
     AND (%(regions)s::text[] IS NULL OR region = ANY(%(regions)s))
+GROUP BY target_id, metric, quantity

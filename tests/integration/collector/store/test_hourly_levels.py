@@ -7,11 +7,10 @@ import pytest
 from psycopg import sql
 
 from fix_inprocess_collector import DAY_AT, InProcessCollector
-from isochrone_collector.analysis.history import HOURS
+from isochrone_collector.analysis.history import HOURS, SUCCESS, above_quantile, median_of
 from isochrone_collector.queries.context import QueryContext
 from isochrone_collector.queries.differentials import differentials
 from isochrone_collector.store import hourly_levels
-from isochrone_collector.store.hourly_levels import MEDIAN, above_quantile
 from isochrone_collector.store.postgres.pool import execute
 from isochrone_collector.store.summaries import HOUR_US
 from isochrone_wire.answers import Differential, Metric, Selection, Window
@@ -47,10 +46,11 @@ async def check_levels(local: InProcessCollector) -> None:
     """Check the levels of the newest week: drift and none, and shares above quantiles."""
     scope = local.scope(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US))
     async with local.database.connection() as connection:
-        medians = await hourly_levels.levels_of(connection, scope, Metric.TTFT, MEDIAN)
+        medians = await hourly_levels.levels_of(connection, scope, median_of(Metric.TTFT))
         shares = await hourly_levels.levels_of(
-            connection, replace(scope, regions=("us",)), Metric.TTFT, above_quantile(0.95)
+            connection, replace(scope, regions=("us",)), above_quantile(Metric.TTFT, 0.95)
         )
+        success = await hourly_levels.levels_of(connection, scope, SUCCESS)
     places = [medians.series[local.target_id, region] for region in ("us", "sg")]
     assert medians.from_at.tolist() == [DAY_AT + DAYS * DAY_US - HOURS * HOUR_US] * 2
     steady, drifting = medians.levels.values[places]
@@ -59,6 +59,8 @@ async def check_levels(local: InProcessCollector) -> None:
     assert drifting.std() == pytest.approx(100 * MS / np.sqrt(2), rel=0.1)
     assert np.nanmean(shares.levels.values) == pytest.approx(0.05, abs=0.02)
     assert list(shares.series) == [(local.target_id, "us")]
+    assert success.series.keys() == medians.series.keys()
+    assert (success.levels.values == 1).all()
 
 
 async def asked(local: InProcessCollector, hours: int) -> Differential:

@@ -23,6 +23,7 @@ from isochrone_client.errors import BaselineError, InsufficientError
 from isochrone_client.formats import UNKNOWN
 from isochrone_client.pages import coverage, differentials, leaderboard, regions, samples, spend, targets
 from isochrone_client.pages.footnotes import Footnotes
+from isochrone_client.pages.quantiles import TOO_FEW
 from isochrone_client.render.page import Page, Row
 from isochrone_wire.answers import (
     Absence,
@@ -228,7 +229,7 @@ def test_a_percentile_needs_its_interval(quantile: Quantile | None, text: str) -
     """If n is too small for an interval, the percentile is a dash and a note has the reason."""
     page = leaderboard.page(Leaderboard(window=WINDOW, standings=(replace(STANDINGS[0], ttft_p95_us=quantile),)))
     assert shown(page)[0]["ttft p95 (ms)"] == text
-    assert bool(page.notes) == (text == UNKNOWN)
+    assert (TOO_FEW in page.notes) == (text == UNKNOWN)
 
 
 def test_ranks_count_within_a_region() -> None:
@@ -383,7 +384,7 @@ NOTHING_RECORDED = CoverageList(window=WINDOW, coverage=COVERAGE[1:])
             "--window",
         ),
         (lambda: leaderboard.require_ranking(EMPTY_LEADERBOARD), "no samples between", "isochrone coverage"),
-        (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 6 needed", "isochrone samples"),
+        (lambda: leaderboard.require_ranking(NO_MEDIAN), "4 of 16 needed", "isochrone samples"),
         (lambda: targets.require_targets(TargetList(plan_version=0, baseline="")), "no plan", "apply"),
         (lambda: targets.require_targets(TargetList(plan_version=2, baseline="a")), "plan 2 has no targets", "apply"),
         (lambda: coverage.require_rounds(CoverageList(window=WINDOW)), "no round was planned", "isochrone regions"),

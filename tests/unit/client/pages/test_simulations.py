@@ -52,7 +52,7 @@ def test_differences_are_to_the_static_line() -> None:
     """Changes are relative to the static line wherever it is; an unknown cost is a dash."""
     for rows in ((STATIC, RACE), (RACE, STATIC)):
         [line] = [line for line in table(*rows).splitlines() if line.startswith("race")]
-        assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 200 {UNKNOWN}"
+        assert " ".join(line.split()) == f"race:2 [1] 250 -50 400 360 … 440 -500 100 200 {UNKNOWN}"
 
 
 def test_what_all_lines_share_is_noted_once() -> None:

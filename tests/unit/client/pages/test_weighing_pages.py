@@ -54,9 +54,9 @@ def test_each_order_shows_what_it_ranks_by_first(order: Order, column: str, text
 def test_outcomes_stand_beside_success() -> None:
     """Throttled and skipped rounds are shown beside the failures they are not among."""
     row = shown(leaderboard.page(replace(BOARD, order=Order.SUCCESS)))[0]
-    assert [row[name] for name in ("interval (95 %, %)", "sent", "failed", "throttled", "skipped")] == [
+    assert [row[name] for name in ("interval (95 %, %)", "sent ≈ independent", "failed", "throttled", "skipped")] == [
         "98.8 … 99.7",
-        "1440",
+        "1440 ≈ 902",
         "9",
         "6",
         "2",
@@ -108,8 +108,12 @@ def test_one_use_shows_goodput_and_percentile() -> None:
     page = latency_targets.page(replace(VERDICTS, budgets=LATENCY_BUDGETS[:4]))
     maybe, unknown, _, failing = shown(page)
     assert (maybe["in time (%)"], maybe["interval (95 %, %)"]) == ("95.2", "94.0 … 96.2")
-    assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n"]) == ("298", "290 … 306", "1440")
-    assert (unknown["ttft p95 (ms)"], unknown["n"]) == (UNKNOWN, "3")
+    assert (maybe["ttft p95 (ms)"], maybe["interval (95 %, ms)"], maybe["n ≈ independent"]) == (
+        "298",
+        "290 … 306",
+        "1440",
+    )
+    assert (unknown["ttft p95 (ms)"], unknown["n ≈ independent"]) == (UNKNOWN, "3")
     assert (failing["in time (%)"], failing["target"]) == ("55.8", "openai/gpt-5-mini [2]")
 
 
@@ -233,7 +237,7 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
             lambda: leaderboard.require_ranking(
                 replace(BOARD, order=Order.E2E, standings=(replace(STANDINGS[0], n=2, e2e_p50_us=WITHOUT_INTERVAL),))
             ),
-            "2 of 6 needed",
+            "2 of 16 needed",
             "isochrone samples",
         ),
         (
@@ -254,7 +258,7 @@ UNPRICED = tuple(replace(row, usd_per_m_output=None) for row in STANDINGS)
         ),
         (
             lambda: tiers.require_tiers(replace(LINES, tiers=(replace(TIERS[0], n=3, ttft_p50_us=WITHOUT_INTERVAL),))),
-            "3 of 6 needed",
+            "3 of 16 needed",
             "isochrone samples",
         ),
         (lambda: region_costs.require_best(replace(COSTS, costs=())), "no samples between", "isochrone coverage"),

@@ -33,7 +33,7 @@ def test_the_interval_is_wilsons_between_its_ends(n: int, data: st.DataObject) -
     found = share_interval(good, n, n_eff=n)
     assert 0 <= found.low <= found.value <= found.high <= 1
     if 0 < good < n:
-        assert found == wilson(good, n)
+        assert found == wilson(good, n, n_eff=n)
 
 
 @given(st.integers(2, 400), st.floats(1, 50), st.data())

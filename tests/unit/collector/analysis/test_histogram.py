@@ -1,6 +1,7 @@
 """Histograms: how far off, how they merge, and that they keep the ranks of the exact quantiles."""
 
 from collections import Counter
+from dataclasses import replace
 from math import isclose, isnan
 
 import numpy as np
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from isochrone_collector.analysis import histogram
 from isochrone_collector.analysis.histogram import RELATIVE_ERROR, Histogram
-from isochrone_collector.analysis.stats import quantile as exact
+from isochrone_collector.analysis.stats.long_run_variance import independent
+from isochrone_collector.analysis.stats.quantile import interval_ranks as exact_ranks
+from testdata.quantiles import independent_quantile
 
 # Rounding of logarithms of the largest and smallest of these moves an edge by less.
 SLACK = 1e-9
@@ -59,7 +62,8 @@ def test_absurd_values_do_not_break_it(value: float) -> None:
 @given(st.lists(VALUES, max_size=60), st.lists(VALUES, max_size=20), SHARES)
 def test_quantiles_are_those_of_the_values(values: list[float], limits: list[float], share: float) -> None:
     """Value and interval are within 1 % of the exact ones, and are there exactly when those are."""
-    found, true = one(values, limits).quantile(share), exact.quantile(values, share, censored=limits)
+    history = replace(independent(1), ratio=np.zeros(1))
+    found, true = one(values, limits).quantile(share, history), independent_quantile(values, share, censored=limits)
     assert (found is None) == (true is None)
     if found is None or true is None:
         return
@@ -110,7 +114,7 @@ def test_groups_do_not_mix() -> None:
     assert groups.n.tolist() == [2 * len(part) for part in values]
     found = groups.estimate(0.5)
     for place, part in enumerate(values):
-        true = exact.quantile([*part, *part], 0.5)
+        true = independent_quantile([*part, *part], 0.5)
         if true is None:
             assert isnan(found.value[place])
             continue
@@ -147,4 +151,4 @@ def test_ranks_of_many_are_those_of_each(share: float) -> None:
     sizes = np.concatenate([np.arange(0, 700), [1_000, 8_640, 50_000]])
     low, high = histogram.interval_ranks(sizes, share)
     for n, ranks in zip(sizes.tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True):
-        assert ranks == ((exact.interval_ranks(n, share) if n else None) or (0, 0))
+        assert ranks == ((exact_ranks(n, share) if n else None) or (0, 0))

@@ -68,7 +68,7 @@ def test_a_hang_counts_for_as_long_as_it_lasts() -> None:
 def test_values_of_requests() -> None:
     """A distribution has the known latencies, and the limits of those that were given up."""
     found = requests_of([1.0, NAN, NAN], [ANSWERED, FAILED, FAILED], ceiling_us=[NAN, 5.0, NAN]).values(Metric.TTFT)
-    assert (found.values.tolist(), found.limits.tolist()) == ([1.0], [5.0])
+    assert (found.values.tolist(), found.censored.tolist()) == ([1.0, 5.0], [False, True])
 
 
 def test_series_by_hour() -> None:

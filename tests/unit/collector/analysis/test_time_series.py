@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isochrone_collector.analysis.probes import Kind
-from isochrone_collector.analysis.stats.quantile import quantile
 from isochrone_collector.analysis.time_series import MAX_POINTS, SHARES, bucket_width, rank_of, series_of
 from isochrone_wire.answers import Window
 from isochrone_wire.insights import SeriesPoint
 from isochrone_wire.model import DAY_US, MINUTE_US, SECOND_US
 from testdata.probes import Row, probes
+from testdata.quantiles import independent_quantile
 
 HOUR_US = 60 * MINUTE_US
 AT = 1_795_248_000_000_000
@@ -80,7 +80,7 @@ def test_points_agree_with_the_quantiles_of_their_values(given_rows: list[tuple[
     for (target, _), points in found.items():
         for point in points:
             values = [row.value for row in rows if row.target == target and row.at // 10 * 10 == point.at]
-            exact = [quantile(values, share) for share in SHARES]
+            exact = [independent_quantile(values, share) for share in SHARES]
             assert [point.p10, point.p50, point.p90] == [one.value if one else None for one in exact]
     assert sum(point.ok for points in found.values() for point in points) == len(rows)
 

@@ -1,7 +1,5 @@
 """Latency targets: decided on the interval of goodput, with timeouts on whichever side they may be."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
@@ -11,21 +9,26 @@ from isochrone_collector.analysis.ranking.leaderboard import Entry
 from isochrone_collector.analysis.requests import Ending
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import Eligible, LatencyBudget
+from testdata.distributions import values_of
 from testdata.requests import requests_of
 
 MS = 1000
+# Summaries of so many hours take no request for another's neighbour.
+LONG_AGO = float("inf")
 USE = {use.name: use for use in USES}
-
-
-def values(known: Sequence[float], limits: Sequence[float] = ()) -> Values:
-    return Values(values=np.array(known, dtype=float), limits=np.array(limits, dtype=float))
 
 
 def judged(use: str, found: Values, *, outcome_counts: OutcomeCounts | None = None) -> LatencyBudget:
     """The one line of a target with these values of the use's metric."""
     ending = outcome_counts or OutcomeCounts(ok=found.known, failed=found.n - found.known)
     entry = Entry(
-        region="us", target="t", provider="p", model="m", values={USE[use].metric: found}, outcome_counts=ending
+        region="us",
+        target="t",
+        provider="p",
+        model="m",
+        values={USE[use].metric: found},
+        outcome_counts=ending,
+        hours=LONG_AGO,
     )
     [line] = assess([SummarisedRequests(entry)], [USE[use]])
     return line
@@ -65,14 +68,14 @@ def test_the_uses_are_the_published_ones() -> None:
 )
 def test_the_interval_decides(fast: int, slow: int, verdict: Eligible) -> None:
     """Yes needs an interval of at least 95 %, no one below it; 59 samples make the first verdict."""
-    line = judged("voice", values([299.0 * MS] * fast + [301.0 * MS] * slow))
+    line = judged("voice", values_of([299.0 * MS] * fast + [301.0 * MS] * slow))
     assert line.eligible is verdict
     assert line.n == fast + slow
 
 
 def test_a_value_at_the_limit_is_within_it() -> None:
     """A use that can wait 300 ms can wait 300 ms."""
-    assert judged("voice", values([300.0 * MS] * 60)).eligible is Eligible.YES
+    assert judged("voice", values_of([300.0 * MS] * 60)).eligible is Eligible.YES
 
 
 @pytest.mark.parametrize(
@@ -86,20 +89,20 @@ def test_a_value_at_the_limit_is_within_it() -> None:
 )
 def test_timeouts_count(timeout: int, count: int, verdict: Eligible) -> None:
     """A timeout is too slow for every limit up to its own; whether it is for a larger one nobody knows."""
-    assert judged("voice", values([100.0 * MS] * (60 if count < 59 else 0), [timeout] * count)).eligible is verdict
+    assert judged("voice", values_of([100.0 * MS] * (60 if count < 59 else 0), [timeout] * count)).eligible is verdict
 
 
 @pytest.mark.parametrize(
     ("found", "outcome_counts", "reason"),
     [
-        (values([1.0] * 12), OutcomeCounts(ok=12), "12 of 59 samples"),
-        (values([]), OutcomeCounts(failed=12), "12 of 59 samples; 12 of 12 requests failed"),
-        (values([1.0] * 100), OutcomeCounts(ok=100), ""),
-        (values([1.0] * 100), OutcomeCounts(ok=100, failed=5), ""),
-        (values([1.0] * 100), OutcomeCounts(ok=100, failed=6), "6 of 106 requests failed"),
-        (values([1.0] * 95, [9e9] * 5), OutcomeCounts(ok=95, failed=5), ""),
-        (values([1.0] * 100), OutcomeCounts(ok=100, skipped=900), ""),
-        (values([1.0] * 100), OutcomeCounts(ok=100, throttled=9), "9 of 109 requests were throttled"),
+        (values_of([1.0] * 12), OutcomeCounts(ok=12), "12 of 59 samples"),
+        (values_of([]), OutcomeCounts(failed=12), "12 of 59 samples; 12 of 12 requests failed"),
+        (values_of([1.0] * 100), OutcomeCounts(ok=100), ""),
+        (values_of([1.0] * 100), OutcomeCounts(ok=100, failed=5), ""),
+        (values_of([1.0] * 100), OutcomeCounts(ok=100, failed=6), "6 of 106 requests failed"),
+        (values_of([1.0] * 95, [9e9] * 5), OutcomeCounts(ok=95, failed=5), ""),
+        (values_of([1.0] * 100), OutcomeCounts(ok=100, skipped=900), ""),
+        (values_of([1.0] * 100), OutcomeCounts(ok=100, throttled=9), "9 of 109 requests were throttled"),
     ],
 )
 def test_failures_that_no_percentile_shows_are_told(found: Values, outcome_counts: OutcomeCounts, reason: str) -> None:
@@ -109,13 +112,13 @@ def test_failures_that_no_percentile_shows_are_told(found: Values, outcome_count
 
 def test_failures_of_every_kind_count_as_too_slow() -> None:
     """A target of which 41 % of the requests fail is not fast enough for voice, however fast the others are."""
-    line = judged("voice", values([100.0 * MS] * 59), outcome_counts=OutcomeCounts(ok=59, failed=41))
+    line = judged("voice", values_of([100.0 * MS] * 59), outcome_counts=OutcomeCounts(ok=59, failed=41))
     assert (line.eligible, line.n, line.goodput and line.goodput.value) == (Eligible.NO, 100, 0.59)
 
 
 def test_a_request_that_failed_after_its_first_token_is_too_slow() -> None:
     """Summaries hold the first tokens of failed requests too; as many of the fast ones are taken off."""
-    line = judged("voice", values([100.0 * MS] * 70), outcome_counts=OutcomeCounts(ok=60, failed=10))
+    line = judged("voice", values_of([100.0 * MS] * 70), outcome_counts=OutcomeCounts(ok=60, failed=10))
     assert (line.n, line.goodput and line.goodput.value) == (70, 60 / 70)
 
 
@@ -128,7 +131,7 @@ def test_samples_and_summaries_agree() -> None:
         ttft_us.tolist(), [Ending.ANSWERED] * 90 + [Ending.FAILED] * 20, ceiling_us=[np.nan] * 100 + [6e7] * 10
     )
     [measured] = assess([MeasuredRequests(region="us", target="t", requests=requests)], [USE["voice"]])
-    known = values([100.0 * MS] * 80 + [900.0 * MS] * 10, [6e7] * 10)
+    known = values_of([100.0 * MS] * 80 + [900.0 * MS] * 10, [6e7] * 10)
     summarised = judged("voice", known, outcome_counts=OutcomeCounts(ok=90, failed=20))
     assert measured.goodput is not None
     assert summarised.goodput is not None
@@ -146,8 +149,9 @@ def test_a_line_for_each_entry_and_use() -> None:
             target=target,
             provider="p",
             model="m",
-            values={Metric.TTFT: values([1.0] * 60)},
+            values={Metric.TTFT: values_of([1.0] * 60)},
             outcome_counts=OutcomeCounts(ok=60),
+            hours=LONG_AGO,
         )
         for region, target in [("us", "b"), ("us", "a"), ("eu", "b")]
     ]

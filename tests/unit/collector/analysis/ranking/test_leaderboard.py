@@ -1,26 +1,38 @@
 """Leaderboards: ranked within a region, and honest about targets that did not answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from isochrone_collector.analysis.distribution import OutcomeCounts, Values, outcome_counts
+from isochrone_collector.analysis import histogram
+from isochrone_collector.analysis.distribution import OutcomeCounts, outcome_counts
+from isochrone_collector.analysis.history import (
+    HOURS,
+    SUCCESS,
+    History,
+    Levels,
+    Quantity,
+    SeriesLevels,
+    above_quantile,
+)
 from isochrone_collector.analysis.ranking.leaderboard import Entry, standings
 from isochrone_wire.answers import Metric, Order
+from testdata.distributions import values_of
 
 TEN = range(1, 11)
 
 
-def values(known: Sequence[float], limits: Sequence[float] = ()) -> Values:
-    return Values(values=np.array(known, dtype=float), limits=np.array(limits, dtype=float))
-
-
 def entry(target: str, region: str = "us", ttft: Sequence[float] = (), **more: object) -> Entry:
+    """An entry from samples; its probes succeed and fail in turn."""
     limits = more.pop("limits", ())
     speed = more.pop("speed", ())
-    found = {Metric.TTFT: values(ttft, limits), Metric.TOKENS_PER_SECOND: values(speed)}  # type: ignore[arg-type]  # a test's shorthand
-    return Entry(region=region, target=target, provider="sim", model=target, values=found, **more)  # type: ignore[arg-type]  # as above
+    found = {Metric.TTFT: values_of(ttft, limits), Metric.TOKENS_PER_SECOND: values_of(speed)}  # type: ignore[arg-type]  # a test's shorthand
+    counts = more.get("outcome_counts", OutcomeCounts())
+    assert isinstance(counts, OutcomeCounts)
+    succeeded = np.random.default_rng(1).permutation(np.arange(counts.sent) < counts.ok)
+    return Entry(region=region, target=target, provider="sim", model=target, values=found, succeeded=succeeded, **more)  # type: ignore[arg-type]  # as above
 
 
 def test_ranks_count_within_each_region() -> None:
@@ -59,11 +71,16 @@ def test_timeouts_raise_the_tail() -> None:
     assert (line.ttft_p50_us.value, line.ttft_p95_us.value) == (100.0, 5_000.0)
 
 
+def steady(n: int) -> list[float]:
+    """Different values in random order."""
+    return [float(value) for value in np.random.default_rng(0).permutation(n)]
+
+
 def test_small_samples_show_no_bounds() -> None:
-    """Five probes have a median and no interval; sixty have one for p95 too, and for p99 it takes 299."""
+    """Five probes have a median and no interval; a hundred have one for p95 too, and for p99 it takes 480."""
     [few] = standings([entry("a", ttft=[1.0, 2.0, 3.0, 4.0, 5.0], speed=[50.0])])
-    [many] = standings([entry("a", ttft=list(map(float, range(60))))])
-    [most] = standings([entry("a", ttft=list(map(float, range(299))))])
+    [many] = standings([entry("a", ttft=steady(130))])
+    [most] = standings([entry("a", ttft=steady(600))])
     assert few.ttft_p50_us is not None
     assert (few.ttft_p50_us.value, few.ttft_p50_us.low) == (3.0, None)
     assert few.tokens_per_second_p50 is not None
@@ -74,6 +91,70 @@ def test_small_samples_show_no_bounds() -> None:
     assert many.ttft_p99_us.high is None
     assert most.ttft_p99_us is not None
     assert most.ttft_p99_us.high is not None
+
+
+def week_of(levels: Sequence[float], quantity: Quantity) -> History:
+    """The past week of target 0 in "us": these levels in turn, each for a day, but for the last hours."""
+    values = np.resize(np.repeat(levels, 24), HOURS).astype(float)
+    own = Levels(values=values[np.newaxis], noise=np.zeros(1))
+    return History(levels={quantity: SeriesLevels(series={(0, "us"): 0}, from_at=np.zeros(1, np.int64), levels=own)})
+
+
+def test_the_past_week_widens_an_interval() -> None:
+    """A week in which every other day was slow leaves a steady day with few independent requests."""
+    history = week_of((0.2, 0.8), above_quantile(Metric.TTFT, 0.5))
+    here, there = entry("a", ttft=steady(288), hours=24.0), entry("a", "sg", ttft=steady(288), hours=24.0)
+    by_region = {line.region: line.ttft_p50_us for line in standings([here, there], history=history)}
+    assert by_region["us"] is not None
+    assert by_region["sg"] is not None
+    assert by_region["us"].n_eff is not None
+    assert by_region["us"].n_eff < 6
+    assert by_region["us"].low is None
+    assert by_region["sg"].low is not None
+
+
+def test_failures_in_a_run_widen_success() -> None:
+    """Thirty failures in a row are one outage, and say less than thirty on their own; a week with outages says so of a
+    day without any.
+    """
+    counts, outage = OutcomeCounts(ok=270, failed=30), np.arange(300) >= 30
+    spread = np.random.default_rng(2).permutation(outage)
+    runs, alone = (
+        standings([replace(entry("a", ttft=steady(300), outcome_counts=counts), succeeded=flags)])[0].success
+        for flags in (outage, spread)
+    )
+    assert runs is not None
+    assert alone is not None
+    assert (runs.value, alone.value, runs.n, alone.n) == (0.9, 0.9, 300, 300)
+    assert runs.high - runs.low > 3 * (alone.high - alone.low)
+    assert runs.n_eff is not None
+    assert runs.n_eff < 10
+    well = entry("a", ttft=steady(288), outcome_counts=OutcomeCounts(ok=288), hours=24.0)
+    [told] = standings([well], history=week_of((1.0, 1.0, 0.7), SUCCESS))
+    assert told.success is not None
+    assert (told.success.value, told.success.high) == (1.0, 1.0)
+    assert told.success.low < 0.75
+
+
+def test_summaries_do_not_know_the_order_of_their_requests() -> None:
+    """Without a history, all requests of an hour count as one: a day with one a second is worth 24."""
+    content = histogram.pack(np.random.default_rng(4).lognormal(12, 0.3, 86_400))
+    summary = histogram.merge([content], [b""], [0], of=1).group(0)
+    counts = OutcomeCounts(ok=86_000, failed=400)
+    day = replace(entry("a", outcome_counts=counts), values={Metric.TTFT: summary}, succeeded=None, hours=24.0)
+    [line] = standings([day])
+    assert line.ttft_p50_us is not None
+    assert line.ttft_p95_us is not None
+    assert line.success is not None
+    assert line.ttft_p50_us.n_eff == pytest.approx(24, abs=0.1)
+    assert line.success.n_eff == pytest.approx(24, abs=0.1)
+    assert line.ttft_p50_us.low is not None
+    assert line.ttft_p95_us.low is None
+    calm = week_of((0.5, 0.51), above_quantile(Metric.TTFT, 0.5))
+    [told] = standings([day], history=calm)
+    assert told.ttft_p50_us is not None
+    assert told.ttft_p50_us.n_eff is not None
+    assert told.ttft_p50_us.n_eff > 1_000
 
 
 @pytest.mark.parametrize(
@@ -113,8 +194,8 @@ def test_other_latencies_rank_too(order: Order, metric: Metric) -> None:
     """A latency that is not TTFT ranks by its own median, whatever TTFT says."""
 
     def with_both(target: str, *, ttft: float, other: float) -> Entry:
-        found: Mapping[Metric, Values] = {Metric.TTFT: values([ttft] * 6), metric: values([other] * 6)}
-        return Entry(region="us", target=target, provider="p", model="m", values=found)
+        found = {Metric.TTFT: values_of([ttft] * 6), metric: values_of([other] * 6)}
+        return Entry(region="us", target=target, provider="p", model="m", values=found, succeeded=np.ones(6, bool))
 
     lines = standings([with_both("a", ttft=1, other=9), with_both("b", ttft=5, other=2)], order)
     assert [line.target for line in lines] == ["b", "a"]
@@ -136,7 +217,7 @@ def test_success_leaves_out_what_says_nothing() -> None:
     [line] = standings([entry("a", outcome_counts=outcome_counts(outcomes))])
     assert line.success is not None
     assert (line.success.value, line.success.n, line.failed) == (0.9, 100, 10)
-    assert 0.82 < line.success.low < 0.9 < line.success.high < 0.95
+    assert 0.75 < line.success.low < 0.9 < line.success.high < 0.96
     assert (line.throttled, line.skipped) == (50, 10)
 
 

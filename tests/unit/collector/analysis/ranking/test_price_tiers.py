@@ -32,10 +32,18 @@ def test_every_price_has_one_tier(usd: float | None, tier: str) -> None:
 
 def entry(target: str, usd: float | None, *, ttft: float = 1.0, speed: float = 50.0, region: str = "us") -> Entry:
     found = {
-        Metric.TTFT: Values(values=np.full(6, ttft)),
-        Metric.TOKENS_PER_SECOND: Values(values=np.full(6, speed)),
+        Metric.TTFT: Values.uncensored(np.full(6, ttft)),
+        Metric.TOKENS_PER_SECOND: Values.uncensored(np.full(6, speed)),
     }
-    return Entry(region=region, target=target, provider="p", model="m", values=found, usd_per_m_output=usd)
+    return Entry(
+        region=region,
+        target=target,
+        provider="p",
+        model="m",
+        values=found,
+        usd_per_m_output=usd,
+        succeeded=np.ones(6, bool),
+    )
 
 
 def test_targets_are_ranked_within_their_tier_and_region() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from isochrone_collector.analysis.simulation.policies import (
     DEFAULTS,
@@ -48,8 +49,16 @@ def played(text: str, *rounds: tuple[float, ...], **more: Any) -> Replay:
     return policy(text, NAMES, best=member_input.best).play(member_input)
 
 
+def answers(replay: Replay) -> NDArray[np.float64]:
+    return replay.ttft.values[~replay.ttft.censored]
+
+
+def limits(replay: Replay) -> NDArray[np.float64]:
+    return replay.ttft.values[replay.ttft.censored]
+
+
 def ms(replay: Replay) -> list[float]:
-    return [value / MS for value in replay.ttft_us]
+    return [value / MS for value in answers(replay)]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,7 @@ def test_two_rounds_by_hand(text: str, ttft_ms: list[float], requests: int, usd:
     """After learning that `a` is best and `b` second: a calm round, and one in which `a` stalls."""
     replay = played(text, (100, 250, 300), (900, 150, 300))
     assert ms(replay) == ttft_ms
-    assert (replay.rounds, replay.requests, replay.usd, replay.switches) == (2, requests, usd, 0)
+    assert (replay.ttft.n, replay.requests, replay.usd, replay.switches) == (2, requests, usd, 0)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +94,14 @@ def test_two_rounds_by_hand(text: str, ttft_ms: list[float], requests: int, usd:
 def test_a_failure_is_a_failure(text: str, ttft_ms: list[float], censored_ms: list[float], requests: int) -> None:
     """A member without a first token does not vanish: it counts as failed at its limit unless another stands in."""
     replay = played(text, (NONE, 220, 300), limit_ms=500)
-    assert (ms(replay), [value / MS for value in replay.censored_us]) == (ttft_ms, censored_ms)
+    assert (ms(replay), [value / MS for value in limits(replay)]) == (ttft_ms, censored_ms)
     assert (replay.requests, replay.usd) == (requests, float(len(ttft_ms)))
 
 
 def test_all_failing_is_as_long_as_the_last_waited() -> None:
     """When the second fails too, it was waited for from when it was begun."""
     replay = played("fallback:200", (NONE, NONE, 300), limit_ms=500)
-    assert (ms(replay), replay.censored_us.tolist()) == ([], [700 * MS])
+    assert (ms(replay), limits(replay).tolist()) == ([], [700 * MS])
 
 
 def test_an_unknown_price_is_not_nothing() -> None:
@@ -112,7 +121,7 @@ def test_routed_leaves_for_good_reason_only() -> None:
 def test_routed_leaves_who_fails_three_times() -> None:
     """Three failures in a row cause a switch, long before the medians change."""
     replay = played("routed", *[(NONE, 200, 300)] * 6, limit_ms=500)
-    assert (len(replay.censored_us), ms(replay)) == (3, [200, 200, 200])
+    assert (len(limits(replay)), ms(replay)) == (3, [200, 200, 200])
 
 
 def test_equal_members_are_not_swapped() -> None:
@@ -173,8 +182,8 @@ def test_all_policies_meet_the_same_rounds(rounds: list[tuple[float, ...]]) -> N
     members = [f"p/{place}" for place in range(len(rounds[0]))]
     [member_input] = policy_inputs([rounds_of(*rounds, limit_ms=60_000)])
     replays = [policy(text, members, best=member_input.best).play(member_input) for text in DEFAULTS]
-    assert {replay.rounds for replay in replays} == {len(rounds) - member_input.recorded.learning}
-    assert all(replay.rounds <= replay.requests <= 2 * replay.rounds for replay in replays)
+    assert {replay.ttft.n for replay in replays} == {len(rounds) - member_input.recorded.learning}
+    assert all(replay.ttft.n <= replay.requests <= 2 * replay.ttft.n for replay in replays)
 
 
 @unhurried
@@ -186,12 +195,12 @@ def test_a_race_of_all_is_never_slower(rounds: list[tuple[float, ...]]) -> None:
     all_members = np.tile(np.arange(count), (len(rounds), 1))
     all_raced = race(whole, all_members)
     scored = whole.ttft_us[whole.learning :]
-    assert all_raced.rounds == len(scored)
+    assert all_raced.ttft.n == len(scored)
     answered = scored[~np.isnan(scored).all(axis=1)]
-    assert np.array_equal(all_raced.ttft_us, np.fmin.reduce(answered, axis=1))
+    assert np.array_equal(answers(all_raced), np.fmin.reduce(answered, axis=1))
     for member in range(count):
         alone = race(whole, np.full((len(rounds), 1), member))
-        assert len(all_raced.censored_us) <= len(alone.censored_us)
+        assert len(limits(all_raced)) <= len(limits(alone))
 
 
 @unhurried
@@ -201,7 +210,7 @@ def test_a_fallback_lies_between_one_and_the_race(rounds: list[tuple[float, ...]
     whole = rounds_of(*rounds, limit_ms=60_000)
     pair = np.tile(np.arange(2), (len(rounds), 1))
     effective = {
-        name: np.concatenate([np.sort(replay.ttft_us), np.full(len(replay.censored_us), np.inf)])
+        name: np.concatenate([np.sort(answers(replay)), np.full(len(limits(replay)), np.inf)])
         for name, replay in {
             "race": race(whole, pair),
             "fallback": fall_back(whole, pair, delay_ms * MS),

@@ -4,7 +4,6 @@ import pytest
 from scipy.stats import binomtest
 
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_wire.answers import Proportion
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 10), (37, 100), (9_999, 10_000)])
@@ -19,12 +18,13 @@ def test_intervals_are_wilsons(count: int, n: int) -> None:
     assert 0 <= found.low <= found.value <= found.high <= 1
 
 
-def test_sizes_that_are_no_integers_leave_integers_alone() -> None:
-    """The interval of 41.0 effective trials is not that of 41 trials, whose number is an integer on the wire."""
-    assert isinstance(wilson(41.0, 41.0), Proportion)
-    found = wilson(41, 41)
+def test_fewer_independent_trials_have_a_wider_interval() -> None:
+    """A hundred trials that are as good as ten have the interval of ten, around the share of the hundred."""
+    found, ten = wilson(30, 100, n_eff=10.0), wilson(3, 10)
     assert found is not None
-    assert isinstance(found.n, int)
+    assert ten is not None
+    assert (found.value, found.n, found.n_eff) == (0.3, 100, 10.0)
+    assert (found.low, found.high) == pytest.approx((ten.low, ten.high))
 
 
 def test_no_trials_have_no_share() -> None:
