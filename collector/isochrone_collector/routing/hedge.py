@@ -9,7 +9,7 @@ If they stall together, hedging gains nothing at any delay and is not recommende
 from collections.abc import Sequence
 
 from isochrone_collector.routing.inputs import Comparison, Inputs
-from isochrone_collector.routing.tails import MIN_ROUNDS, P99s, Tail, count_rounds, p99s
+from isochrone_collector.routing.tails import LEAST_FOR_DELAY, MIN_ROUNDS, P99s, Tail, count_rounds, p99s
 from isochrone_wire.routes import Hedge
 
 _MIN_SLOW = 3
@@ -22,8 +22,8 @@ def hedge(inputs: Inputs, tails: Sequence[Tail], first: str, second: str) -> Hed
     comparison = inputs.against(first, second)
     delay, p50 = inputs.of(first).ttft_p95_us, inputs.of(second).ttft_p50_us
     found = p99s(tails)
-    if delay is None or delay.low is None:
-        reason = f"too few samples: {inputs.of(first).n} of 59 for a 95th percentile"
+    if delay is None or inputs.of(first).n < LEAST_FOR_DELAY:
+        reason = f"too few samples: {inputs.of(first).n} of {LEAST_FOR_DELAY} for a 95th percentile"
     elif p50 is None:
         reason = "the second choice has given no token yet"
     else:
