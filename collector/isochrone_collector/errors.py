@@ -14,6 +14,7 @@
     │   ├── NotAdmitted          ... must authenticate with a valid credential or join token
     │   ├── Forbidden            ... has no permission for this request
     │   ├── TooMany              ... must wait a moment: there are too many such requests at once
+    │   ├── MessageTooLarge      ... must send less at once
     │   └── TookTooLong          ... must reduce the query: it exceeded the time limit of the database
     ├── CollectorUnreachable     the operator: no collector answers at the address of a command (exit 3)
     └── DatabaseUnavailable      nobody: retry, the database is away or asked for a retry
@@ -104,6 +105,10 @@ class TooMany(RequestError):  # noqa: N818  # named for what is wrong
     def __init__(self, message: str, *, delay_us: int = 1_000_000) -> None:
         super().__init__(message)
         self.delay_us = delay_us
+
+
+class MessageTooLarge(RequestError):  # noqa: N818  # named for what is wrong
+    """The request exceeds the size limit, before or after inflation. Act: the client, by sending less at once."""
 
 
 class TookTooLong(RequestError):  # noqa: N818  # named for what is wrong

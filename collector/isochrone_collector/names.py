@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from isochrone_wire.text import did_you_mean
+from isochrone_wire.text import did_you_mean, shortened
 
 _SHOWN = 20
+_MAX_NAME_CHARS = 100
 _SUFFIX_BITS = 24
 _SPECIAL = frozenset("*?[")
 
@@ -15,7 +16,7 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     shown = sorted(known)[:_SHOWN]
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     listing = f"{', '.join(shown)}{more}" if shown else "none yet"
-    return f"unknown {kind} {name!r}; known: {listing}{did_you_mean(name, known)}"
+    return f"unknown {kind} {shortened(name, _MAX_NAME_CHARS)!r}; known: {listing}{did_you_mean(name, known)}"
 
 
 def matching(pattern: str, known: Iterable[str]) -> list[str]:

@@ -13,6 +13,9 @@ CONNECTION_GRACE_MS = 60_000
 _LIMITS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # gRPC inflates a message before it checks its size. The collector inflates requests itself, within the limit, and
+    # never compresses its answers.
+    ("grpc.per_message_decompression", 0),
 ]
 
 CLIENT_OPTIONS: list[tuple[str, int]] = [
@@ -34,6 +37,13 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     # certificates and added collectors.
     ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_MS),
     ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_MS),
+    # Before authentication a stream may hold one window. Probing the bandwidth would let windows grow to megabytes.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.max_concurrent_streams", 100),
+    # For TCP, TLS and the first settings of HTTP/2; by default two minutes.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    # Without a call; agents send a heartbeat more often.
+    ("grpc.max_connection_idle_ms", 120_000),
     # With port reuse, two collectors on one port would each silently receive half of the pushes.
     ("grpc.so_reuseport", 0),
 ]

@@ -2,6 +2,12 @@
 
 from collections.abc import Iterable
 
+MAX_SHOWN_CHARS = 2_000
+"""Maximum length of a message that goes into a log or an answer."""
+
+# No name is longer, so that a longer one is not similar to any.
+_MAX_NAME_CHARS = 200
+
 
 def same_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that differs from `name` at most in case, or in `-` in place of `_`; `None` if there is none."""
@@ -14,6 +20,8 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
     A `name` without a slash is also compared with what follows the last slash: `kimi-k25` with `moonshot/kimi-k2.5`.
     """
+    if len(name) > _MAX_NAME_CHARS:
+        return None
     import difflib  # noqa: PLC0415  # only a misspelt name needs it, and every start of a command would load it
 
     names = sorted(known)
@@ -27,6 +35,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or nothing when no known name is similar."""
     match = nearest(name, known)
     return f"; did you mean {match!r}?" if match else ""
+
+
+def shortened(text: str, max_chars: int = MAX_SHOWN_CHARS) -> str:
+    """The text, with an ellipsis at its end if it is longer than `max_chars`."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
 def printable(text: str) -> str:

@@ -1,19 +1,18 @@
 """Interceptor that authenticates calls, by one table of roles. Methods that the table lacks are refused."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
 
 import grpc
 import grpc.aio
-import structlog
 
-from isochrone_collector.auth.authenticator import Authenticator
+from isochrone_collector.auth.authenticator import LOCAL, Authenticator, Metadata
+from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import CollectorError, Forbidden
-from isochrone_collector.grpc_api.responses import STATUS_OF, Context
+from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, Handler, refusing
+from isochrone_collector.grpc_api.responses import STATUS_OF
 from isochrone_wire.operations import Role
-
-# The stubs declare a generic handler class; at run time it is not generic.
-Handler = Any
+from isochrone_wire.text import shortened
 
 _OURS = "isochrone."
 
@@ -26,35 +25,46 @@ ROLES_OF: dict[str, tuple[Role, ...] | None] = {
     "/isochrone.v1.Routes": (Role.READER, Role.OPERATOR),
 }
 
-_log = structlog.get_logger()
-
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Authenticates every call of an Isochrone service; health and reflection need no credential."""
+    """Authenticates every call of an Isochrone service before its request is read, and guards its handler; health and
+    reflection need no credential. `on_refused` is called with the method and the status of every call that is refused.
+    """
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, *, on_refused: Callable[[str, str], None]) -> None:
         self._authenticator = authenticator
+        self._guard = CallGuard()
+        self._on_refused = on_refused
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Return the handler of the call, or one that refuses it."""
+        """Return the guarded handler of the call, or one that refuses it."""
         handler = await continuation(handler_call_details)
-        method = handler_call_details.method
         if handler is None:
             # gRPC itself answers UNIMPLEMENTED, which is right for a newer client.
             return handler
+        method = handler_call_details.method
         try:
-            roles = roles_of(method)
-            if roles is not None:
-                await self._authenticator.authenticate(handler_call_details.invocation_metadata, roles)
+            caller = await self._caller(method, handler_call_details.invocation_metadata)
         except CollectorError as error:
             status = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL)
-            _log.warning("request.refused", method=method, status=status.name, reason=str(error))
-            return _refusing(status, str(error))
-        return handler
+            self._on_refused(method, status.name)
+            REFUSALS.write(method=method, status=status.name, reason=shortened(str(error)))
+            return refusing(status, shortened(str(error)))
+        return self._guard.guarded(handler, caller)
+
+    async def _caller(self, method: str, metadata: Metadata) -> Caller:
+        roles = roles_of(method)
+        if roles is None:
+            return Caller(method=method, is_open=True)
+        authenticate = partial(self._authenticator.authenticate, metadata, roles)
+        principal = await authenticate()
+        # Without credentials all callers are the same one.
+        key = None if principal is LOCAL else f"{principal.role} {principal.name}"
+        return Caller(method=method, key=key, recheck=authenticate)
 
 
 def roles_of(method: str) -> tuple[Role, ...] | None:
@@ -68,11 +78,3 @@ def roles_of(method: str) -> tuple[Role, ...] | None:
         if key in ROLES_OF:
             return ROLES_OF[key]
     raise Forbidden(f"{method} has no roles that may call it")
-
-
-def _refusing(status: grpc.StatusCode, reason: str) -> Handler:
-    async def refuse(_request: bytes, context: Context) -> bytes:
-        await context.abort(status, reason)
-        raise AssertionError("abort raises")
-
-    return grpc.unary_unary_rpc_method_handler(refuse)

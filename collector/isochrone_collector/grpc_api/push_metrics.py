@@ -1,4 +1,4 @@
-"""Prometheus counters of pushes, counted in a gRPC interceptor: every push is counted, also one that was refused."""
+"""Prometheus counters of pushes, counted in a gRPC interceptor. Pushes that the auth interceptor refuses count too."""
 
 from collections.abc import Awaitable, Callable
 from time import monotonic_ns
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 class PushMetrics(grpc.aio.ServerInterceptor):
-    """Interceptor that counts pushes in `registry`. It comes before the auth interceptor, so that refusals count too.
-
-    `clock` returns microseconds since the epoch.
-    """
+    """Interceptor that counts pushes in `registry`; `clock` returns microseconds since the epoch."""
 
     def __init__(self, *, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -72,6 +69,11 @@ class PushMetrics(grpc.aio.ServerInterceptor):
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
+
+    def count_refused(self, method: str, status: str) -> None:
+        """Count a call that was refused before its request was read, if it is a push."""
+        if method == _PUSH:
+            self.count_push(status, took_us=0)
 
     def count_push(self, status: str, *, took_us: int) -> None:
         """Count a push that ended with a gRPC status."""

@@ -7,12 +7,14 @@ from urllib.parse import unquote
 import grpc
 import structlog
 
+from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import (
     BadRequest,
     CollectorError,
     Conflict,
     DatabaseUnavailable,
     Forbidden,
+    MessageTooLarge,
     NotAdmitted,
     NumberTaken,
     PartitionMissing,
@@ -21,6 +23,7 @@ from isochrone_collector.errors import (
     UnknownName,
 )
 from isochrone_wire.codec import CodecError
+from isochrone_wire.text import shortened
 
 Answer = TypeVar("Answer")
 # The generated servicers declare sync and async contexts at once; ours is always the asyncio one.
@@ -40,6 +43,7 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     NotAdmitted: grpc.StatusCode.UNAUTHENTICATED,
     Forbidden: grpc.StatusCode.PERMISSION_DENIED,
     TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     TookTooLong: grpc.StatusCode.DEADLINE_EXCEEDED,
     DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
     PartitionMissing: grpc.StatusCode.UNAVAILABLE,
@@ -57,7 +61,7 @@ async def answer(context: Context, work: Awaitable[Answer]) -> Answer:
     try:
         return await work
     except Exception as error:  # every error has a status
-        await _refuse(context, error)
+        await refuse(context, error)
         raise AssertionError("abort raises") from error
 
 
@@ -67,16 +71,18 @@ async def answers(context: Context, work: AsyncIterator[Answer]) -> AsyncGenerat
         async for one in work:
             yield one
     except Exception as error:  # noqa: BLE001  # every error has a status
-        await _refuse(context, error)
+        await refuse(context, error)
 
 
-async def _refuse(context: Context, error: Exception) -> None:
+async def refuse(context: Context, error: Exception) -> None:
+    """Abort a call with the status of an error."""
     pushback: tuple[tuple[str, str], ...] = ()
     if isinstance(error, CollectorError | CodecError):
         status, message = STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL), str(error)
         if isinstance(error, TooMany):
             pushback = ((_PUSHBACK, str(error.delay_us // 1000)),)
-        _log.warning("request.refused", status=status.name, reason=message)
+        message = shortened(message)
+        REFUSALS.write(status=status.name, reason=message)
     else:
         # A bug in the collector: the caller gets a general message, and the log has the traceback.
         status, message = grpc.StatusCode.INTERNAL, "the collector failed to answer; see its log"

@@ -8,7 +8,6 @@ from contextlib import aclosing
 import grpc
 import structlog
 
-from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.grpc_api.responses import Context, answer, answers
 from isochrone_collector.publishing.publisher import Publisher
 from isochrone_collector.queries import routes
@@ -16,11 +15,8 @@ from isochrone_collector.queries.context import QueryContext
 from isochrone_wire import codec
 from isochrone_wire.answers import Selection
 from isochrone_wire.model import SECOND_US
-from isochrone_wire.operations import Role
 from isochrone_wire.routes import RegionTables, RouteTable
 from isochrone_wire.v1 import routes_pb2, routes_pb2_grpc
-
-READERS = (Role.READER, Role.OPERATOR)
 
 _KEPT = 1_024
 _SEND_US = 20 * SECOND_US
@@ -32,10 +28,9 @@ _log = structlog.get_logger()
 class RoutesService(routes_pb2_grpc.RoutesServicer):
     """Route tables, their explanations and their history."""
 
-    def __init__(self, *, query_context: QueryContext, publisher: Publisher, authenticator: Authenticator) -> None:
+    def __init__(self, *, query_context: QueryContext, publisher: Publisher) -> None:
         self._query_context = query_context
         self._publisher = publisher
-        self._authenticator = authenticator
         self._messages: OrderedDict[int, routes_pb2.WatchTablesResponse] = OrderedDict()
 
     async def GetTables(  # noqa: N802  # the name in the .proto
@@ -50,7 +45,7 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
     ) -> None:
         """Stream tables as they change."""
         why = "this collector stops"
-        async with aclosing(answers(context, self._watched(request, context))) as messages:
+        async with aclosing(answers(context, self._watched(request))) as messages:
             async for message in messages:
                 if not await _sent(context, message):
                     why = "this stream was not read"
@@ -77,14 +72,10 @@ class RoutesService(routes_pb2_grpc.RoutesServicer):
     async def _tables(self, client_region: str, route: str) -> RegionTables:
         return self._publisher.tables(client_region, route)
 
-    async def _watched(
-        self, request: routes_pb2.WatchTablesRequest, context: Context
-    ) -> AsyncIterator[routes_pb2.WatchTablesResponse]:
+    async def _watched(self, request: routes_pb2.WatchTablesRequest) -> AsyncIterator[routes_pb2.WatchTablesResponse]:
         watch = self._publisher.watch(request.client_region, request.route, after=request.after_generation)
         async with aclosing(watch) as tables:
             async for table in tables:
-                # A stream is long-lived, and its credential may have been revoked since.
-                await self._authenticator.authenticate(context.invocation_metadata(), READERS)
                 yield _HEARTBEAT if table is None else self._message(table)
 
     def _message(self, table: RouteTable) -> routes_pb2.WatchTablesResponse:

@@ -28,7 +28,10 @@ from isochrone_wire.v1 import (
 def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
     """Create the server with every service, and its health service."""
     server = grpc.aio.server(
-        interceptors=[parts.push_metrics, AuthInterceptor(parts.authenticator)],
+        interceptors=[
+            AuthInterceptor(parts.authenticator, on_refused=parts.push_metrics.count_refused),
+            parts.push_metrics,
+        ],
         options=SERVER_OPTIONS,
     )
     health_of = health.aio.HealthServicer()
@@ -47,9 +50,7 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
     operations_pb2_grpc.add_OperationsServicer_to_server(operations, server)
     readers = ObservatoryService(parts.query_context)
     observatory_pb2_grpc.add_ObservatoryServicer_to_server(readers, server)
-    routes = RoutesService(
-        query_context=parts.query_context, publisher=parts.publishing.publisher, authenticator=parts.authenticator
-    )
+    routes = RoutesService(query_context=parts.query_context, publisher=parts.publishing.publisher)
     routes_pb2_grpc.add_RoutesServicer_to_server(routes, server)
     ours = [
         module.DESCRIPTOR.services_by_name[name].full_name

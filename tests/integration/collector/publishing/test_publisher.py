@@ -9,7 +9,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.errors import Conflict, TooMany, UnknownName
 from isochrone_collector.grpc_api.routes import RoutesService
 from isochrone_collector.plans.service import Plans
@@ -258,9 +257,8 @@ async def served(stage: Stage, publisher: Publisher) -> AsyncIterator[Any]:
     """The stub of a publisher's tables over a real connection; the asyncio one has no class at run time."""
     await publisher.refresh()
     server = grpc.aio.server()
-    authenticator = Authenticator(database=stage.database, clock=lambda: NOW_AT, required=False)
     query_context = QueryContext(database=stage.database, plans=stage.plans, clock=lambda: NOW_AT)
-    service = RoutesService(query_context=query_context, publisher=publisher, authenticator=authenticator)
+    service = RoutesService(query_context=query_context, publisher=publisher)
     routes_pb2_grpc.add_RoutesServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -1,0 +1,34 @@
+"""Log of refused requests at a bounded rate, with the number of those that were left out."""
+
+from collections.abc import Callable
+
+import structlog
+
+from isochrone_collector.auth.rate_limit import LeakyBucket
+from isochrone_collector.clock import now_at
+
+_PER_SECOND = 1.0
+_BURST = 50.0
+
+_log = structlog.get_logger()
+
+
+class RefusalLog:
+    """Logs at most one refusal per second after a burst of 50. `clock` returns microseconds since the epoch."""
+
+    def __init__(self, *, clock: Callable[[], int] = now_at) -> None:
+        self._clock = clock
+        self._bucket = LeakyBucket(per_second=_PER_SECOND, burst=_BURST)
+        self._left_out = 0
+
+    def write(self, **fields: str) -> None:
+        """Log a refusal, or count it for the next line."""
+        if not self._bucket.take(self._clock()):
+            self._left_out += 1
+            return
+        left_out, self._left_out = self._left_out, 0
+        _log.warning("request.refused", **fields, **({"left_out": left_out} if left_out else {}))
+
+
+REFUSALS = RefusalLog()
+"""The log of this process, for gRPC and HTTP."""

@@ -1,0 +1,50 @@
+"""Inflation of compressed requests, within a limit. Pure.
+
+gRPC itself inflates a message before it checks any size: 8 MB of gzip become 8 GB. Its decompression is therefore
+disabled (`isochrone_wire.grpc_options`), and the collector inflates here, after authentication. Compressed content is
+recognised by its first bytes: no message begins with the header of gzip, nor with that of zlib as long as no request
+has a field 15 (tests/unit/collector/grpc_api/test_compressed_message.py).
+"""
+
+import zlib
+
+from isochrone_collector.errors import BadRequest, MessageTooLarge
+
+_GZIP = b"\x1f\x8b"
+_ZLIB = 0x78
+# The header of zlib is a multiple of this.
+_ZLIB_CHECK = 31
+# zlib detects which of the two headers it reads.
+_EITHER_HEADER = zlib.MAX_WBITS | 32
+
+
+def is_compressed(content: bytes) -> bool:
+    """Return whether the content is gzip (gRPC's `gzip`) or zlib (gRPC's `deflate`)."""
+    if len(content) < len(_GZIP):
+        return False
+    return content.startswith(_GZIP) or (content[0] == _ZLIB and int.from_bytes(content[:2], "big") % _ZLIB_CHECK == 0)
+
+
+def inflate(content: bytes, max_bytes: int) -> bytes:
+    """Return the content, inflated if it is compressed; no more than `max_bytes` + 1 bytes are ever made.
+
+    Raises `MessageTooLarge`, and `BadRequest` for content that is damaged.
+    """
+    if not is_compressed(content):
+        return _within(content, max_bytes)
+    inflater = zlib.decompressobj(_EITHER_HEADER)
+    try:
+        inflated = inflater.decompress(content, max_bytes + 1)
+    except zlib.error as error:
+        raise BadRequest(f"cannot inflate the request: {error}") from None
+    _within(inflated, max_bytes)
+    if not inflater.eof or inflater.unused_data:
+        raise BadRequest("cannot inflate the request: it is truncated, or has extra bytes")
+    return inflated
+
+
+def _within(content: bytes, max_bytes: int) -> bytes:
+    if len(content) > max_bytes:
+        # Agents recognise gRPC's own words, and split the batch.
+        raise MessageTooLarge(f"the request is larger than max: more than {max_bytes} bytes")
+    return content

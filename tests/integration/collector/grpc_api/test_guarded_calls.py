@@ -1,0 +1,180 @@
+"""Guards of calls over a real socket: what is read, how long streams last, and how many there may be."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
+from isochrone_collector.grpc_api import guarded_calls
+from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, refusing
+from isochrone_wire.grpc_options import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
+
+TIMEOUT_S = 20.0
+
+
+async def _length(content: bytes, _context: Any) -> bytes:
+    return str(len(content)).encode()
+
+
+async def _endless(_content: bytes, _context: Any) -> AsyncIterator[bytes]:
+    while True:
+        yield b"x"
+        await asyncio.sleep(0.01)
+
+
+HANDLERS: dict[str, Any] = {
+    "/t.T/Length": grpc.unary_unary_rpc_method_handler(_length),
+    "/t.T/Open": grpc.unary_unary_rpc_method_handler(_length),
+    "/t.T/Follow": grpc.unary_stream_rpc_method_handler(_endless),
+    "/t.T/Refused": refusing(grpc.StatusCode.UNAUTHENTICATED, "no credential was sent"),
+}
+
+
+class Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]  # the stubs lack a type
+    """The handlers above under guard."""
+
+    def __init__(self, recheck: Callable[[], Awaitable[object]] | None) -> None:
+        self.guard, self.recheck = CallGuard(), recheck
+
+    def service(self, details: Any) -> Any:
+        """Return the handler of a method."""
+        handler = HANDLERS[details.method]
+        if details.method == "/t.T/Refused":
+            return handler
+        caller = Caller(method=details.method, key="us", recheck=self.recheck, is_open=details.method == "/t.T/Open")
+        return self.guard.guarded(handler, caller)
+
+
+@asynccontextmanager
+async def serving(
+    recheck: Callable[[], Awaitable[object]] | None = None, compression: grpc.Compression | None = None
+) -> AsyncIterator[grpc.aio.Channel]:
+    """Yield a channel to a server with the guarded handlers."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((Guarded(recheck),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    options = [("grpc.max_send_message_length", -1), *CLIENT_OPTIONS[1:]]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options, compression=compression) as channel:
+        yield channel
+    await server.stop(None)
+
+
+async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    """Return status and details of a call that fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details() or ""
+
+
+@pytest.mark.parametrize(
+    "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
+)
+async def test_requests_are_read_in_every_encoding(compression: grpc.Compression) -> None:
+    """Clients may compress as gRPC offers; the size limit is on the inflated request."""
+    async with serving(compression=compression) as channel:
+        length: Any = channel.unary_unary("/t.T/Length")
+        for size in (0, 1000, 300_000, MAX_MESSAGE_BYTES):
+            assert await length(b"\x0a" * size, timeout=TIMEOUT_S) == str(size).encode()
+        status, details = await status_of(length(b"\x0a" * (MAX_MESSAGE_BYTES + 1), timeout=TIMEOUT_S))
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "larger than max" in details
+
+
+async def test_a_request_without_a_credential_is_small() -> None:
+    """A method that needs no credential takes 64 KiB, inflated, and no more."""
+    async with serving(compression=grpc.Compression.Gzip) as channel:
+        length: Any = channel.unary_unary("/t.T/Open")
+        assert await length(b"\x0a" * (64 << 10), timeout=TIMEOUT_S) == b"65536"
+        status, _ = await status_of(length(b"\x0a" * (4 << 20), timeout=TIMEOUT_S))
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_refusal_does_not_wait_for_the_request() -> None:
+    """A call whose request never ends is refused at once, so that it holds no memory."""
+    async with serving() as channel:
+        call: Any = channel.stream_unary("/t.T/Refused")
+        refused = call(timeout=TIMEOUT_S)  # its request is never sent
+        status, details = await status_of(refused)
+        assert (status, details) == (grpc.StatusCode.UNAUTHENTICATED, "no credential was sent")
+
+
+async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that does not arrive in time is refused."""
+    monkeypatch.setattr(guarded_calls, "_READ_S", 0.1)
+    async with serving() as channel:
+        call: Any = channel.stream_unary("/t.T/Length")
+        status, details = await status_of(call(timeout=TIMEOUT_S))
+        assert (status, details) == (grpc.StatusCode.INVALID_ARGUMENT, "the request did not arrive in time")
+
+
+async def test_a_stream_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream goes on while the credential cannot be checked, and ends once it is known to be revoked."""
+    monkeypatch.setattr(guarded_calls, "RECHECK_S", 0.05)
+    answers: list[Exception] = [DatabaseUnavailable("away"), NotAdmitted("the credential of 'ida' has been revoked")]
+
+    async def recheck() -> None:
+        raise answers.pop(0) if len(answers) > 1 else answers[0]
+
+    async with serving(recheck) as channel:
+        follow: Any = channel.unary_stream("/t.T/Follow")
+        stream = follow(b"", timeout=TIMEOUT_S)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in stream:
+                pass
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert "revoked" in (caught.value.details() or "")
+        assert len(answers) == 1
+
+
+async def test_a_stream_that_is_not_read_ends_when_access_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Revocation reaches a stream that waits for its reader, too."""
+    monkeypatch.setattr(guarded_calls, "RECHECK_S", 0.3)
+    ended = asyncio.Event()
+
+    async def stuck(_content: bytes, _context: Any) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield bytes(1 << 20)
+        finally:
+            ended.set()
+
+    async def recheck() -> None:
+        raise NotAdmitted("revoked")
+
+    monkeypatch.setitem(HANDLERS, "/t.T/Follow", grpc.unary_stream_rpc_method_handler(stuck))
+    async with serving(recheck) as channel:
+        follow: Any = channel.unary_stream("/t.T/Follow")
+        stream = follow(b"", timeout=TIMEOUT_S)
+        assert await stream.read()
+        await asyncio.wait_for(ended.wait(), TIMEOUT_S)
+        stream.cancel()
+
+
+async def test_a_caller_has_a_number_of_streams() -> None:
+    """The seventeenth stream of a caller is refused; a stream that its reader left makes room."""
+    async with serving() as channel:
+        follow: Any = channel.unary_stream("/t.T/Follow")
+        streams = [follow(b"", timeout=TIMEOUT_S) for _ in range(16)]
+        for stream in streams:
+            assert await stream.read() == b"x"
+        status, details = await status_of(follow(b"", timeout=TIMEOUT_S).read())
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "limit of 16 open streams" in details
+        streams[0].cancel()
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                again = follow(b"", timeout=TIMEOUT_S)
+                try:
+                    assert await again.read() == b"x"
+                except grpc.aio.AioRpcError:
+                    await asyncio.sleep(0.05)
+                else:
+                    break
+        for stream in [*streams, again]:
+            stream.cancel()

@@ -1,0 +1,77 @@
+"""Limits on calls in progress, per caller and in total."""
+
+import asyncio
+
+import pytest
+
+from isochrone_collector.auth import call_limits
+from isochrone_collector.auth.call_limits import CallSlots, StreamCounts, address_key
+from isochrone_collector.errors import TooMany
+
+
+@pytest.mark.parametrize(
+    ("peer", "key"),
+    [
+        ("ipv4:192.0.2.1:4711", "192.0.2.1"),
+        ("ipv6:%5B2001:db8::1%5D:4711", "2001:db8::/64"),
+        ("ipv6:[2001:db8::ffff:1]:4712", "2001:db8::/64"),
+        ("ipv6:[::ffff:192.0.2.1]:4712", "192.0.2.1"),
+        ("ipv6:[fe80::1%eth0]:9", "fe80::/64"),
+        ("unix:", "unix"),
+        ("", ""),
+    ],
+)
+def test_a_caller_without_a_credential_is_known_by_its_address(peer: str, key: str) -> None:
+    """The port does not count, and neither do the lower half of an IPv6 address."""
+    assert address_key(peer) == key
+
+
+async def test_a_caller_takes_no_slots_of_another() -> None:
+    """One caller holds at most its own slots, and the calls of another one start at once."""
+    slots, started = CallSlots(total=3, each=2), []
+
+    async def call(key: str) -> None:
+        async with slots.hold(key):
+            started.append(key)
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(call(key)) for key in ("a", "a", "a", "b")]
+        while len(started) < 3:
+            await asyncio.sleep(0)
+        assert sorted(started) == ["a", "a", "b"]
+        tasks[0].cancel()
+        while len(started) < 4:
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+    assert started.count("a") == 3
+
+
+async def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call without a slot is refused after a while, and at once when too many wait already."""
+    monkeypatch.setattr(call_limits, "_WAIT_S", 0.01)
+    slots = CallSlots(total=1, each=1, queue=0)
+    async with slots.hold("a"):
+        with pytest.raises(TooMany):
+            await slots.hold("a").__aenter__()
+        with pytest.raises(TooMany):
+            await slots.hold("b").__aenter__()
+    async with slots.hold("b"), slots.hold(None), slots.hold(None):
+        assert set(slots._keys) == {"b"}
+
+
+def test_streams_are_counted_per_caller() -> None:
+    """The stream over the limit is refused, and a closed one makes room."""
+    counts = StreamCounts(each=1)
+    with (
+        counts.hold("a"),
+        counts.hold("b"),
+        counts.hold(None),
+        counts.hold(None),
+        pytest.raises(TooMany, match="limit of 1 open streams"),
+        counts.hold("a"),
+    ):
+        pass
+    with counts.hold("a"):
+        pass

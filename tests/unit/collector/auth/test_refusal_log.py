@@ -1,0 +1,16 @@
+"""Refusals are logged at a bounded rate, and the others are counted."""
+
+from structlog.testing import capture_logs
+
+from isochrone_collector.auth.refusal_log import RefusalLog
+
+
+def test_a_flood_of_refusals_is_a_few_lines() -> None:
+    """A burst is logged in full, then a line per second with the number of refusals that were left out."""
+    log = RefusalLog(clock=iter(range(0, 10_000_000, 1_000)).__next__)
+    with capture_logs() as lines:
+        for _ in range(10_000):
+            log.write(status="UNAUTHENTICATED", reason="no credential was sent")
+    assert 50 <= len(lines) <= 65
+    assert "left_out" not in lines[0]
+    assert len(lines) + sum(line.get("left_out", 0) for line in lines) + 1_000 >= 10_000

@@ -1,0 +1,66 @@
+"""Inflation of requests never makes more than the limit."""
+
+import gzip
+import tracemalloc
+import zlib
+
+import pytest
+
+from isochrone_collector.errors import BadRequest, MessageTooLarge
+from isochrone_collector.grpc_api.compressed_message import inflate, is_compressed
+from isochrone_wire.v1 import fleet_pb2, observatory_pb2, operations_pb2, routes_pb2
+
+LIMIT = 1 << 20
+PLAIN = b"\x0a" * 1000
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, lambda content: zlib.compress(content, 9)])
+def test_both_encodings_of_grpc_are_inflated(compress: object) -> None:
+    """Agents use gzip; any gRPC client may use deflate, which is zlib."""
+    assert callable(compress)
+    assert inflate(compress(PLAIN), LIMIT) == PLAIN
+    assert inflate(PLAIN, LIMIT) == PLAIN
+    assert inflate(b"", LIMIT) == b""
+
+
+def test_a_bomb_is_refused_after_the_limit() -> None:
+    """Half a gigabyte of zeros is refused, and no more than a few times the limit is ever allocated."""
+    bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
+    content = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(512)) + bomb.flush()
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageTooLarge, match="larger than max"):
+            inflate(content, LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < 4 * LIMIT
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    """A request of exactly the maximum size is accepted, compressed or not."""
+    content = b"\x0a" * LIMIT
+    assert inflate(gzip.compress(content), LIMIT) == inflate(content, LIMIT) == content
+    with pytest.raises(MessageTooLarge):
+        inflate(content + b"\x0a", LIMIT)
+
+
+@pytest.mark.parametrize("cut", range(2, len(gzip.compress(PLAIN, mtime=0))))
+def test_damaged_content_is_a_bad_request(cut: int) -> None:
+    """Content that is cut at any byte is refused, and so are bytes after its end."""
+    with pytest.raises(BadRequest, match="cannot inflate"):
+        inflate(gzip.compress(PLAIN, mtime=0)[:cut], LIMIT)
+    with pytest.raises(BadRequest, match="extra bytes"):
+        inflate(gzip.compress(PLAIN) + b"x", LIMIT)
+
+
+def test_no_request_looks_compressed() -> None:
+    """A message begins with the key of its first field: 0x78 would be a field 15, and 0x1f is not a key."""
+    requests = [
+        method.input_type
+        for module in (fleet_pb2, observatory_pb2, operations_pb2, routes_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ]
+    assert len(requests) > 20
+    assert [request.full_name for request in requests if 15 in request.fields_by_number] == []
+    assert not is_compressed(bytes((0x78, 0x00)))
