@@ -8,12 +8,14 @@ a secret of 256 random bits. Each has a fixed prefix that people and secret scan
 import base64
 import binascii
 import hashlib
+import hmac
 from dataclasses import dataclass, field
 
 JOIN_PREFIX = "isochrone-join-"
 KEY_PREFIX = "isochrone-key-"
 SECRET_BYTES = 32
 FINGERPRINT_BYTES = 32
+CLIENT_KEY_BYTES = 32
 _ID_BYTES = 8
 
 
@@ -57,6 +59,13 @@ def parse_join_token(text: str) -> JoinToken:
     if len(raw) not in (head, head + FINGERPRINT_BYTES):
         raise ValueError("the join token has the wrong length: it is truncated, or has extra characters")
     return JoinToken(id=int.from_bytes(raw[:_ID_BYTES], "big"), secret=raw[_ID_BYTES:head], fingerprint=raw[head:])
+
+
+def derive_credential(token: JoinToken, client_key: bytes) -> Credential:
+    """Return the credential that a client with this key gets for a token. Neither of the two alone suffices."""
+    derived = hmac.digest(token.secret, b"isochrone credential" + client_key, "sha512")
+    number = int.from_bytes(derived[SECRET_BYTES : SECRET_BYTES + _ID_BYTES], "big") >> 1
+    return Credential(id=number or 1, secret=derived[:SECRET_BYTES])
 
 
 def hash_secret(secret: bytes) -> bytes:

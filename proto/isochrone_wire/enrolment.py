@@ -6,6 +6,7 @@ the token is sent over a connection that accepts this certificate only.
 
 import hmac
 import random
+import secrets
 import time
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ import grpc
 from isochrone_wire import codec
 from isochrone_wire.address import Address
 from isochrone_wire.channel import PLAIN, ClientCertificate, Trust, open_channel, presented_certificate
-from isochrone_wire.credentials import JoinToken, format_fingerprint, parse_join_token
+from isochrone_wire.credentials import CLIENT_KEY_BYTES, JoinToken, format_fingerprint, parse_join_token
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.operations import Joined
@@ -23,6 +24,12 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 
 _CALL_SECONDS = 15.0
 _ATTEMPTS = 8
+# The others are refusals. A collector that does not answer is reported after few attempts.
+_ATTEMPTS_OF = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: _ATTEMPTS,
+    grpc.StatusCode.UNAVAILABLE: 2,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 2,
+}
 _PAUSE_SECONDS = 2.0
 _ANOTHER_TOKEN = "ask an operator for a new token: `isochrone-collector vantage add`, `vantage rotate` or `access add`"
 
@@ -96,7 +103,9 @@ def _verified_trust(address: Address, token: JoinToken) -> Trust:
 
 
 def _request_credential(channel: grpc.Channel, address: Address, token: str, version: str) -> Joined:
-    request = fleet_pb2.JoinRequest(token=token, version=version)
+    # With the same key the collector repeats a reply that was lost.
+    client_key = secrets.token_bytes(CLIENT_KEY_BYTES)
+    request = fleet_pb2.JoinRequest(token=token, version=version, client_key=client_key)
     stub = fleet_pb2_grpc.FleetStub(channel)
     for attempt in range(_ATTEMPTS):
         try:
@@ -104,8 +113,7 @@ def _request_credential(channel: grpc.Channel, address: Address, token: str, ver
         except grpc.RpcError as error:
             # An RpcError is also the call with its status, which its type stubs do not declare.
             call: Any = error
-            rate_limited = call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            if not rate_limited or attempt == _ATTEMPTS - 1:
+            if attempt >= _ATTEMPTS_OF.get(call.code(), 1) - 1:
                 raise _enrolment_error(call, address) from error
         time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311  # jitter, not a secret
     raise AssertionError("the last attempt returns or raises")

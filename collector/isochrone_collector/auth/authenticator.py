@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from isochrone_collector.auth.rate_limit import LeakyBucket
-from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
+from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany, without_details
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database
@@ -107,8 +107,9 @@ class Authenticator:
     async def _look_up_unknown(self, credential_id: int) -> CredentialRow | None:
         if not self._unknown_lookups.take(self._clock()):
             raise TooMany("too many unknown credentials at once; try again in a moment")
-        async with self._database.connection() as connection:
-            row = await access.credential(connection, credential_id)
+        with without_details():
+            async with self._database.connection() as connection:
+                row = await access.credential(connection, credential_id)
         if row is not None:
             self._known[row.id] = row
         return row

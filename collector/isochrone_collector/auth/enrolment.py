@@ -10,12 +10,20 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from isochrone_collector.auth.rate_limit import LeakyBucket
-from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
+from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
+from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName, without_details
 from isochrone_collector.store import access, audit, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.postgres.pool import Connection, Database
-from isochrone_wire.credentials import SECRET_BYTES, Credential, JoinToken, hash_secret, parse_join_token
+from isochrone_wire.credentials import (
+    CLIENT_KEY_BYTES,
+    SECRET_BYTES,
+    Credential,
+    JoinToken,
+    derive_credential,
+    hash_secret,
+    parse_join_token,
+)
 from isochrone_wire.model import SECOND_US
 from isochrone_wire.operations import Access, AccessList, AccessState, Invitation, Joined, Role
 
@@ -24,7 +32,10 @@ MAX_OVERLAP_US = 30 * 86_400 * SECOND_US
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _ID_BITS = 63
+# Of one address.
 _JOINS_PER_SECOND = 50.0
+# Of tokens that are not open, of all addresses.
+_LOOK_UPS_PER_SECOND = 20.0
 
 _log = structlog.get_logger()
 
@@ -32,23 +43,29 @@ _log = structlog.get_logger()
 class Enrolment:
     """Invitations and credentials of the collectors on one database.
 
-    `fingerprint` returns the fingerprint of the certificate that tokens carry, empty without TLS. `on_change` is called
-    after changes that must be effective at once: a revocation, or a new credential for this collector's own operator.
+    `join_database` is a small pool for callers without a credential, so that they never keep pushes waiting for a
+    connection. `fingerprint` returns the fingerprint of the certificate that tokens carry, empty without TLS.
+    `on_change` is called after changes that must be effective at once: a revocation, or a new credential for this
+    collector's own operator.
     """
 
     def __init__(
         self,
         *,
         database: Database,
+        join_database: Database,
         clock: Callable[[], int],
         fingerprint: Callable[[], bytes],
         on_change: Callable[[], Awaitable[None]],
     ) -> None:
         self._database = database
+        self._join_database = join_database
+        self._invited: dict[int, InvitationRow] = {}
         self._clock = clock
         self._fingerprint = fingerprint
         self._on_change = on_change
-        self._joins = LeakyBucket(per_second=_JOINS_PER_SECOND, burst=4 * _JOINS_PER_SECOND)
+        self._joins = BucketPerKey(per_second=_JOINS_PER_SECOND, burst=4 * _JOINS_PER_SECOND)
+        self._look_ups = LeakyBucket(per_second=_LOOK_UPS_PER_SECOND, burst=4 * _LOOK_UPS_PER_SECOND)
 
     async def invite(
         self, *, name: str, role: str, region: str | None, expires_us: int, overlap_us: int, rotation: bool
@@ -86,21 +103,48 @@ class Enrolment:
         _log.info("access.invited", name=name, role=role, region=region, rotation=rotation)
         return Invitation(token=str(token), expires_at=row.expires_at)
 
-    async def join(self, token_text: str, *, version: str) -> Joined:
-        """Exchange a join token, once, for a credential. Raises `NotAdmitted` and `TooMany`."""
+    async def join(self, token_text: str, *, client_key: bytes, address: str, version: str) -> Joined:
+        """Exchange a join token, once, for a credential; the same `client_key` gets the same credential again.
+
+        `address` is that of the caller. A token is verified before a lock is taken. Raises `NotAdmitted` and `TooMany`.
+        """
         now_at = self._clock()
-        if not self._joins.take(now_at):
-            raise TooMany("too many join at once; try again in a moment")
-        try:
-            token = parse_join_token(token_text)
-        except ValueError as error:
-            raise NotAdmitted(str(error)) from None
-        credential = Credential(id=_new_id(), secret=_new_secret())
-        async with self._database.transaction() as connection:
+        if not self._joins.take(address, now_at):
+            raise TooMany("too many join from this address; try again in a moment")
+        token = _parsed(token_text, client_key)
+        credential = (
+            derive_credential(token, client_key) if client_key else Credential(id=_new_id(), secret=_new_secret())
+        )
+        with without_details():
+            await self._verify(token, now_at)
+            row = await self._admit(token, credential, now_at)
+        # `on_change` is not needed: the authenticator looks up unknown credentials.
+        _log.info("access.joined", name=row.name, role=row.role, region=row.region, version=version[:40])
+        return Joined(credential=str(credential), role=Role(row.role), name=row.name, region=row.region)
+
+    async def refresh(self) -> None:
+        """Reload the invitations: most tokens are verified without the database. Raises `DatabaseUnavailable`."""
+        async with self._join_database.connection() as connection:
+            self._invited = {row.id: row for row in await access.invitations(connection)}
+
+    async def _verify(self, token: JoinToken, now_at: int) -> None:
+        """Check that the secret of a token is right, without a lock; the token may have been used."""
+        row = self._invited.get(token.id)
+        if row is None:
+            if not self._look_ups.take(now_at):
+                raise TooMany("too many unknown join tokens at once; try again in a moment")
+            async with self._join_database.connection() as connection:
+                row = await access.invitation(connection, token.id)
+        _checked(row, token)
+
+    async def _admit(self, token: JoinToken, credential: Credential, now_at: int) -> InvitationRow:
+        async with self._join_database.transaction() as connection:
             # A concurrent revocation must see either the credential or the open invitation.
             await access.lock(connection)
-            row = _checked(await access.invitation(connection, token.id), token, now_at)
-            if not await access.use(connection, row.id, used_at=now_at):
+            row = _checked(await access.invitation(connection, token.id), token)
+            if row.used_at is not None and await _has_issued(connection, credential, now_at):
+                return row
+            if not await access.use(connection, _open_invitation(row, now_at).id, used_at=now_at):
                 raise NotAdmitted("the join token was used a moment ago; ask for another")
             await access.admit(
                 connection,
@@ -111,9 +155,7 @@ class Enrolment:
             )
             target = f"{row.role} {row.name}"
             await audit.record(connection, at=now_at, action="access.join", target=target, principal=row.name)
-        # `on_change` is not needed: the authenticator looks up unknown credentials.
-        _log.info("access.joined", name=row.name, role=row.role, region=row.region, version=version[:40])
-        return Joined(credential=str(credential), role=Role(row.role), name=row.name, region=row.region)
+        return row
 
     async def list_access(self) -> AccessList:
         """Return every credential and every open invitation."""
@@ -209,9 +251,24 @@ def _check_names(name: str, role: str, region: str | None) -> None:
         raise BadRequest("the name of a region follows the rules of vantage names, for example ap-southeast-1")
 
 
-def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> InvitationRow:
+def _parsed(token_text: str, client_key: bytes) -> JoinToken:
+    if client_key and len(client_key) != CLIENT_KEY_BYTES:
+        raise BadRequest(f"the client key must have {CLIENT_KEY_BYTES} bytes")
+    try:
+        return parse_join_token(token_text)
+    except ValueError as error:
+        raise NotAdmitted(str(error)) from None
+
+
+def _checked(row: InvitationRow | None, token: JoinToken) -> InvitationRow:
+    """Return the invitation if the token has its secret."""
     if row is None or not hmac.compare_digest(row.secret_hash, hash_secret(token.secret)):
         raise NotAdmitted("this collector did not make the join token")
+    return row
+
+
+def _open_invitation(row: InvitationRow, now_at: int) -> InvitationRow:
+    """Return the invitation if it can still be used."""
     if row.used_at is not None:
         raise NotAdmitted(f"the join token of {row.name!r} has been used already; a token is valid once")
     if row.revoked_at is not None:
@@ -222,8 +279,17 @@ def _checked(row: InvitationRow | None, token: JoinToken, now_at: int) -> Invita
 
 
 def _is_operators(row: CredentialRow, current: Credential, now_at: int) -> bool:
-    known = hmac.compare_digest(row.secret_hash, hash_secret(current.secret))
-    return known and row.role == Role.OPERATOR and row.is_valid(now_at)
+    return _has_secret(row, current.secret) and row.role == Role.OPERATOR and row.is_valid(now_at)
+
+
+async def _has_issued(connection: Connection, credential: Credential, now_at: int) -> bool:
+    """Return whether this valid credential was issued before, and the reply was lost."""
+    row = await access.credential(connection, credential.id)
+    return row is not None and _has_secret(row, credential.secret) and row.is_valid(now_at)
+
+
+def _has_secret(row: CredentialRow, secret: bytes) -> bool:
+    return hmac.compare_digest(row.secret_hash, hash_secret(secret))
 
 
 async def _names(connection: Connection) -> set[str]:

@@ -1,5 +1,6 @@
 """Rate limiting with a leaky bucket. Pure."""
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 _SECOND_US = 1_000_000
@@ -25,3 +26,21 @@ class LeakyBucket:
             return False
         self.level += 1
         return True
+
+
+class BucketPerKey:
+    """A `LeakyBucket` per key, for the `keys` most recent ones."""
+
+    def __init__(self, *, per_second: float, burst: float, keys: int = 10_000) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._keys = keys
+        self._buckets: OrderedDict[str, LeakyBucket] = OrderedDict()
+
+    def take(self, key: str, now_at: int) -> bool:
+        """Return whether one more event of that key is allowed at that instant (microseconds), and count it if so."""
+        bucket = self._buckets.pop(key, None) or LeakyBucket(per_second=self._per_second, burst=self._burst)
+        self._buckets[key] = bucket
+        if len(self._buckets) > self._keys:
+            self._buckets.popitem(last=False)
+        return bucket.take(now_at)

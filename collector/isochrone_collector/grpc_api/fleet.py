@@ -4,6 +4,7 @@ import grpc
 from google.protobuf import message_factory
 
 from isochrone_collector.auth.authenticator import Authenticator, Metadata
+from isochrone_collector.auth.call_limits import address_key
 from isochrone_collector.auth.enrolment import Enrolment
 from isochrone_collector.clock import now_at
 from isochrone_collector.grpc_api.responses import Context, answer, peer_address
@@ -30,8 +31,14 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self, request: fleet_pb2.JoinRequest, context: Context
     ) -> fleet_pb2.JoinResponse:
         """Exchange a one-time token for a credential."""
+        work = self._enrolment.join(
+            request.token,
+            client_key=request.client_key,
+            address=address_key(context.peer()),
+            version=request.version,
+        )
         with audit.acting(Actor(principal="", address=peer_address(context))):
-            joined = await answer(context, self._enrolment.join(request.token, version=request.version))
+            joined = await answer(context, work)
         return codec.encode(joined)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def FetchPlan(  # noqa: N802  # the name in the .proto

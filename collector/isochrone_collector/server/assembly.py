@@ -25,6 +25,9 @@ from isochrone_collector.store.postgres.pool import Database
 if TYPE_CHECKING:
     from isochrone_collector.jobs.webhook import Webhook
 
+# For callers without a credential.
+_JOIN_CONNECTIONS = 2
+
 _log = structlog.get_logger()
 
 
@@ -76,6 +79,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         authenticator=authenticator,
         enrolment=Enrolment(
             database=database,
+            join_database=await _opened(Database(conninfo, max_connections=_JOIN_CONNECTIONS), stack),
             clock=now_at,
             fingerprint=lambda: certificates.current.fingerprint if certificates else b"",
             on_change=authenticator.refresh,

@@ -73,6 +73,7 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
         ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),
         ("embedded PostgreSQL", _POSTGRES_WATCH_US, restart_postgres),
         ("access", _ACCESS_REFRESH_US, parts.authenticator.refresh),
+        ("invitations", _ACCESS_REFRESH_US, parts.enrolment.refresh),
         ("certificate", _CERTIFICATE_RELOAD_US, reload_certificate),
     )
     return [Job(name=name, every_us=every_us, work=work, leader_only=False) for name, every_us, work in works]

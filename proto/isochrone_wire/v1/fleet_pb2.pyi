@@ -48,18 +48,24 @@ class JoinRequest(_message.Message):
 
     TOKEN_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    CLIENT_KEY_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     version: _builtins.str
     """The version of the calling program, for the log."""
+    client_key: _builtins.bytes
+    """32 random bytes of the client, from which its credential is derived: if a reply is lost, the same request again has
+    the same reply.
+    """
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
         version: _builtins.str = ...,
+        client_key: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_key", b"client_key", "token", b"token", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -73,7 +73,9 @@ class Database:
     statement that takes longer than 15 s is a sign that the server is gone; see `patient`.
     """
 
-    def __init__(self, conninfo: str, *, statement_timeout_us: int | None = None) -> None:
+    def __init__(
+        self, conninfo: str, *, statement_timeout_us: int | None = None, max_connections: int = _MAX_CONNECTIONS
+    ) -> None:
         self._conninfo = conninfo
         self._statement_timeout_us = statement_timeout_us
         self._answer_within_s = ANSWER_WITHIN_S + (statement_timeout_us or 0) / SECOND_US
@@ -83,7 +85,7 @@ class Database:
             connection_class=Connection,
             kwargs={**connections.parameters(conninfo), "on_failure": self._failures.append},
             min_size=1,
-            max_size=_MAX_CONNECTIONS,
+            max_size=max_connections,
             max_lifetime=_RECYCLE_AFTER_S,
             timeout=_WAIT_FOR_CONNECTION_S,
             reconnect_timeout=_GIVE_UP_AFTER_S,

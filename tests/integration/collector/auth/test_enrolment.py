@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -16,12 +17,13 @@ from fix_collector import Caller, Collector, StartCollector, run_command
 from fix_simulator import certificate_for
 from isochrone_wire import enrolment, identity_file
 from isochrone_wire.address import parse_address
-from isochrone_wire.channel import ClientCertificate, Trust, presented_certificate
+from isochrone_wire.channel import ClientCertificate, Trust, open_channel, presented_certificate
 from isochrone_wire.credentials import Credential, format_fingerprint, parse_credential, parse_join_token
 from isochrone_wire.enrolment import EnrolmentError
 from isochrone_wire.identity_file import Identity
 from isochrone_wire.model import SECOND_US, Batch, Vantage
 from isochrone_wire.operations import AccessState, Role
+from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata.waiting import eventually
 
 PLAN = "baseline: us-east-2\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
@@ -184,6 +186,22 @@ def test_a_token_is_valid_once(guarded: Collector) -> None:
     assert sum(answer.startswith("isochrone-key-") for answer in answers) == 1
     assert sum("used" in answer for answer in answers) == 5
     assert [one.state for one in guarded.call.access() if one.name == "br-1"] == [AccessState.ACTIVE]
+
+
+def test_a_lost_reply_is_repeated(guarded: Collector) -> None:
+    """The same client key gets the same credential again, until that is revoked; another key gets nothing."""
+    token, key = guarded.call.invite("repeated"), os.urandom(32)
+    address = parse_address(guarded.address)
+    with open_channel(address, presented_certificate(address).pinned) as channel:
+        join = fleet_pb2_grpc.FleetStub(channel).Join
+        replies = [join(fleet_pb2.JoinRequest(token=token, client_key=key), timeout=20) for _ in range(3)]
+        assert len({reply.credential for reply in replies}) == 1
+        requests = [fleet_pb2.JoinRequest(token=token, client_key=other) for other in (os.urandom(32), b"")]
+        assert {refused(partial(join, request, timeout=20)) for request in requests} == {UNAUTHENTICATED}
+        assert [one.state for one in guarded.call.access() if one.name == "repeated"] == [AccessState.ACTIVE]
+        guarded.call.revoke("repeated")
+        again = fleet_pb2.JoinRequest(token=token, client_key=key)
+        assert refused(partial(join, again, timeout=20)) is UNAUTHENTICATED
 
 
 def test_expired_and_revoked_tokens_are_refused(guarded: Collector) -> None:

@@ -16,7 +16,8 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 from testdata.waiting import eventually
 
 US_1 = Vantage(name="us-1", region="us-east-2")
-MANY = 600
+MANY = 1_000
+AT_ONCE = 50
 
 
 @pytest.fixture
@@ -68,18 +69,19 @@ def test_a_local_connection_is_no_operator_there(exposed: Collector) -> None:
 
 
 def test_guessing_tokens_is_rate_limited(exposed: Collector) -> None:
-    """After a burst of bad tokens most are refused unread, with a status that means "later"; a valid token waits and
-    stays valid.
+    """After a burst of bad tokens most are refused unread, with a status that means "later"; a valid token is
+    accepted all the same.
     """
     address = Address("127.0.0.1", exposed.port)
     token = exposed.call.invite("us-1")
     with open_channel(address, presented_certificate(address).pinned) as channel:
         codes = _joins(channel, [f"isochrone-join-{number:032x}" for number in range(MANY)])
     assert codes.keys() == {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED}
-    # 200 at once, and 50 a second.
+    # Of one address 200 at once, and 50 a second.
     assert codes[grpc.StatusCode.UNAUTHENTICATED] >= 200
     assert codes[grpc.StatusCode.RESOURCE_EXHAUSTED] >= 50
-    assert "too many join at once" in exposed.log()
+    # One line per second after a burst.
+    assert exposed.log().count("request.refused") < MANY / 2
 
     def comes_in() -> bool:
         try:
@@ -91,7 +93,11 @@ def test_guessing_tokens_is_rate_limited(exposed: Collector) -> None:
 
 
 def _joins(channel: grpc.Channel, tokens: list[str]) -> Counter[grpc.StatusCode]:
-    """Return the results of many tokens sent at once."""
+    """Return the results of many tokens, sent as many at once as a connection takes."""
     stub = fleet_pb2_grpc.FleetStub(channel)
-    calls = [stub.Join.future(fleet_pb2.JoinRequest(token=token, version="test"), timeout=30) for token in tokens]
-    return Counter(call.code() for call in calls)
+    codes: Counter[grpc.StatusCode] = Counter()
+    for few in range(0, len(tokens), AT_ONCE):
+        requests = [fleet_pb2.JoinRequest(token=token, version="test") for token in tokens[few : few + AT_ONCE]]
+        calls = [stub.Join.future(request, timeout=30) for request in requests]
+        codes.update(call.code() for call in calls)
+    return codes

@@ -1,6 +1,6 @@
 """The leaky bucket: a burst at once, then a rate."""
 
-from isochrone_collector.auth.rate_limit import LeakyBucket
+from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
 
 
 def test_a_bucket_lets_a_burst_through_and_then_a_rate() -> None:
@@ -10,3 +10,11 @@ def test_a_bucket_lets_a_burst_through_and_then_a_rate() -> None:
     assert not bucket.take(0)
     assert [bucket.take(500_010) for _ in range(2)] == [True, False]
     assert [bucket.take(9_000_000) for _ in range(4)] == [True, True, True, False]
+
+
+def test_each_key_has_a_bucket() -> None:
+    """One key does not use up the allowance of another; of many keys only the most recent are remembered."""
+    buckets = BucketPerKey(per_second=1.0, burst=1.0, keys=2)
+    assert [buckets.take(key, 0) for key in ("a", "a", "b")] == [True, False, True]
+    assert buckets.take("c", 0)
+    assert len(buckets._buckets) == 2
