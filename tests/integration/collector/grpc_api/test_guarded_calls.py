@@ -1,6 +1,7 @@
 """Guards of calls over a real socket: what is read, how long streams last, and how many there may be."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from isochrone_collector.errors import DatabaseUnavailable, NotAdmitted
 from isochrone_collector.grpc_api import guarded_calls
 from isochrone_collector.grpc_api.guarded_calls import Caller, CallGuard, refusing
+from isochrone_collector.grpc_api.responses import refuse
 from isochrone_wire.grpc_options import CLIENT_OPTIONS, MAX_MESSAGE_BYTES, SERVER_OPTIONS
 
 TIMEOUT_S = 20.0
@@ -102,6 +104,25 @@ async def test_a_refusal_does_not_wait_for_the_request() -> None:
         refused = call(timeout=TIMEOUT_S)  # its request is never sent
         status, details = await status_of(refused)
         assert (status, details) == (grpc.StatusCode.UNAUTHENTICATED, "no credential was sent")
+
+
+@pytest.mark.parametrize("method", ["/t.T/Refused", "/t.T/Failing"])
+async def test_a_connection_survives_refusals(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """A refused call is gone at once: three hundred of them on a connection are answered without garbage collection."""
+
+    async def fail(_content: bytes, context: Any) -> bytes:
+        await refuse(context, NotAdmitted("no"))
+        return b""
+
+    monkeypatch.setitem(HANDLERS, "/t.T/Failing", grpc.unary_unary_rpc_method_handler(fail))
+    gc.disable()
+    try:
+        async with serving() as channel:
+            call: Any = channel.unary_unary(method)
+            statuses = {(await status_of(call(b"", timeout=TIMEOUT_S)))[0] for _ in range(300)}
+    finally:
+        gc.enable()
+    assert statuses == {grpc.StatusCode.UNAUTHENTICATED}
 
 
 async def test_an_endless_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
