@@ -24,17 +24,12 @@ A plan document with problems is not an error but a result: see `plans.document`
 `Rejection` in the receipt.
 """
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import Self
-
-import structlog
 
 from isochrone_collector import names
 from isochrone_wire.errors import IsochroneError
 from isochrone_wire.text import nearest
-
-_log = structlog.get_logger()
 
 
 class CollectorError(IsochroneError):
@@ -141,13 +136,3 @@ class CollectorUnreachable(CollectorError):  # noqa: N818  # a state, and the na
     """No collector answers. Act: the operator, on the address or on the collector."""
 
     exit_code = 3
-
-
-@contextmanager
-def without_details() -> Iterator[None]:
-    """Replace errors of the database by one without its text, for callers without a credential. The log has it."""
-    try:
-        yield
-    except DatabaseUnavailable as error:
-        _log.warning("database.unavailable", reason=str(error))
-        raise DatabaseUnavailable("the database is unavailable at the moment; try again later") from error

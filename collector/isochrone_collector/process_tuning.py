@@ -6,7 +6,9 @@ next one. Touching those new pages took a third of the time of a push.
 
 import ctypes
 import gc
+import resource
 import sys
+from contextlib import suppress
 
 # Parameters of mallopt, from malloc.h of glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -16,6 +18,27 @@ _LARGE_BYTES = 8 << 20
 _NEW_OBJECTS = 20_000
 # With Python's default of 5 ms the thread that packs would delay every answer of the event loop.
 _TURN_S = 0.001
+
+# File descriptors for the rest of the collector: databases, processes, files.
+_OTHER_FILES = 256
+_MIN_CONNECTIONS = 64
+# gRPC and HTTP.
+_LISTENERS = 2
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files to the most that this user may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def max_connections(most: int) -> int:
+    """Return how many connections a listener may have: `most`, or its share of the limit of open files."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return most
+    return max(_MIN_CONNECTIONS, min(most, (allowed - _OTHER_FILES) // _LISTENERS))
 
 
 def tune_process() -> None:

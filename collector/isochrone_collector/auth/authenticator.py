@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from isochrone_collector.auth.rate_limit import LeakyBucket
-from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany, without_details
+from isochrone_collector.auth.refusal_log import without_details
+from isochrone_collector.errors import Forbidden, NotAdmitted, TooMany
 from isochrone_collector.store import access
 from isochrone_collector.store.access import CredentialCounts, CredentialRow
 from isochrone_collector.store.postgres.pool import Connection, Database

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from isochrone_collector.auth.rate_limit import BucketPerKey, LeakyBucket
-from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName, without_details
+from isochrone_collector.auth.refusal_log import without_details
+from isochrone_collector.errors import BadRequest, Conflict, NotAdmitted, TooMany, UnknownName
 from isochrone_collector.store import access, audit, vantages
 from isochrone_collector.store.access import CredentialRow, InvitationRow
 from isochrone_collector.store.postgres.pool import Connection, Database

@@ -1,11 +1,13 @@
 """Log of refused requests at a bounded rate, with the number of those that were left out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
 from isochrone_collector.auth.rate_limit import LeakyBucket
 from isochrone_collector.clock import now_at
+from isochrone_collector.errors import DatabaseUnavailable
 
 _PER_SECOND = 1.0
 _BURST = 50.0
@@ -32,3 +34,13 @@ class RefusalLog:
 
 REFUSALS = RefusalLog()
 """The log of this process, for gRPC and HTTP."""
+
+
+@contextmanager
+def without_details() -> Iterator[None]:
+    """Replace errors of the database by one without its text, for callers without a credential. The log has it."""
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        _log.warning("database.unavailable", reason=str(error))
+        raise DatabaseUnavailable("the database is unavailable at the moment; try again later") from error

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from isochrone_collector import durations, settings
+from isochrone_collector.process_tuning import raise_file_limit
 from isochrone_collector.server.listen_check import check_listen, check_unix_socket
 from isochrone_wire.cli import logs
 from isochrone_wire.cli.command_line import example, log_format_option
@@ -115,6 +116,7 @@ def serve(log_format: logs.Format, **given: Any) -> None:  # noqa: ANN401  # opt
     logs.set_up(log_format)
     # Clients that send garbage to the port would otherwise cause log lines of gRPC.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    raise_file_limit()
     check_listen(chosen.listen)
     if chosen.unix_socket is not None:
         check_unix_socket(chosen.unix_socket)

@@ -4,22 +4,19 @@ uvicorn's own protocol waits forever for the first request, and flushes before c
 """
 
 import asyncio
-import resource
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from isochrone_collector.process_tuning import max_connections
 from isochrone_wire.model import SECOND_US
 
 MAX_HEAD_BYTES = 16 * 1024
 SEND_BUFFER_BYTES = 64 * 1024
 IDLE_US = 15 * SECOND_US
 _MAX_CONNECTIONS = 5_000
-# File descriptors reserved for the rest of the collector.
-_OTHER_FILES = 256
-_MIN_CONNECTIONS = 64
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\n"
@@ -31,20 +28,10 @@ _PROBLEM = (
 )
 
 
-def max_connections() -> int:
-    """Return the maximum number of connections, given the limit of open files."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        _MAX_CONNECTIONS
-        if allowed == resource.RLIM_INFINITY
-        else max(_MIN_CONNECTIONS, min(_MAX_CONNECTIONS, allowed - _OTHER_FILES))
-    )
-
-
 class Connection(H11Protocol):
     """uvicorn's connection, closed after `IDLE_US` without a request, and refused beyond `maximum`."""
 
-    maximum = max_connections()
+    maximum = max_connections(_MAX_CONNECTIONS)
 
     def __init__(
         self,

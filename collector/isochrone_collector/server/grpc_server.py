@@ -10,6 +10,7 @@ from isochrone_collector.grpc_api.fleet import FleetService, add_to_server
 from isochrone_collector.grpc_api.observatory import ObservatoryService
 from isochrone_collector.grpc_api.operations import OperationsService
 from isochrone_collector.grpc_api.routes import RoutesService
+from isochrone_collector.process_tuning import max_connections
 from isochrone_collector.server.assembly import Parts
 from isochrone_collector.server.certificates import Certificates
 from isochrone_wire.address import Address
@@ -24,6 +25,8 @@ from isochrone_wire.v1 import (
     routes_pb2_grpc,
 )
 
+_MAX_CONNECTIONS = 4_000
+
 
 def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
     """Create the server with every service, and its health service."""
@@ -32,7 +35,8 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
             AuthInterceptor(parts.authenticator, on_refused=parts.push_metrics.count_refused),
             parts.push_metrics,
         ],
-        options=SERVER_OPTIONS,
+        # Above the limit gRPC closes a connection when it is accepted.
+        options=[*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections(_MAX_CONNECTIONS))],
     )
     health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)

@@ -37,7 +37,7 @@ _SENTENCES: Mapping[Condition, tuple[str, str]] = {
     ),
     Condition.TOO_MANY_CONNECTIONS: (
         "the database has too many connections",
-        "raise max_connections, or end other clients; a collector uses up to 18",
+        "raise max_connections, or end other clients; a collector uses up to 20",
     ),
     Condition.DISK_FULL: ("the disk of the database is full", "make room there; agents keep their samples meanwhile"),
     Condition.CONFLICT: ("the database asks for a retry", ""),
