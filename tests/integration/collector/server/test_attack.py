@@ -1,0 +1,68 @@
+"""Attacks by callers without a credential: memory and connections stay bounded, and others are served."""
+
+import resource
+import socket
+import zlib
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fix_collector import Collector, StartCollector
+from isochrone_wire.address import parse_address
+from isochrone_wire.channel import open_channel, presented_certificate
+
+BOMB_MIB = 512
+SPARE_KIB = 128 << 10
+TIMEOUT_S = 30.0
+
+
+def peak_kib(collector: Collector) -> int:
+    """Return the most memory that the process has had."""
+    lines = Path(f"/proc/{collector.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def is_healthy(channel: grpc.Channel) -> bool:
+    """Return whether a call over this channel is answered."""
+    answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def test_a_bomb_does_not_grow_the_collector(start_collector: StartCollector) -> None:
+    """Half a gigabyte of zeros in half a megabyte of gzip, many times: refused, and never inflated."""
+    collector = start_collector(more=["--tls"])
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(BOMB_MIB)) + packer.flush()
+    address, before_kib = parse_address(collector.address), peak_kib(collector)
+    with open_channel(address, presented_certificate(address).pinned) as channel:
+        for method in ("Fleet/Join", "Fleet/Push", "Observatory/ListTargets"):
+            call = channel.unary_unary(f"/isochrone.v1.{method}")
+            refusals = [call.future(bomb, timeout=TIMEOUT_S) for _ in range(10)]
+            assert {refusal.code() for refusal in refusals} <= {
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                grpc.StatusCode.UNAUTHENTICATED,
+            }
+        assert is_healthy(channel)
+    assert peak_kib(collector) - before_kib < SPARE_KIB
+
+
+def test_idle_connections_cost_little(start_collector: StartCollector) -> None:
+    """Five hundred connections that send nothing cost little memory and no log lines, and other clients are served. The
+    collector has raised its limit of open files.
+    """
+    collector = start_collector(more=["--tls"])
+    soft, hard = resource.prlimit(collector.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard
+    address, before_kib = parse_address(collector.address), peak_kib(collector)
+    trust = presented_certificate(address).pinned
+    with open_channel(address, trust) as channel, ExitStack() as stack:
+        assert is_healthy(channel)
+        for _ in range(500):
+            stack.enter_context(socket.create_connection((address.host, address.port)))
+        assert is_healthy(channel)
+        with open_channel(address, trust) as another:
+            assert is_healthy(another)
+    assert peak_kib(collector) - before_kib < SPARE_KIB
+    assert len(collector.log().splitlines()) < 200
