@@ -5,6 +5,7 @@ import socket
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -38,7 +39,7 @@ def test_a_bomb_does_not_grow_the_collector(start_collector: StartCollector) -> 
     address, before_kib = parse_address(collector.address), peak_kib(collector)
     with open_channel(address, presented_certificate(address).pinned) as channel:
         for method in ("Fleet/Join", "Fleet/Push", "Observatory/ListTargets"):
-            call = channel.unary_unary(f"/isochrone.v1.{method}")
+            call: Any = channel.unary_unary(f"/isochrone.v1.{method}")
             refusals = [call.future(bomb, timeout=TIMEOUT_S) for _ in range(10)]
             assert {refusal.code() for refusal in refusals} <= {
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
