@@ -37,7 +37,7 @@ HANDLERS: dict[str, Any] = {
 }
 
 
-class Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]  # the stubs lack a type
+class Guarded:
     """The handlers above under guard."""
 
     def __init__(self, recheck: Callable[[], Awaitable[object]] | None) -> None:
@@ -58,7 +58,8 @@ async def serving(
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Yield a channel to a server with the guarded handlers."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((Guarded(recheck),))
+    handlers: Any = (Guarded(recheck),)
+    server.add_generic_rpc_handlers(handlers)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     options = [("grpc.max_send_message_length", -1), *CLIENT_OPTIONS[1:]]
