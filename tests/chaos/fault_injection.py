@@ -87,6 +87,16 @@ async def freeze_postgres(testbed: Testbed, fault: Fault) -> str:
     return f"{seconds:.1f} s"
 
 
+async def blackhole_database(testbed: Testbed, fault: Fault) -> str:
+    """Discard everything between collector and PostgreSQL without closing a connection."""
+    seconds = Random(fault.seed).uniform(1.0, 4.0)
+    async with testbed.postgres_lock:
+        testbed.database.swallowing = True
+        await asyncio.sleep(seconds)
+        testbed.database.swallowing = False
+    return f"{seconds:.1f} s"
+
+
 async def forbid_writes(testbed: Testbed, fault: Fault) -> str:
     """Make PostgreSQL read-only, as a demoted primary is."""
     seconds = Random(fault.seed).uniform(1.0, 3.0)
@@ -159,6 +169,7 @@ INJECTORS: Mapping[Kind, Injector] = {
     Kind.POSTGRES_KILLED: kill_postgres,
     Kind.BACKEND_KILLED: kill_backend,
     Kind.POSTGRES_FROZEN: freeze_postgres,
+    Kind.DATABASE_BLACKHOLED: blackhole_database,
     Kind.READ_ONLY: forbid_writes,
     Kind.REPLY_CUT: cut_reply,
     Kind.PARTITION: partition,

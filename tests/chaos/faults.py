@@ -15,6 +15,7 @@ class Kind(StrEnum):
     POSTGRES_KILLED = "postgres-killed"
     BACKEND_KILLED = "backend-killed"
     POSTGRES_FROZEN = "postgres-frozen"
+    DATABASE_BLACKHOLED = "database-blackholed"
     READ_ONLY = "read-only"
     REPLY_CUT = "reply-cut"
     PARTITION = "partition"
@@ -39,6 +40,7 @@ FAULT_TYPES: Mapping[Kind, FaultType] = {
     Kind.POSTGRES_KILLED: FaultType(weight=5, one_agent=False, sentence="SIGKILL of the postmaster, then a restart"),
     Kind.BACKEND_KILLED: FaultType(weight=6, one_agent=False, sentence="SIGKILL of a backend: PostgreSQL restarts"),
     Kind.POSTGRES_FROZEN: FaultType(weight=3, one_agent=False, sentence="all of PostgreSQL is stopped for 1 to 4 s"),
+    Kind.DATABASE_BLACKHOLED: FaultType(weight=2, one_agent=False, sentence="no byte reaches PostgreSQL for 1 to 4 s"),
     Kind.READ_ONLY: FaultType(weight=3, one_agent=False, sentence="PostgreSQL accepts no writes for 1 to 3 s"),
     Kind.REPLY_CUT: FaultType(weight=20, one_agent=True, sentence="the connection cut between a push and its reply"),
     Kind.PARTITION: FaultType(weight=6, one_agent=True, sentence="no connection to the collector for 1 to 3 s"),

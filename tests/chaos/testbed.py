@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlencode
-
-from psycopg.conninfo import conninfo_to_dict
 
 from chaos import commands, disk, journal, spool_reader
 from chaos.commands import Operator
@@ -18,6 +15,7 @@ from chaos.process import Program
 from chaos.relay import Relay
 from isochrone_collector.store.postgres.embedded import EmbeddedPostgres
 from isochrone_wire.model import Vantage
+from testdata.database_relay import DatabaseRelay
 
 WATCH_SECONDS = 0.3
 REGIONS = ("us-east-2", "ap-southeast-1", "eu-central-1", "sa-east-1", "af-south-1")
@@ -90,6 +88,7 @@ class Testbed:
     folder: Path
     postgres: EmbeddedPostgres
     postgres_lock: asyncio.Lock
+    database: DatabaseRelay
     collector: Program
     agents: list[TestedAgent]
     own_disks: bool
@@ -117,6 +116,9 @@ async def testbed(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> A
         postgres = EmbeddedPostgres(folder / "postgres")
         await asyncio.to_thread(postgres.start)
         stack.push_async_callback(asyncio.to_thread, postgres.stop)
+        database = DatabaseRelay(postgres.conninfo)
+        await database.start()
+        stack.push_async_callback(database.stop)
         simulator = Program(
             name="sim",
             module="isochrone_sim",
@@ -124,10 +126,10 @@ async def testbed(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> A
             arguments=("serve", "--faults", "--listen", "127.0.0.1:0"),
         )
         base_url = str((await _ready(stack, simulator))["endpoints"].popitem()[1])
-        collector = _collector(folder, _url(postgres.conninfo), 0, tls=tls)
+        collector = _collector(folder, database.url, 0, tls=tls)
         ready = await _ready(stack, collector)
         port = int(str(ready["listen"]).rpartition(":")[2])
-        collector.arguments = _collector(folder, _url(postgres.conninfo), port, tls=tls).arguments
+        collector.arguments = _collector(folder, database.url, port, tls=tls).arguments
         operator = Operator(address=str(ready["listen"]), identity=Path(str(ready["operator"])) if tls else None)
         await asyncio.to_thread(operator.apply, _plan(folder, base_url))
         tested = [
@@ -138,6 +140,7 @@ async def testbed(folder: Path, *, agents: int, own_disks: bool, tls: bool) -> A
             folder=folder,
             postgres=postgres,
             postgres_lock=asyncio.Lock(),
+            database=database,
             collector=collector,
             agents=tested,
             own_disks=own_disks,
@@ -166,10 +169,6 @@ def _collector(folder: Path, url: str, port: int, *, tls: bool) -> Program:
         *(("--tls",) if tls else ()),
     )
     return Program(name="collector", module="isochrone_collector", folder=folder, arguments=arguments)
-
-
-def _url(conninfo: str) -> str:
-    return f"postgresql:///?{urlencode({key: value for key, value in conninfo_to_dict(conninfo).items() if value})}"
 
 
 def _plan(folder: Path, base_url: str) -> Path:
