@@ -188,6 +188,7 @@ def _columns(
         ),
         *(split if metric.includes_request else ()),
         Column(heading="rounds ≈\nindependent", text=_rounds, priority=6),
+        Column(heading="correlation", text=lambda row: number(row.correlation, decimals=2), priority=7),
         Column(heading="decision", text=decision, style=lambda row: _STYLE_OF.get(row.decision, ""), wide=True),
     )
 
