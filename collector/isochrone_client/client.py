@@ -163,7 +163,7 @@ class ObservatoryClient:
         """The nearest region of each provider, and the latency that the other regions add."""
         from isochrone_wire.insights import RegionCostList
 
-        request = messages.GetRegionCostsRequest(selection=encode(selection), metric=metric)
+        request = messages.GetRegionCostsRequest(selection=encode(selection), metric=metric, knows_mixed=True)
         return self._value(RegionCostList, self._call(self._stub.GetRegionCosts, request))
 
     def get_latency_budgets(

@@ -62,6 +62,7 @@ REGION_COSTS = (
         added_low=180_100.0,
         added_high=203_700.0,
         n=1436,
+        n_eff=412.4,
         decision=Decision.SLOWER,
     ),
     replace(

@@ -15,6 +15,7 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.footnotes import Footnotes, without_size
 from isochrone_client.pages.insufficient import no_samples
+from isochrone_client.pages.quantiles import worth
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Decision, Metric
@@ -24,7 +25,7 @@ from isochrone_wire.json_format import to_json_value
 SCHEMA = "isochrone.region-costs/1"
 _SCALE = "latency"
 _Scale = Callable[[float | None], float | None]
-_STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.UNDECIDED: "dim"}
+_STYLE_OF = {Decision.FASTER: "green", Decision.SLOWER: "red", Decision.MIXED: "yellow", Decision.UNDECIDED: "dim"}
 _QUANTITIES = ("median", "added", "added_low", "added_high")
 _HOW = "slower by: than from the best region, paired by target and round; median: of the targets' medians"
 
@@ -77,7 +78,11 @@ def _columns(metric: Metric, footnotes: Footnotes) -> tuple[Column[RegionCost], 
             priority=1,
         ),
         Column(heading="targets", text=lambda row: str(row.targets), priority=4),
-        Column(heading="pairs", text=lambda row: "" if _is_best(row) else str(row.n), priority=3),
+        Column(
+            heading="pairs ≈\nindependent",
+            text=lambda row: "" if _is_best(row) else worth(row.n, row.n_eff),
+            priority=3,
+        ),
         Column(
             heading="decision",
             text=lambda row: footnotes.marked(_decision(row), _remark(row)),

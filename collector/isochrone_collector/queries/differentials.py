@@ -9,6 +9,7 @@ question about the window has the same q-values.
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from isochrone_collector.analysis.coverage import PlanSpan
 from isochrone_collector.analysis.differential import decomposition
@@ -31,8 +32,10 @@ from isochrone_collector.store.probe_queries import Scope
 from isochrone_collector.store.rows import TargetRow, VantageRow
 from isochrone_wire.absences import absences, absences_besides
 from isochrone_wire.answers import Absence, Decision, Differential, DifferentialList, Metric, Selection
+from isochrone_wire.insights import RegionCost
 from isochrone_wire.model import Target
 
+Decided = TypeVar("Decided", Differential, RegionCost)
 FAMILY_PROBES = 1_000_000
 """The most planned probes of a window for which a question about some of the targets reads all of them."""
 
@@ -113,7 +116,7 @@ async def differentials(
     )
     answers = await asyncio.to_thread(_answers, query, data, panel, participations)
     missing = await _missing(context, query, participations)
-    known = answers if knows_mixed else tuple(map(_without_mixed, answers))
+    known = answers if knows_mixed else tuple(map(without_mixed, answers))
     return DifferentialList(window=selection.window, differentials=known, missing=missing)
 
 
@@ -121,7 +124,8 @@ def _subject(target_id: int, name: str, target: Target | TargetRow, *, region: s
     return Subject(target_id=target_id, target=name, provider=target.provider, model=target.model, region=region)
 
 
-def _without_mixed(line: Differential) -> Differential:
+def without_mixed(line: Decided) -> Decided:
+    """Return the line for a reader that does not know `mixed`."""
     return replace(line, decision=Decision.UNDECIDED) if line.decision is Decision.MIXED else line
 
 

@@ -12,6 +12,7 @@ from isochrone_collector.analysis.probes import Probes
 from isochrone_collector.analysis.ranking.region_cost import region_costs as costs_of
 from isochrone_collector.queries import participation
 from isochrone_collector.queries.context import QueryContext, ResolvedSelection, metric_of, resolve
+from isochrone_collector.queries.differentials import without_mixed
 from isochrone_collector.queries.participation import Control
 from isochrone_collector.store import drift, probe_queries, vantages
 from isochrone_collector.store.rows import VantageRow
@@ -33,8 +34,12 @@ class _Data:
     now_at: int
 
 
-async def region_costs(context: QueryContext, selection: Selection, *, metric: str) -> RegionCostList:
-    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty."""
+async def region_costs(
+    context: QueryContext, selection: Selection, *, metric: str, knows_mixed: bool = True
+) -> RegionCostList:
+    """Return one line per provider and region that has samples; `metric` is TTFT if it is empty. `knows_mixed` is that
+    of `differentials`.
+    """
     measure = metric_of(metric)
     control = participation.control_of(context.plans.current)
     async with context.database.connection() as connection:
@@ -53,7 +58,8 @@ async def region_costs(context: QueryContext, selection: Selection, *, metric: s
             now_at=context.clock(),
         )
     costs = await asyncio.to_thread(_weigh, data, measure)
-    return RegionCostList(window=selection.window, costs=costs)
+    known = costs if knows_mixed else tuple(map(without_mixed, costs))
+    return RegionCostList(window=selection.window, costs=known)
 
 
 def _weigh(data: _Data, metric: Metric) -> tuple[RegionCost, ...]:

@@ -1261,8 +1261,11 @@ class GetRegionCostsRequest(_message.Message):
 
     SELECTION_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
+    KNOWS_MIXED_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """Empty for ttft."""
+    knows_mixed: _builtins.bool
+    """As of GetDifferentialsRequest."""
     @_builtins.property
     def selection(self) -> Global___Selection: ...
     def __init__(
@@ -1270,10 +1273,11 @@ class GetRegionCostsRequest(_message.Message):
         *,
         selection: Global___Selection | None = ...,
         metric: _builtins.str = ...,
+        knows_mixed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knows_mixed", b"knows_mixed", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1298,6 +1302,7 @@ class RegionCost(_message.Message):
     DECISION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SINCE_AT_FIELD_NUMBER: _builtins.int
+    N_EFF_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     metric: _builtins.str
     region: _builtins.str
@@ -1312,6 +1317,8 @@ class RegionCost(_message.Message):
     reason: _builtins.str
     since_at: _builtins.int
     """The newest change of a target that was compared; only its rounds since then count."""
+    n_eff: _builtins.float
+    """As many independent pairs have as wide an interval."""
     def __init__(
         self,
         *,
@@ -1328,10 +1335,11 @@ class RegionCost(_message.Message):
         decision: _builtins.str = ...,
         reason: _builtins.str = ...,
         since_at: _builtins.int | None = ...,
+        n_eff: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "_since_at", b"_since_at", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "median", b"median", "since_at", b"since_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "_n_eff", b"_n_eff", "_since_at", b"_since_at", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "median", b"median", "n_eff", b"n_eff", "since_at", b"since_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "_since_at", b"_since_at", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "best_region", b"best_region", "decision", b"decision", "median", b"median", "metric", b"metric", "n", b"n", "provider", b"provider", "reason", b"reason", "region", b"region", "since_at", b"since_at", "targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_added", b"_added", "_added_high", b"_added_high", "_added_low", b"_added_low", "_median", b"_median", "_n_eff", b"_n_eff", "_since_at", b"_since_at", "added", b"added", "added_high", b"added_high", "added_low", b"added_low", "best_region", b"best_region", "decision", b"decision", "median", b"median", "metric", b"metric", "n", b"n", "n_eff", b"n_eff", "provider", b"provider", "reason", b"reason", "region", b"region", "since_at", b"since_at", "targets", b"targets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__added: _TypeAlias = _typing.Literal["added"]  # noqa: Y015
     _WhichOneofArgType__added: _TypeAlias = _typing.Literal["_added", b"_added"]  # noqa: Y015
@@ -1341,6 +1349,8 @@ class RegionCost(_message.Message):
     _WhichOneofArgType__added_low: _TypeAlias = _typing.Literal["_added_low", b"_added_low"]  # noqa: Y015
     _WhichOneofReturnType__median: _TypeAlias = _typing.Literal["median"]  # noqa: Y015
     _WhichOneofArgType__median: _TypeAlias = _typing.Literal["_median", b"_median"]  # noqa: Y015
+    _WhichOneofReturnType__n_eff: _TypeAlias = _typing.Literal["n_eff"]  # noqa: Y015
+    _WhichOneofArgType__n_eff: _TypeAlias = _typing.Literal["_n_eff", b"_n_eff"]  # noqa: Y015
     _WhichOneofReturnType__since_at: _TypeAlias = _typing.Literal["since_at"]  # noqa: Y015
     _WhichOneofArgType__since_at: _TypeAlias = _typing.Literal["_since_at", b"_since_at"]  # noqa: Y015
     @_typing.overload
@@ -1351,6 +1361,8 @@ class RegionCost(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__added_low) -> _WhichOneofReturnType__added_low | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__median) -> _WhichOneofReturnType__median | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_eff) -> _WhichOneofReturnType__n_eff | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__since_at) -> _WhichOneofReturnType__since_at | None: ...
 

@@ -15,7 +15,9 @@ The laws:
    multiplied by the √ of the variance of these sums, relative to that of independent ranks (the design effect of a
    cluster sample: L. Kish, Survey Sampling (1965), section 5.4), times the inflation of their series. The rounds that
    count for a decision are those of one target.
-4. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
+4. A region is `mixed` as in `decision`: the difference of the medians is that of each target over its pairs, and of
+   several targets their median; the share of faster rounds is that of all pairs.
+5. The best region is decided only if every other is decidedly slower; if some are equivalent, it is equivalent.
 
 The best region is chosen from the same rounds on which it is compared, so among equal regions a lucky one looks better
 than it is; the margin (see `decision`), not the interval, keeps this from becoming a decision.
@@ -34,6 +36,7 @@ from isochrone_collector.analysis.differential.decision import (
     decide,
     mostly_lost,
     undetermined_note,
+    unless_mixed,
     with_enough_rounds,
 )
 from isochrone_collector.analysis.differential.estimation import medians
@@ -58,14 +61,6 @@ _MANY_ROUNDS = 100
 _COSINES_OF_FEW, _COSINES_OF_MANY = 3, 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """A cost with the p-value of its shift, NaN without one."""
-
-    cost: RegionCost
-    p_value: float = np.nan
-
-
 def region_costs(
     panel: Panel,
     providers: Mapping[int, str],
@@ -88,9 +83,9 @@ def region_costs(
             places.setdefault(providers[target_id], []).append(place)
     view = _PanelView(panel, metric, unfit, margin or margin_of(metric), newest)
     found = [line for provider in sorted(places) for line in _provider(view, provider, places[provider])]
-    rates = q_values(np.array([line.p_value for line in found]))
+    rates = q_values(np.array([line.comparison.p_value if line.comparison else np.nan for line in found]))
     comparisons = int(np.count_nonzero(~np.isnan(rates)))
-    judged = [_adjusted(line.cost, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
+    judged = [_adjusted(line, rate, comparisons) for line, rate in zip(found, rates.tolist(), strict=True)]
     return tuple(cost for provider in sorted(places) for cost in _ordered(judged, provider))
 
 
@@ -118,17 +113,23 @@ def _since(panel: Panel, newest: Mapping[int, int]) -> Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Differences:
-    """Differences of several targets, with the target (an index from 0, ascending) and the round of each, and the
-    number left out because a timeout leaves their sign open.
+    """The values of a region and of the best one in each pair, with the target (an index from 0, ascending) and the
+    round of each, and the number of pairs left out because a timeout leaves their sign open.
     """
 
-    values: Reals
+    ours: Reals
+    theirs: Reals
     targets: Integers
     round_at: Integers
     undetermined: int
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.ours)
+
+    @property
+    def values(self) -> Reals:
+        """The differences."""
+        return self.ours - self.theirs
 
     @property
     def rounds(self) -> int:
@@ -137,9 +138,21 @@ class _Differences:
 
     def ranks(self) -> Reals:
         """Return the rank of each difference around the median of its target, from the mean rank."""
-        own = grouped(self.values, self.targets, rows=int(self.targets.max(initial=-1)) + 1)
-        centred = self.values - medians(own)[self.targets]
+        centred = self.values - self._medians(self.values)[self.targets]
         return np.asarray(mean_ranks(centred[np.newaxis])[0] - (len(self) + 1) / 2)
+
+    def median_difference(self) -> float:
+        """Return the median over the targets of the difference of both regions' medians."""
+        return float(np.median(self._medians(self.ours) - self._medians(self.theirs)))
+
+    def faster_share(self, metric: Metric) -> float:
+        """Return the share of pairs in which the region is better than the best one; ties count half."""
+        greater = float(np.mean((np.sign(self.values) + 1) / 2))
+        return greater if metric.more_is_better else 1 - greater
+
+    def _medians(self, values: Reals) -> Reals:
+        """Return the median of each target."""
+        return medians(grouped(values, self.targets, rows=int(self.targets.max(initial=-1)) + 1))
 
     def by_round(self, values: Reals) -> Reals:
         """Return the sum of the values of all targets in each round. Targets are probed at different instants of the
@@ -150,6 +163,26 @@ class _Differences:
         every = max((int(np.median(one)) for one in apart), default=1)
         _, place = np.unique(self.round_at // every, return_inverse=True)
         return np.bincount(place, weights=values).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Comparison:
+    """A region's differences from the best one and their shift, which as many as `n_eff` independent ones would have
+    with an interval as wide.
+    """
+
+    differences: _Differences
+    shift: Shift
+    n_eff: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Line:
+    """A cost with the comparison that it is from, if there is one."""
+
+    cost: RegionCost
+    comparison: _Comparison | None = None
 
 
 class _PanelView:
@@ -208,7 +241,8 @@ class _PanelView:
         undetermined = ~kept & ~(self._panel.censored[ours] & self._panel.censored[theirs])
         ours, theirs = ours[kept], theirs[kept]
         return _Differences(
-            values=self._panel.value[ours] - self._panel.value[theirs],
+            ours=self._panel.value[ours],
+            theirs=self._panel.value[theirs],
             targets=np.unique(self._target[ours], return_inverse=True)[1],
             round_at=self._panel.round_at[ours],
             undetermined=int(np.count_nonzero(undetermined)),
@@ -235,8 +269,7 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
     losses = [view.losses(region, own) for region, own in zip(regions, rows, strict=True)]
     best = _best(view, rows, candidates=[place for place, lost in enumerate(losses) if not lost] or range(len(rows)))
     differences = [view.differences(own, rows[best]) for own in rows]
-    found = _shifts(differences)
-    shifts, p_values = found.listed(), found.p_value.tolist()
+    compared = _compared(differences)
     nearest = regions[best]
     blank = replace(blank, best_region=view.regions[nearest], since_at=view.since_at(targets))
     best_median = view.median(nearest, targets)
@@ -245,14 +278,13 @@ def _provider(view: _PanelView, provider: str, places: Sequence[int]) -> Iterato
         if place == best:
             yield _Line(cost=replace(line, added=0.0, n=len(rows[best])))
         else:
-            added = _added(
-                line,
-                shifts[place],
-                differences[place],
-                margin=view.margin.size(best_median, line.median or 0.0),
-                losses=(losses[best], losses[place]),
-            )
-            yield _Line(cost=added, p_value=p_values[place])
+            margin, both = view.margin.size(best_median, line.median or 0.0), (losses[best], losses[place])
+            comparison = compared[place]
+            if comparison is None:
+                cost = replace(line, reason=_why_nothing(line, differences[place], losses=both))
+            else:
+                cost = _added(line, comparison, margin=margin, losses=both)
+            yield _Line(cost=cost, comparison=comparison)
     yield from _excluded_lines(view, blank, places, regions)
 
 
@@ -299,6 +331,16 @@ def _best(view: _PanelView, rows: Sequence[Integers], *, candidates: Sequence[in
     return best
 
 
+def _compared(differences: Sequence[_Differences]) -> list[_Comparison | None]:
+    """Return the comparison of each region; `None` without differences."""
+    found = _shifts(differences)
+    columns = zip(differences, found.listed(), found.n_eff.tolist(), found.p_value.tolist(), strict=True)
+    return [
+        None if shift is None else _Comparison(differences=own, shift=shift, n_eff=n_eff, p_value=p_value)
+        for own, shift, n_eff, p_value in columns
+    ]
+
+
 def _shifts(differences: Sequence[_Differences]) -> Shifts:
     ranks = [own.ranks() for own in differences]
     sums = [own.by_round(values) for own, values in zip(differences, ranks, strict=True)]
@@ -320,14 +362,16 @@ def _laid_out(rows: Sequence[Reals]) -> Ragged:
     return grouped(np.concatenate(rows), owner, rows=len(rows))
 
 
-def _added(
-    line: RegionCost, shift: Shift | None, own: _Differences, *, margin: float, losses: tuple[str, str]
-) -> RegionCost:
-    """Return the line with its region's cost; `losses` are the reasons of the best region and of this one."""
+def _why_nothing(line: RegionCost, own: _Differences, *, losses: tuple[str, str]) -> str:
+    """Return why a region has no differences from the best one; `losses` as of `_added`."""
     best_losses, own_losses = losses
-    if shift is None:
-        nowhere = f"no round has a value both from here and from {line.best_region}"
-        return replace(line, reason=own_losses or best_losses or undetermined_note(own.undetermined) or nowhere)
+    nowhere = f"no round has a value both from here and from {line.best_region}"
+    return own_losses or best_losses or undetermined_note(own.undetermined) or nowhere
+
+
+def _added(line: RegionCost, found: _Comparison, *, margin: float, losses: tuple[str, str]) -> RegionCost:
+    """Return the line with its region's cost; `losses` are the reasons of the best region and of this one."""
+    (best_losses, own_losses), own, shift = losses, found.differences, found.shift
     rounds = Rounds(n=own.rounds, undetermined=own.undetermined)
     verdict = decide(shift, rounds=rounds, margin=margin, metric=line.metric)
     verdict = after_losses(verdict, baseline=best_losses, region=own_losses)
@@ -338,15 +382,24 @@ def _added(
         added_low=shift.low,
         added_high=shift.high,
         n=len(own),
+        n_eff=found.n_eff,
         decision=decision,
         reason=reason,
     )
 
 
-def _adjusted(cost: RegionCost, rate: float, comparisons: int) -> RegionCost:
-    if np.isnan(rate):
+def _adjusted(line: _Line, rate: float, comparisons: int) -> RegionCost:
+    cost, found = line.cost, line.comparison
+    if found is None or np.isnan(rate):
         return cost
-    decision, reason = adjusted_for_comparisons((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
+    verdict = adjusted_for_comparisons((cost.decision, cost.reason), q_value=rate, comparisons=comparisons)
+    decision, reason = unless_mixed(
+        verdict,
+        found.shift,
+        median_difference=found.differences.median_difference(),
+        faster_share=found.differences.faster_share(cost.metric),
+        metric=cost.metric,
+    )
     return replace(cost, decision=decision, reason=reason)
 
 
@@ -367,7 +420,8 @@ def _best_line(best: RegionCost, others: Sequence[RegionCost]) -> RegionCost:
     """Return the best region's own line, decided by all that were compared with it."""
     decisions = {cost.region: cost.decision for cost in others if cost.targets}
     near = [region for region, decision in decisions.items() if decision is Decision.EQUIVALENT]
-    open_ = [region for region, decision in decisions.items() if decision is Decision.UNDECIDED]
+    unclear = (Decision.UNDECIDED, Decision.MIXED)
+    open_ = [region for region, decision in decisions.items() if decision in unclear]
     if not decisions:
         return replace(best, reason=f"no other region to compare {best.region} with")
     if open_:

@@ -175,7 +175,7 @@ def test_cells_with_too_few_independent_samples_share_a_footnote() -> None:
         for rows in (few, one_use)
     )
     assert matrix == ["[1] fewer than 59 independent samples: --use USE shows how many"]
-    assert "samples ≈" in single[0]
+    assert any("samples ≈" in note for note in single)
 
 
 def test_the_best_region_adds_nothing() -> None:

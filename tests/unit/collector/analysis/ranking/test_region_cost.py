@@ -95,6 +95,45 @@ def test_regions_that_are_alike_share_the_crown() -> None:
     assert near.region in best.reason
 
 
+def sometimes_slow(n: int, *, slow: int, offset: int = 0) -> Series:
+    """A target that is 30 ms faster than 300 ms in most rounds, and seconds slower in `slow` of every nine."""
+    return [4_000 * MS if (number + offset) % 9 < slow else 270 * MS for number in range(n)]
+
+
+def test_a_region_that_is_faster_in_most_rounds_is_not_slower() -> None:
+    """Where the medians and most rounds contradict the pseudomedian a region is `mixed`, as in `diff`, and the best one
+    is not decided. With the spikes in more than half of the rounds it is slower.
+    """
+    us = noisy(300 * MS, n=90, spread=MS)
+    best, other = costs({(1, "us"): us, (1, "eu"): sometimes_slow(90, slow=4)})
+    assert (best.region, other.decision) == ("us", Decision.MIXED)
+    assert "but its median is faster by 30 ms and 56 % of its rounds are faster" in other.reason
+    assert (best.decision, best.reason) == (Decision.UNDECIDED, "not decidedly better than eu")
+    assert costs({(1, "us"): us, (1, "eu"): sometimes_slow(90, slow=6)})[1].decision is Decision.SLOWER
+
+
+def test_targets_of_unlike_speed_do_not_hide_a_mixed_region() -> None:
+    """The medians are compared per target: a slow second target does not change which side is faster."""
+    world = {
+        (target, region): [level * MS + value for value in values]
+        for target, level in ((1, 0), (2, 900))
+        for region, values in (("us", noisy(300 * MS, n=90, spread=MS)), ("eu", sometimes_slow(90, slow=4)))
+    }
+    assert costs(world)[1].decision is Decision.MIXED
+
+
+def test_pairs_are_worth_fewer_independent_ones() -> None:
+    """Eight targets that share their shocks have eight pairs per round, which are worth about one."""
+    shock = np.random.default_rng(3).normal(0, 20 * MS, 60)
+    world = {(target, "us"): noisy(300 * MS, n=60, seed=target) for target in range(8)}
+    world |= {(target, "eu"): list(400 * MS + shock) for target in range(8)}
+    best, other = costs(world)
+    assert best.n_eff is None
+    assert other.n == 480
+    assert other.n_eff is not None
+    assert 10 < other.n_eff < 80
+
+
 def test_what_cannot_be_told_is_undecided() -> None:
     """With fewer rounds than a decision needs nothing is decided, not even which region is best."""
     best, other = costs({(1, "us"): [300 * MS] * 5, (1, "eu"): [900 * MS] * 5})
