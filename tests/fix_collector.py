@@ -4,6 +4,7 @@ import json
 import select
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -222,7 +223,7 @@ class Collector:
 class StartCollector(Protocol):
     """Starts a collector on the test's database, on another one, or on its own database in `data_dir`.
 
-    `more` are further options of `serve`, for example `--tls`.
+    `more` are further options of `serve`, for example `--tls`; `script` is a file to run instead of the real command.
     """
 
     def __call__(
@@ -232,6 +233,7 @@ class StartCollector(Protocol):
         database_url: str | None = None,
         data_dir: Path | None = None,
         more: Sequence[str] = (),
+        script: Path | None = None,
     ) -> Collector:
         """Return the running collector."""
         ...
@@ -273,11 +275,12 @@ def _collectors(folder: Path, default_url: Callable[[], str]) -> Iterator[StartC
         database_url: str | None = None,
         data_dir: Path | None = None,
         more: Sequence[str] = (),
+        script: Path | None = None,
     ) -> Collector:
         url = database_url or ("" if data_dir else default_url())
         log_file = folder / f"collector-{len(started)}.log"
         own = data_dir or folder / f"collector-{len(started)}"
-        started.append(_start(port=port, url=url, data_dir=own, log_file=log_file, more=more))
+        started.append(_start(port=port, url=url, data_dir=own, log_file=log_file, more=more, script=script))
         return started[-1]
 
     try:
@@ -299,11 +302,18 @@ def _end(collector: Collector) -> None:
     collector.process.stdout.close()
 
 
-def _start(*, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str]) -> Collector:
+def _start(
+    *, port: int, url: str, data_dir: Path, log_file: Path, more: Sequence[str], script: Path | None
+) -> Collector:
     where = ["--data-dir", str(data_dir), *(("--database-url", url) if url else ())]
     options = ["--listen", f"127.0.0.1:{port}", *where, "--metrics-listen", "127.0.0.1:0", "--http-listen", "off"]
     with log_file.open("wb") as log:
-        process = Program[bytes]("isochrone_collector", "serve", *options, *more, stdout=subprocess.PIPE, stderr=log)
+        words, streams = ["serve", *options, *more], {"stdout": subprocess.PIPE, "stderr": log}
+        process: subprocess.Popen[bytes] = (
+            subprocess.Popen([sys.executable, script, *words], **streams)  # type: ignore[call-overload]
+            if script
+            else Program[bytes]("isochrone_collector", *words, **streams)
+        )
     assert process.stdout is not None
     select.select([process.stdout], [], [], START_SECONDS)
     line = process.stdout.readline()

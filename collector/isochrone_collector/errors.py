@@ -18,6 +18,7 @@
     │   └── TookTooLong          ... must reduce the query: it exceeded the time limit of the database
     ├── CollectorUnreachable     the operator: no collector answers at the address of a command (exit 3)
     └── DatabaseUnavailable      nobody: retry, the database is away or asked for a retry
+        ├── ClocksDisagree       ... the clock of an agent is a day off; its samples stay in its spool
         └── PartitionMissing     ... a partition was dropped or is missing; retry, and the samples are set aside
 
 A plan document with problems is not an error but a result: see `plans.document`. A sample that is not accepted is a
@@ -126,6 +127,10 @@ class DatabaseUnavailable(CollectorError):  # noqa: N818  # a transient state
         super().__init__(message, hint=hint)
         self.condition = condition
         self.at_once = at_once
+
+
+class ClocksDisagree(DatabaseUnavailable):
+    """The clock of an agent is more than a day from the collector's. Act: the operator of the one that is wrong."""
 
 
 class PartitionMissing(DatabaseUnavailable):

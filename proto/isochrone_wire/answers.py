@@ -380,7 +380,7 @@ class VantageStatus:
     """The state of one vantage as of its newest push. `reason` is a sentence; `finished` is the `finished` of the
     agent's vitals, `ledgered` the delivery ledger's count of stored samples in the same epoch. `missing_keys` are
     sentences on the targets that are skipped because the agent lacks their key, `refused_targets` on those that its
-    policy refuses.
+    policy refuses. `rival_at` is when a second agent with the same credential was refused last.
     """
 
     name: str
@@ -406,17 +406,21 @@ class VantageStatus:
     rounds_missed: int = 0
     missing_keys: str | None = None
     refused_targets: str | None = None
+    rival_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageList:
-    """All vantages by region and name, as of `answered_at`; `plan_version` is the version in force."""
+    """All vantages by region and name, as of `answered_at`; `plan_version` is the version in force. `paused` is the
+    reason why the collector deletes, summarises, publishes and alerts nothing; empty while it does.
+    """
 
     MESSAGE: ClassVar[str] = "ListVantagesResponse"
 
     plan_version: int
     answered_at: int
     vantages: tuple[VantageStatus, ...] = ()
+    paused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,6 +196,8 @@ class AlertKind(StrEnum):
     VANTAGE_ABSENT = "vantage_absent"
     VANTAGE_BACK = "vantage_back"
     JOB_FAILING = "job_failing"
+    CLOCK = "clock"
+    RIVAL = "rival"
     TEST = "test"
 
 

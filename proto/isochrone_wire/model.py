@@ -408,8 +408,8 @@ class Vitals:
 class Batch:
     """The content of a push: one sealed batch of samples, or a heartbeat (`seq` 0 and no samples).
 
-    `epoch` is a random number per start of an agent, so that numbers of two starts do not collide. `sent_at` is the
-    agent's wall clock, the first of the four timestamps of a clock exchange.
+    `epoch` is a random number per start of an agent, and `lineage` its newest epochs, newest first, if it sends them.
+    `sent_at` is its wall clock, for the exchange of timestamps.
     """
 
     MESSAGE: ClassVar[str] = "PushRequest"
@@ -420,6 +420,7 @@ class Batch:
     samples: tuple[Sample, ...] = ()
     vitals: Vitals = Vitals()
     sent_at: int = 0
+    lineage: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,9 +434,8 @@ class Rejection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """The reply to a push. The counts add up to the number of samples pushed; `delay_us` is the requested wait before
-    the next push.
-
-    `received_at` and `server_at` are the collector's wall clock when it received the push and created the reply.
+    the next push. `received_at` and `server_at` are the collector's clock when it received the push and created
+    the reply.
     """
 
     MESSAGE: ClassVar[str] = "PushResponse"

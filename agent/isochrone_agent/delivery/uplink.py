@@ -185,7 +185,14 @@ class Uplink:
         vitals = await gather_vitals(self._spool, self._conditions, loop_lag_us=self._lag.take_us())
         epoch, seq = (batch.epoch, batch.seq) if batch else (self._spool.epoch, 0)
         before = read_clocks()
-        head = Batch(vantage=self._collector.vantage, epoch=epoch, seq=seq, vitals=vitals, sent_at=before.wall_at)
+        head = Batch(
+            vantage=self._collector.vantage,
+            epoch=epoch,
+            seq=seq,
+            vitals=vitals,
+            sent_at=before.wall_at,
+            lineage=self._spool.lineage,
+        )
         receipt = await self._collector.push(head, batch.content if batch else b"")
         after = read_clocks()
         if not after.stepped_since(before):

@@ -41,6 +41,11 @@ class AsyncSpool:
         """The epoch under which samples are sealed now; every opening and every salvage begins a new one."""
         return self._spool.epoch
 
+    @property
+    def lineage(self) -> tuple[int, ...]:
+        """The newest epochs of the spool, newest first."""
+        return self._spool.lineage
+
     async def __aenter__(self) -> Self:
         return self
 

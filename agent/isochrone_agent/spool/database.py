@@ -36,6 +36,8 @@ _EMPTY_DATABASE_PAGES = 2
 # A batch has about 130 kB and fits in a block of 200 kB, which needs a quarter of the memory of the largest block size.
 _BZ2_LEVEL = 2
 _SPEND_DAYS = 40
+# An agent that is killed repeatedly may begin several before the collector hears of one.
+_LINEAGE_EPOCHS = 16
 POLICY_ACCOUNT = "policy"
 """The first word of the accounts of the agent's own policy in the spend table."""
 _SAMPLES_FIELD = fleet_pb2.PushRequest.DESCRIPTOR.fields_by_name["samples"].number
@@ -197,6 +199,22 @@ def count_fitting(bodies: list[bytes]) -> int:
         if count and total > MAX_BATCH_BYTES:
             return count
     return min(len(bodies), MAX_BATCH_SAMPLES)
+
+
+def write_lineage(db: sqlite3.Connection, epoch: int, earlier: Sequence[int]) -> tuple[int, ...]:
+    """Put an epoch before the `earlier` ones, by default those in the file; return the newest ones, newest first.
+
+    Runs inside a transaction of the caller.
+    """
+    # Spools of earlier versions have no such table.
+    db.execute("create table if not exists lineage (place integer primary key, epoch integer not null)")
+    known = earlier or [row[0] for row in db.execute("select epoch from lineage order by place").fetchall()]
+    known = known or [value(db, "select epoch from spool")]
+    # The epoch is among them if this is repeated after a failure.
+    lineage = (epoch, *(one for one in known if one != epoch))[:_LINEAGE_EPOCHS]
+    db.execute("delete from lineage")
+    db.executemany("insert into lineage values (?, ?)", enumerate(lineage))
+    return lineage
 
 
 def join_content(bodies: Iterable[bytes]) -> bytes:

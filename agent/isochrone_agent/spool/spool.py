@@ -82,6 +82,8 @@ class Spool:
         # The collector may have stored these.
         self._ever_leased: set[int] = set()
         self._uncounted: Counter[str] = Counter()
+        # The newest epochs of this spool, newest first.
+        self.lineage: tuple[int, ...] = ()
         self._disk_reserve = DiskReserve(path)
         self._disk_is_full = False
         self._connection: sqlite3.Connection | None = None
@@ -344,6 +346,7 @@ class Spool:
     def _begin_epoch(self) -> None:
         if not self._epoch_begun:
             # All stored samples were stored under earlier epochs.
+            self.lineage = database.write_lineage(self._db, self.epoch, self.lineage)
             self._db.execute("update spool set epoch = ?, next_seq = 1, earlier = stored", (self.epoch,))
 
     def _count_lost(self) -> None:

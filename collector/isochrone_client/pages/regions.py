@@ -23,12 +23,16 @@ def page(answer: VantageList) -> Page[VantageStatus]:
     return Page(
         schema=SCHEMA,
         title=f"vantages, plan {answer.plan_version or UNKNOWN} in force",
-        facts={"plan_version": answer.plan_version, "answered_at": rfc3339(answer.answered_at)},
+        facts={
+            "plan_version": answer.plan_version,
+            "answered_at": rfc3339(answer.answered_at),
+            "paused": answer.paused,
+        },
         fields=wire_fields(VantageStatus),
         columns=_columns(footnotes, answer),
         rows=rows,
         group=lambda row: row.region,
-        notes=footnotes.notes,
+        notes=(*_paused(answer), *footnotes.notes),
     )
 
 
@@ -48,10 +52,13 @@ def require_online(answer: VantageList) -> None:
 
 
 def account_of(row: VantageStatus) -> str:
-    """`all accounted for`, `3 lost`, `3 duplicate`, or unknown if the agent is too old to report the counts.
+    """`all accounted for`, `3 lost`, `3 duplicate`, `two agents` on one credential, or unknown if the agent is too old
+    to report the counts.
 
     The vitals of a push are older than its commit, so the ledger may be ahead of them by the spool's size at that time.
     """
+    if row.rival_at is not None:
+        return "two agents"
     if not row.finished:
         return UNKNOWN
     spooled = row.spool_depth + row.quarantined
@@ -115,6 +122,11 @@ def _plan(row: VantageStatus, in_force: int) -> str:
     return f"{running} refuses {in_force}" if row.refused_plan_version == in_force else f"{running} behind"
 
 
+def _paused(answer: VantageList) -> Iterator[str]:
+    if answer.paused:
+        yield f"jobs that delete, summarise, publish or alert are paused: {answer.paused}"
+
+
 def _remark(row: VantageStatus) -> str:
     """The footnote of a vantage; empty if there is nothing to note."""
     return "; ".join(_remarks(row))
@@ -125,6 +137,8 @@ def _remarks(row: VantageStatus) -> Iterator[str]:
         yield row.reason
     if row.refused_plan_version is not None:
         yield f"refused plan {row.refused_plan_version}: {row.refused_plan_reason or 'no reason given'}"
+    if row.rival_at is not None:
+        yield "a second agent uses this credential and is refused"
     if row.missing_keys:
         yield f"skips targets without a key: {row.missing_keys}"
     if row.refused_targets:

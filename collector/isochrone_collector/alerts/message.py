@@ -14,6 +14,9 @@ from isochrone_collector.analysis.liveness import rough_duration
 from isochrone_wire.answers import Metric
 from isochrone_wire.insights import AlertKind
 from isochrone_wire.json_format import rfc3339
+from isochrone_wire.model import MINUTE_US
+
+HOUR_US = 60 * MINUTE_US
 
 _ID_BYTES = 8
 _US_PER_MS = 1000
@@ -118,6 +121,30 @@ def of_test(*, raised_at: int) -> AlertMessage:
         subject="test",
         sentence="this is a test: alerts of this collector arrive here",
         details={},
+        raised_at=raised_at,
+    )
+
+
+def of_clock(reason: str, *, raised_at: int) -> AlertMessage:
+    """Return the alert for a wall clock that is not trusted; there is one in an hour."""
+    return AlertMessage(
+        id=_id_of(AlertKind.CLOCK, raised_at // HOUR_US),
+        kind=AlertKind.CLOCK,
+        subject="clock of the collector",
+        sentence=f"{reason}: jobs that delete, summarise, publish or alert are paused",
+        details={"reason": reason},
+        raised_at=raised_at,
+    )
+
+
+def of_rival(vantage: str, region: str, *, epoch: int, since_at: int, raised_at: int) -> AlertMessage:
+    """Return the alert for a second agent with the credential of a vantage."""
+    return AlertMessage(
+        id=_id_of(AlertKind.RIVAL, vantage, epoch),
+        kind=AlertKind.RIVAL,
+        subject=vantage,
+        sentence=f"a second agent uses the credential of {vantage}: one is perhaps a clone; its samples are refused",
+        details={"vantage": vantage, "region": region, "since_at": rfc3339(since_at)},
         raised_at=raised_at,
     )
 

@@ -129,7 +129,7 @@ def _collector(client: OperatorClient) -> Iterator[CheckResult]:
             yield health
             if health.verdict is Verdict.FAIL:
                 return
-            yield _attempt("vantages", lambda: _fleet(channel), address)
+            yield from _fleet(channel, address)
     except CollectorError as error:
         yield fail("health", str(error), error.hint)
         return
@@ -152,10 +152,15 @@ def _health(channel: grpc.Channel, address: Address) -> CheckResult:
     return ok("health", f"{address} is SERVING")
 
 
-def _fleet(channel: grpc.Channel) -> CheckResult:
+def _fleet(channel: grpc.Channel, address: Address) -> Iterator[CheckResult]:
     stub = observatory_pb2_grpc.ObservatoryStub(channel)
-    answer = stub.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
-    return health_checks.judge_fleet(codec.decode(VantageList, answer))
+    try:
+        answer = stub.ListVantages(observatory_pb2.ListVantagesRequest(), timeout=_TIMEOUT_S)
+    except grpc.RpcError as error:
+        refused = translated(error, str(address))
+        yield fail("vantages", str(refused), refused.hint)
+        return
+    yield from health_checks.judge_fleet(codec.decode(VantageList, answer))
 
 
 def _certificate(address: Address) -> CheckResult:

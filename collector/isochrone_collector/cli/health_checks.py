@@ -69,8 +69,15 @@ def judge_certificate(not_after_at: int, *, now_at: int) -> CheckResult:
     return warn("certificate", sentence, hint) if days < _CERTIFICATE_WARN_DAYS else ok("certificate", sentence)
 
 
-def judge_fleet(fleet: VantageList) -> CheckResult:
-    """Check that every known vantage is online."""
+def judge_fleet(fleet: VantageList) -> Iterator[CheckResult]:
+    """Check that the vantages confirm the clock of the collector, and that every known one is online."""
+    if fleet.paused:
+        hint = "synchronise the clocks with NTP; the jobs then continue: docs/collector.md, Clock"
+        yield fail("clock", f"{fleet.paused}: jobs that delete, summarise, publish or alert are paused", hint)
+    yield _vantages(fleet)
+
+
+def _vantages(fleet: VantageList) -> CheckResult:
     if not fleet.vantages:
         return warn("vantages", "none has sent anything yet", "start an agent: docs/agent.md")
     away = [v for v in fleet.vantages if v.liveness is not Liveness.ONLINE]

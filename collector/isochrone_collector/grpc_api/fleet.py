@@ -1,12 +1,13 @@
 """The gRPC service for agents."""
 
+from collections.abc import Callable
+
 import grpc
 from google.protobuf import message_factory
 
 from isochrone_collector.auth.authenticator import Authenticator, Metadata
 from isochrone_collector.auth.call_limits import address_key
 from isochrone_collector.auth.enrolment import Enrolment
-from isochrone_collector.clock import now_at
 from isochrone_collector.grpc_api.responses import Context, answer, peer_address
 from isochrone_collector.ingest.raw_push import RawPush
 from isochrone_collector.ingest.service import Ingest
@@ -21,11 +22,20 @@ from isochrone_wire.v1 import fleet_pb2, fleet_pb2_grpc
 class FleetService(fleet_pb2_grpc.FleetServicer):
     """Joining, plans and pushes."""
 
-    def __init__(self, *, ingest: Ingest, plans: Plans, enrolment: Enrolment, authenticator: Authenticator) -> None:
+    def __init__(
+        self,
+        *,
+        ingest: Ingest,
+        plans: Plans,
+        enrolment: Enrolment,
+        authenticator: Authenticator,
+        clock: Callable[[], int],
+    ) -> None:
         self._ingest = ingest
         self._plans = plans
         self._enrolment = enrolment
         self._authenticator = authenticator
+        self._clock = clock
 
     async def Join(  # noqa: N802  # the name in the .proto
         self, request: fleet_pb2.JoinRequest, context: Context
@@ -56,7 +66,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self, request: RawPush, context: Context
     ) -> fleet_pb2.PushResponse:
         """Store one batch; the reply means that it is committed."""
-        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), now_at()))
+        receipt = await answer(context, self._pushed(request, context.invocation_metadata(), self._clock()))
         return codec.encode(receipt)  # type: ignore[no-any-return]  # the codec's table says which message it is
 
     async def _pushed(self, raw_push: RawPush, metadata: Metadata, received_at: int) -> Receipt:

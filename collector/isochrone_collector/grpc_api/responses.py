@@ -10,6 +10,7 @@ import structlog
 from isochrone_collector.auth.refusal_log import REFUSALS
 from isochrone_collector.errors import (
     BadRequest,
+    ClocksDisagree,
     CollectorError,
     Conflict,
     DatabaseUnavailable,
@@ -46,6 +47,7 @@ STATUS_OF: dict[type[Exception], grpc.StatusCode] = {
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     TookTooLong: grpc.StatusCode.DEADLINE_EXCEEDED,
     DatabaseUnavailable: grpc.StatusCode.UNAVAILABLE,
+    ClocksDisagree: grpc.StatusCode.UNAVAILABLE,
     PartitionMissing: grpc.StatusCode.UNAVAILABLE,
 }
 

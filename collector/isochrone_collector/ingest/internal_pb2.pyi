@@ -33,6 +33,7 @@ class PushEnvelope(_message.Message):
     SAMPLES_FIELD_NUMBER: _builtins.int
     VITALS_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
+    LINEAGE_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     seq: _builtins.int
     sent_at: _builtins.int
@@ -42,6 +43,8 @@ class PushEnvelope(_message.Message):
     def samples(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
     def vitals(self) -> _fleet_pb2.Vitals: ...
+    @_builtins.property
+    def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -51,10 +54,11 @@ class PushEnvelope(_message.Message):
         samples: _abc.Iterable[_builtins.bytes] | None = ...,
         vitals: _fleet_pb2.Vitals | None = ...,
         sent_at: _builtins.int = ...,
+        lineage: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from isochrone_collector.errors import BadRequest
 from isochrone_collector.ingest import column_decoder, internal_pb2
 from isochrone_collector.ingest.sample_columns import SampleColumns
-from isochrone_collector.ingest.validation import PushBatch
+from isochrone_collector.ingest.validation import MAX_LINEAGE, PushBatch
 from isochrone_wire import codec
 from isochrone_wire.codec import CodecError
 from isochrone_wire.model import Sample, Vantage, Vitals
@@ -52,6 +52,8 @@ class RawPush:
             decode_sample=self._decode_sample,
             vitals=codec.decode(Vitals, self.envelope.vitals),
             received_at=received_at,
+            sent_at=self.envelope.sent_at,
+            lineage=tuple(self.envelope.lineage[:MAX_LINEAGE]),
         )
 
     def _hash_samples(self) -> bytes:

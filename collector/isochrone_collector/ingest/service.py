@@ -20,11 +20,12 @@ import structlog
 from isochrone_collector.errors import Conflict, DatabaseUnavailable, NumberTaken, PartitionMissing
 from isochrone_collector.ingest.fair_queue import BATCH_THRESHOLD, FairQueue
 from isochrone_collector.ingest.group_commit import BUSY_DELAY_US, GroupCommit
+from isochrone_collector.ingest.instances import Instances
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.packer_process import MAX_IN_FLIGHT
 from isochrone_collector.ingest.packing import Criteria, pack
 from isochrone_collector.ingest.raw_push import RawPush
-from isochrone_collector.ingest.validation import PushBatch, check_batch
+from isochrone_collector.ingest.validation import PushBatch, check_batch, check_clock
 from isochrone_collector.ingest.vitals import trimmed
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.store import batches, partitions, vantages
@@ -63,7 +64,7 @@ class Ingest:
     """Stores pushes in the database.
 
     Rounds in the `window` have a partition; `refresh_window` updates it. Samples are kept for `keep_us` microseconds,
-    without limit if `None`.
+    without limit if `None`. `hear_vantage` gets the id and the wall clock of the vantage of each push.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Ingest:
         plans: Plans,
         window: Window,
         clock: Callable[[], int],
+        hear_vantage: Callable[[int, int], None] | None = None,
         keep_us: int | None = None,
         packer: Packer | None = None,
     ) -> None:
@@ -83,7 +85,9 @@ class Ingest:
         self._database = database
         self._plans = plans
         self._clock = clock
+        self._hear_vantage = hear_vantage
         self._regions: dict[str, str] = {}
+        self._instances = Instances(database=database, clock=clock)
         self._large = _Commits(
             self._commit,
             group_rows=MAX_ROWS,
@@ -99,11 +103,15 @@ class Ingest:
     async def push(self, raw_push: RawPush, received_at: int) -> Receipt:
         """Store a push that arrived at `received_at` of the collector's clock, once, however often it arrives.
 
-        Raises `CodecError`, `BadRequest`, `Conflict`, `NumberTaken`, `TooMany` and `DatabaseUnavailable`.
+        Raises `CodecError`, `BadRequest`, `Conflict`, `NumberTaken`, `TooMany`, `ClocksDisagree` and
+        `DatabaseUnavailable`.
         """
         batch = raw_push.batch(received_at)
         check_batch(batch)
+        if self._hear_vantage is not None:
+            self._hear_vantage(batch.vantage.id, batch.sent_at)
         await self._check_region(batch.vantage, received_at)
+        await self._instances.admit(batch)
         receipt = await (self._heartbeat if batch.is_heartbeat else self._ingest)(batch)
         _log.info(
             "batch.ingested",
@@ -144,6 +152,7 @@ class Ingest:
         return self._receipt(batch)
 
     async def _ingest(self, batch: PushBatch) -> Receipt:
+        check_clock(batch)
         if batch.sample_count <= _SMALL_SAMPLES:
             self._fair_queue.note_small()
             return await self._pack_and_commit(batch, self._small)
@@ -195,7 +204,8 @@ class Ingest:
         async with self._database.transaction() as connection:
             earlier = iter(await batches.store(connection, [work.packed for work in group if work.packed]))
             found = [next(earlier) if work.packed else None for work in group]
-            await vantages.record_vitals(connection, map(_vitals_report, group, found))
+            unrecorded = await vantages.record_vitals(connection, map(_vitals_report, group, found))
+        self._instances.forget(unrecorded)
         if any(work.packed for work in group):
             self.on_stored()
         return found
@@ -240,6 +250,7 @@ def _vitals_of(batch: PushBatch) -> VitalsReport:
         batch_epoch=batch.epoch,
         seen_at=batch.received_at,
         vitals=trimmed(batch.vitals),
+        lineage=batch.lineage,
     )
 
 

@@ -19,7 +19,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from isochrone_collector.errors import BadRequest
+from isochrone_collector.analysis.liveness import rough_duration
+from isochrone_collector.errors import BadRequest, ClocksDisagree
 from isochrone_collector.ingest import prefilter
 from isochrone_collector.ingest.limits import BOUNDS, LENGTHS, LIMIT_BOUNDS, MAX_DISTANCE_US, MAX_VANTAGE_CHARS, is_name
 from isochrone_collector.ingest.sample_columns import COLUMN, Numbers, SampleColumns
@@ -27,6 +28,9 @@ from isochrone_wire.answers import Window
 from isochrone_wire.model import DAY_US, RateLimit, Rejection, Sample, Vantage, Vitals
 
 MAX_SAMPLES = 10_000
+MAX_LINEAGE = 32
+MAX_CLOCK_DISTANCE_US = DAY_US
+"""Samples of an agent are refused while its clock is further from the collector's, in microseconds."""
 
 _numbers = attrgetter(*BOUNDS)
 _texts = attrgetter(*LENGTHS)
@@ -39,7 +43,7 @@ class PushBatch:
 
     `content` is the whole request as protobuf bytes. `hash_samples` returns the hash of the encoded samples, which are
     the same in every retry. `decode_columns` decodes all samples. `decode_sample` decodes the sample at an index, or
-    returns the reason why this version cannot.
+    returns the reason why this version cannot. `sent_at` is the wall clock of the agent, 0 if it does not send it.
     """
 
     vantage: Vantage
@@ -52,6 +56,8 @@ class PushBatch:
     decode_sample: Callable[[int], Sample | str]
     vitals: Vitals
     received_at: int
+    sent_at: int = 0
+    lineage: tuple[int, ...] = ()
 
     @property
     def is_heartbeat(self) -> bool:
@@ -73,6 +79,17 @@ def check_batch(batch: PushBatch) -> None:
     for is_fault, message in _faults_of(batch):
         if is_fault:
             raise BadRequest(message)
+
+
+def check_clock(batch: PushBatch) -> None:
+    """Raise `ClocksDisagree` when the clock of the agent is so far away that all its samples would be dated wrong."""
+    ahead_us = batch.sent_at - batch.received_at
+    if batch.sent_at and abs(ahead_us) > MAX_CLOCK_DISTANCE_US:
+        direction = "ahead of" if ahead_us > 0 else "behind"
+        raise ClocksDisagree(
+            f"the clock of {batch.vantage.name!r} is {rough_duration(abs(ahead_us))} {direction} the "
+            "collector's: correct the wrong one; until then the samples stay in the spool"
+        )
 
 
 def _faults_of(batch: PushBatch) -> Iterator[tuple[bool, str]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from isochrone_collector.alerts.absence import LastAlert, VantageHeartbeat, absence_alerts
-from isochrone_collector.alerts.message import AlertMessage, name_of, of_test
+from isochrone_collector.alerts.message import AlertMessage, name_of, of_rival, of_test
 from isochrone_collector.errors import Conflict
 from isochrone_collector.store import alerts, vantages
 from isochrone_collector.store.alerts import DueRow
@@ -98,6 +98,14 @@ class AlertDelivery:
         }
         for message in absence_alerts(heartbeats, last_alerts, now_at=now_at, since_at=self._observation.since_at):
             async with self._database.connection() as connection:
+                await self.raise_alert(connection, message)
+
+    async def check_rivals(self) -> None:
+        """Raise an alert for each vantage with a second agent."""
+        async with self._database.connection() as connection:
+            for row in await vantages.rivals(connection):
+                since_at, raised_at = row.rival_first_at, self._clock()
+                message = of_rival(row.name, row.region, epoch=row.rival_epoch, since_at=since_at, raised_at=raised_at)
                 await self.raise_alert(connection, message)
 
     async def deliver(self) -> None:

@@ -6,6 +6,7 @@ The laws:
 2. A batch is deleted from the ledger when all of its samples would be set aside as too old if it were pushed again, so
    that no sample can be stored twice. That is a few days after its samples, because a batch may hold future rounds.
 3. Without a retention period for samples, neither samples nor the ledger are deleted.
+4. Periods count from the receipt of the newest samples, not from the clock: a wrong clock deletes nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from isochrone_collector.settings import RetentionPeriods
-from isochrone_collector.store import job_state, partitions, retention
+from isochrone_collector.store import job_state, partitions, retention, vantages
 from isochrone_collector.store.postgres.pool import Database
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.model import DAY_US, MINUTE_US, day_of
@@ -35,7 +36,8 @@ class Retention:
 
     async def run(self) -> None:
         """Delete everything that is due. Raises `DatabaseUnavailable`."""
-        at, periods = self._clock(), self._periods
+        periods = self._periods
+        at = await self._newest_at()
         summarised_until = await self._summarised_until()
         if periods.samples_us is not None:
             await self._repeat("late samples", at - periods.samples_us, retention.forget_late)
@@ -49,6 +51,12 @@ class Retention:
             before_at = min(day_of(at) - periods.samples_us, summarised_until)
             for day_at in await partitions.retire(self._database, before_at=before_at):
                 _log.info("partition.retired", day_at=day_at)
+
+    async def _newest_at(self) -> int:
+        """Return the instant of the newest samples, but none in the future; 0 before the first."""
+        async with self._database.connection() as connection:
+            newest = await vantages.newest_receipts(connection)
+        return min(newest.samples_at or 0, self._clock())
 
     async def _summarised_until(self) -> int:
         """Return the instant until which days are summarised; 0 if none is."""

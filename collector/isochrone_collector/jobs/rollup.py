@@ -9,13 +9,16 @@ The laws:
    were received.
 3. Hours whose samples were retired are never summarised again, because some of their samples are gone.
 4. When a day is done, the hourly levels of the past week are made for every series (see `analysis.history`).
-5. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
+5. Progress is never in the future. If it is, because the clock of an earlier leader was ahead, it is set back, and
+   everything in the ledger is summarised again.
+6. The job can be stopped anywhere: recorded progress is complete, and the rest is done again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from isochrone_collector.analysis.clock_guard import AGREE_US
 from isochrone_collector.store import hourly_levels, job_state, partitions, rollups
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import HOUR_US, Resolution
@@ -34,6 +37,9 @@ LATE = "summary.late"
 
 # Longer than a push waits for its commit.
 _OVERLAP_US = 2 * MINUTE_US
+
+# As far ahead as a collector accepts rounds.
+_ANY_CLOCK_US = 400 * DAY_US
 
 _log = structlog.get_logger()
 
@@ -73,6 +79,7 @@ class Rollup:
                 for name, until_at in done.items():
                     await job_state.advance(connection, name, until_at)
                 _log.info("summary.begun", from_at=first_at, hours=(at - first_at) // HOUR_US)
+            done |= await _set_back(connection, done, at)
         return done
 
     async def _oldest_day(self, connection: Connection, at: int) -> int:
@@ -103,7 +110,9 @@ class Rollup:
         return max(done_until, until_at)
 
     async def _late(self, *, since_at: int, at: int, hours_until: int, days_until: int) -> None:
-        received = Window(from_at=since_at - _OVERLAP_US, until_at=at)
+        # The first time, batches count whose receipt is in the future, too.
+        until_at = at if since_at else at + _ANY_CLOCK_US
+        received = Window(from_at=max(since_at - _OVERLAP_US, 0), until_at=until_at)
         async with self._database.connection() as connection:
             spans = await rollups.touched(connection, received, before_at=hours_until)
             kept = await partitions.days(connection)
@@ -126,6 +135,26 @@ class Rollup:
     async def _record(self, name: str, done_until: int) -> None:
         async with self._database.connection() as connection:
             await job_state.advance(connection, name, done_until)
+
+
+async def _set_back(connection: Connection, done: Mapping[str, int], at: int) -> dict[str, int]:
+    """Set progress that is in the future back; return what was changed."""
+    today_at = day_of(at)
+    kept = [day_at for day_at in await partitions.days(connection) if day_at < today_at]
+    latest = {
+        Resolution.HOUR.job: _floor(at - GRACE_US, HOUR_US),
+        Resolution.DAY.job: day_of(at - GRACE_US),
+        LEVELS: day_of(at - GRACE_US),
+        partitions.RETIRED: min(kept, default=today_at),
+        LATE: 0,
+    }
+    changed = {name: until_at for name, until_at in latest.items() if done.get(name, 0) > at + AGREE_US}
+    if changed:
+        changed[LATE] = 0
+        _log.error("summary.set_back", progress=sorted(changed), hint="an earlier clock of a collector was ahead")
+    for name, until_at in changed.items():
+        await job_state.advance(connection, name, until_at)
+    return changed
 
 
 def _hours_of(spans: Iterable[Window], within: Window) -> list[int]:

@@ -69,7 +69,9 @@ class _Draft:
 
 
 class RouteBuilder:
-    """The builder of one collector; it calls `changed` each time it has published tables."""
+    """The builder of one collector; it calls `changed` each time it has published tables, and publishes none while
+    `is_paused`.
+    """
 
     def __init__(
         self,
@@ -79,12 +81,14 @@ class RouteBuilder:
         clock: Callable[[], int],
         code_version: str,
         changed: Callable[[], None],
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._plans = plans
         self._clock = clock
         self._code_version = code_version
         self._changed = changed
+        self._is_paused = is_paused
         self._stored = asyncio.Event()
         self._probe_cache = ProbeCache()
         self._known: dict[Key, _Published] = {}
@@ -107,7 +111,8 @@ class RouteBuilder:
         while True:
             self._stored.clear()
             began_at = self._clock()
-            await self._build_once()
+            if not self._is_paused():
+                await self._build_once()
             took_us = self._clock() - began_at
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_US / SECOND_US):

@@ -28,13 +28,24 @@ class Publishing:
     """The route tables of one collector: built while it leads, and published in any case by `publisher`."""
 
     def __init__(
-        self, *, database: Database, plans: Plans, is_leader: Callable[[], bool], clock: Callable[[], int]
+        self,
+        *,
+        database: Database,
+        plans: Plans,
+        is_leader: Callable[[], bool],
+        clock: Callable[[], int],
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self.publisher = Publisher(database=database, plans=plans, clock=clock)
         self._is_leader = is_leader
         self._plans = plans
         self._builder = RouteBuilder(
-            database=database.patient(), plans=plans, clock=clock, code_version=__version__, changed=self.publisher.wake
+            database=database.patient(),
+            plans=plans,
+            clock=clock,
+            code_version=__version__,
+            changed=self.publisher.wake,
+            is_paused=is_paused,
         )
         handlers = {Channel.SAMPLES: self._builder.wake, Channel.TABLES: self.publisher.wake}
         self._notifications = _Notifications(database=database, handlers=handlers)

@@ -23,13 +23,14 @@ _LAST_AT = 253_402_300_799_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
     """The context of all queries. `clock` returns microseconds since the epoch; `webhook` is true if alerts are
-    delivered.
+    delivered; `paused` returns why jobs are paused, if they are.
     """
 
     database: Database
     plans: Plans
     clock: Callable[[], int]
     webhook: bool = False
+    paused: Callable[[], str] = str
 
     def targets(self) -> TargetList:
         """Return the targets of the plan in force."""

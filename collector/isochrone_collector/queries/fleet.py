@@ -20,7 +20,9 @@ async def vantage_list(context: QueryContext) -> VantageList:
         rows = await vantages.states(connection)
     now_at, plan = context.clock(), context.plans.current
     statuses = tuple(_status(row, now_at=now_at, plan=plan) for row in rows)
-    return VantageList(plan_version=context.plans.version, answered_at=now_at, vantages=statuses)
+    return VantageList(
+        plan_version=context.plans.version, answered_at=now_at, vantages=statuses, paused=context.paused()
+    )
 
 
 async def spend(context: QueryContext, selection: Selection) -> SpendList:

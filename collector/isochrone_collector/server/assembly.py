@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from isochrone_collector.analysis.clock_guard import ClockGuard
 from isochrone_collector.auth.authenticator import Authenticator
 from isochrone_collector.auth.enrolment import Enrolment
-from isochrone_collector.clock import now_at
 from isochrone_collector.grpc_api.push_metrics import PushMetrics
 from isochrone_collector.ingest.packer import Packer
 from isochrone_collector.ingest.service import Ingest
+from isochrone_collector.jobs import clock_watch
 from isochrone_collector.jobs.alert_delivery import AlertDelivery
+from isochrone_collector.jobs.clock_watch import ClockWatch
 from isochrone_collector.jobs.registry import Jobs
 from isochrone_collector.plans.service import Plans
 from isochrone_collector.publishing.service import Publishing
@@ -35,6 +37,8 @@ _log = structlog.get_logger()
 class Parts:
     """The parts that services and jobs work with; `certificates` only under TLS."""
 
+    clock: ClockGuard
+    clock_watch: ClockWatch
     database: Database
     plans: Plans
     ingest: Ingest
@@ -53,6 +57,8 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     database = await _opened(Database(conninfo), stack)
     # A pool for queries, so that they never keep pushes waiting for a connection.
     questions = await _opened(Database(conninfo, statement_timeout_us=settings.question_timeout_us), stack)
+    clock = await clock_watch.guard(database)
+    now_at = clock.now_at
     window = await partitions.ensure(database.patient(), now_at=now_at(), keep_us=settings.retention.samples_us)
     plans = Plans(database=database, clock=now_at)
     await plans.refresh()
@@ -63,6 +69,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         plans=plans,
         window=window,
         clock=now_at,
+        hear_vantage=clock.hear_vantage,
         keep_us=settings.retention.samples_us,
         packer=packer,
     )
@@ -72,10 +79,18 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
     authenticator = Authenticator(database=database, clock=now_at, required=certificates is not None)
     await authenticator.refresh()
     return Parts(
+        clock=clock,
+        clock_watch=ClockWatch(database=database, guard=clock, alerting=alerts),
         database=database,
         plans=plans,
         ingest=ingest,
-        query_context=QueryContext(database=questions, plans=plans, clock=now_at, webhook=settings.webhook is not None),
+        query_context=QueryContext(
+            database=questions,
+            plans=plans,
+            clock=now_at,
+            webhook=settings.webhook is not None,
+            paused=lambda: clock.reason,
+        ),
         authenticator=authenticator,
         enrolment=Enrolment(
             database=database,
@@ -86,7 +101,7 @@ async def assemble(settings: Settings, conninfo: str, stack: AsyncExitStack) -> 
         ),
         alerts=alerts,
         jobs=jobs,
-        publishing=await _publishing(database, plans, jobs, ingest),
+        publishing=await _publishing(database, plans, jobs, ingest, clock),
         push_metrics=PushMetrics(clock=now_at),
         certificates=certificates,
     )
@@ -98,9 +113,15 @@ async def _opened(database: Database, stack: AsyncExitStack) -> Database:
     return database
 
 
-async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Ingest) -> Publishing:
+async def _publishing(database: Database, plans: Plans, jobs: Jobs, ingest: Ingest, clock: ClockGuard) -> Publishing:
     """Create the publishing of route tables, with the tables in force loaded; every commit of samples wakes it."""
-    publishing = Publishing(database=database, plans=plans, is_leader=lambda: jobs.is_leader, clock=now_at)
+    publishing = Publishing(
+        database=database,
+        plans=plans,
+        is_leader=lambda: jobs.is_leader,
+        clock=clock.now_at,
+        is_paused=lambda: bool(clock.reason),
+    )
     await publishing.publisher.refresh()
     ingest.on_stored = publishing.stored
     return publishing

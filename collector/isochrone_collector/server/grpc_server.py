@@ -41,7 +41,11 @@ def grpc_server(parts: Parts) -> tuple[grpc.aio.Server, health.aio.HealthService
     health_of = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_of, server)
     fleet = FleetService(
-        ingest=parts.ingest, plans=parts.plans, enrolment=parts.enrolment, authenticator=parts.authenticator
+        ingest=parts.ingest,
+        plans=parts.plans,
+        enrolment=parts.enrolment,
+        authenticator=parts.authenticator,
+        clock=parts.clock.now_at,
     )
     add_to_server(fleet, server)
     operations = OperationsService(

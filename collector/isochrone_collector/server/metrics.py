@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from isochrone_collector.analysis.clock_guard import ClockGuard
 from isochrone_collector.jobs.job_health import JobHealth
 from isochrone_wire import __version__
+from isochrone_wire.model import SECOND_US
 
 # Statistics of psycopg's pool → the label `state` of isochrone_pool_connections.
 _POOL = {"pool_available": "idle", "pool_size": "all"}
@@ -20,12 +22,16 @@ def families(
     *,
     plan_version: Callable[[], int],
     pool: Callable[[], Mapping[str, int]],
+    clock: ClockGuard,
     jobs: Callable[[], Mapping[str, JobHealth]],
 ) -> Iterator[Metric]:
     """Yield every metric. `pushes` has the counters of pushes; `pool` returns the statistics of psycopg's pool."""
     yield InfoMetricFamily("isochrone_build", "This collector.", value={"version": __version__})
     yield from pushes.collect()
     yield GaugeMetricFamily("isochrone_plan_version", "The plan in force, 0 before the first.", value=plan_version())
+    yield GaugeMetricFamily("isochrone_clock_trusted", "1, or 0 while jobs are paused.", value=not clock.reason)
+    corrected_s = clock.verdict.correction_us / SECOND_US
+    yield GaugeMetricFamily("isochrone_clock_correction_seconds", "Added to the wall clock.", value=corrected_s)
     yield from _pool(pool())
     yield from _jobs(jobs())
 

@@ -4,8 +4,7 @@ import asyncio
 
 import structlog
 
-from isochrone_collector.clock import now_at
-from isochrone_collector.jobs import alert_delivery, drift_detection, job_health, retention, rollup
+from isochrone_collector.jobs import alert_delivery, clock_watch, drift_detection, job_health, retention, rollup
 from isochrone_collector.jobs.drift_detection import DriftDetection
 from isochrone_collector.jobs.job_health import JobHealthCheck
 from isochrone_collector.jobs.registry import Job
@@ -30,29 +29,34 @@ _POSTGRES_WATCH_US = SECOND_US // 2
 
 def leader_jobs(parts: Parts, periods: RetentionPeriods) -> list[Job]:
     """Return the jobs that one collector does for all on the database: storage, alerts and route tables."""
-    database, alerts = parts.database.patient(), parts.alerts
+    database, alerts, now_at = parts.database.patient(), parts.alerts, parts.clock.now_at
     drift = DriftDetection(database=database, plans=parts.plans, alerting=alerts, clock=now_at)
+    guarded = parts.clock_watch.guarded
 
     async def make_partitions() -> None:
         parts.ingest.window = await partitions.ensure(database, now_at=now_at(), keep_us=periods.samples_us)
 
+    parts.clock_watch.on_step = make_partitions
     return [
         Job(name="partitions", every_us=_PARTITIONS_US, work=make_partitions),
-        Job(name="rollup", every_us=rollup.EVERY_US, work=Rollup(database=database, clock=now_at).run),
-        Job(
-            name="retention",
-            every_us=retention.EVERY_US,
-            work=Retention(database=database, clock=now_at, periods=periods).run,
+        guarded(Job(name="rollup", every_us=rollup.EVERY_US, work=Rollup(database=database, clock=now_at).run)),
+        guarded(
+            Job(
+                name="retention",
+                every_us=retention.EVERY_US,
+                work=Retention(database=database, clock=now_at, periods=periods).run,
+            )
         ),
-        Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences),
-        Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run),
+        guarded(Job(name="absences", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_absences)),
+        Job(name="rivals", every_us=alert_delivery.ABSENCE_CHECK_EVERY_US, work=alerts.check_rivals),
+        guarded(Job(name="drift", every_us=drift_detection.EVERY_US, work=drift.run)),
         Job(
             name="job health",
             every_us=job_health.CHECK_EVERY_US,
             work=JobHealthCheck(database=database, health=parts.jobs.health, alerting=alerts, clock=now_at).run,
         ),
         Job(name="alert delivery", every_us=alert_delivery.DELIVER_EVERY_US, work=alerts.deliver),
-        *parts.publishing.leader_jobs(),
+        *parts.publishing.leader_jobs(),  # pause themselves
     ]
 
 
@@ -69,6 +73,7 @@ def local_jobs(parts: Parts, postgres: EmbeddedPostgres | None, operator: Operat
             await operator.write_if_changed(parts.certificates)
 
     works = (
+        ("clock", clock_watch.EVERY_US, parts.clock_watch.run),
         ("partition window", _WINDOW_REFRESH_US, parts.ingest.refresh_window),
         ("plan", _PLAN_REFRESH_US, parts.publishing.follow_plan),
         ("embedded PostgreSQL", _POSTGRES_WATCH_US, restart_postgres),

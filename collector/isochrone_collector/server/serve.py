@@ -10,7 +10,6 @@ from grpc_health.v1 import health_pb2
 from prometheus_client.core import Metric
 
 from isochrone_collector import process_tuning
-from isochrone_collector.clock import now_at
 from isochrone_collector.http_api.app import Sources
 from isochrone_collector.http_api.listener import serving
 from isochrone_collector.server import metrics, route_metrics
@@ -61,7 +60,7 @@ async def serve(settings: Settings, announce: Callable[[Mapping[str, str]], None
                     plans=parts.plans,
                     query_context=parts.query_context,
                     authenticator=parts.authenticator,
-                    clock=now_at,
+                    clock=parts.clock.now_at,
                 ),
                 settings.http,
                 tls=certificates.context() if certificates else None,
@@ -130,9 +129,10 @@ def _families(parts: Parts) -> Iterator[Metric]:
         plan_version=lambda: plans.version,
         pool=parts.database.statistics,
         jobs=parts.jobs.health,
+        clock=parts.clock,
     )
     yield from route_metrics.families(
-        publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=now_at()
+        publisher.in_force(), switches=publisher.switches, watchers=publisher.watchers, now_at=parts.clock.now_at()
     )
 
 

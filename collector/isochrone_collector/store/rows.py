@@ -71,6 +71,7 @@ class VantageStateRow:
     rounds_missed: int
     missing_keys: str | None
     refused_targets: str | None
+    rival_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,8 @@ async def register(connection: Connection, vantage: Vantage, *, seen_at: int) ->
 class VitalsReport:
     """The vitals of one push, with its vantage, the instant of its receipt and the number of samples `stored` with it.
 
-    `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals count.
+    `batch_epoch` is the epoch of the push itself, `epoch` the one that the vitals count. `lineage` are the epochs of
+    the agent's spool, empty from agents that do not send them.
     """
 
     vantage_id: int
@@ -58,6 +59,7 @@ class VitalsReport:
     seen_at: int
     vitals: Vitals
     stored: int = 0
+    lineage: tuple[int, ...] = ()
 
     @property
     def epoch(self) -> int:
@@ -81,8 +83,9 @@ class _LedgerCountRow:
     ledgered: int
 
 
-async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> None:
-    """Record the vitals of agents unless newer ones are recorded, and add their stored samples to their accounts.
+async def record_vitals(connection: Connection, reports: Iterable[VitalsReport]) -> set[int]:
+    """Record the vitals of agents, and add their stored samples to their accounts. Vitals are not recorded if newer
+    ones are, or if another agent delivers for the vantage; return the ids of these vantages.
 
     Runs inside the transaction that stored the samples; the vitals must fit their columns.
     """
@@ -96,11 +99,13 @@ async def record_vitals(connection: Connection, reports: Iterable[VitalsReport])
             stored[report.vantage_id, report.batch_epoch] += report.stored
     rows = [_row_of(report, samples_at.get(vantage_id), stored) for vantage_id, report in newest.items()]
     if not rows:
-        return
+        return set()
     recorded = await fetch(connection, query("record_vitals"), _RecordedRow, **_columns(rows))
     await _count_ledgers(connection, {row.id: newest[row.id].epoch for row in recorded if row.is_new})
     # A push that was received later may have been committed earlier.
-    await _add(connection, stored, newest.keys() - {row.id for row in recorded})
+    unrecorded = newest.keys() - {row.id for row in recorded}
+    await _add(connection, stored, unrecorded)
+    return unrecorded
 
 
 async def _count_ledgers(connection: Connection, epochs: Mapping[int, int]) -> None:
@@ -142,8 +147,62 @@ def _row_of(
         "spool_oldest_at": Instant(vitals.spool_oldest_at) if vitals.spool_oldest_at else None,
         "next_heartbeat_at": Instant(report.seen_at + vitals.next_heartbeat_us) if vitals.next_heartbeat_us else None,
         "dropped": Jsonb(dict(vitals.dropped)),
+        "lineage": Jsonb(report.lineage) if report.lineage else None,
         "spend": Jsonb([asdict(line) for line in vitals.spend]),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerRow:
+    """The agent that delivers for a vantage, by its epoch, and the agent that was refused last, with the instants of
+    the first and the last refusal.
+    """
+
+    epoch: int | None
+    last_seen_at: int
+    rival_epoch: int | None
+    rival_first_at: int | None
+    rival_last_at: int | None
+
+
+async def owner(connection: Connection, vantage_id: int) -> OwnerRow | None:
+    """Return the agent that delivers for a vantage; `None` if the vantage is unknown."""
+    found = await fetch(connection, query("owner"), OwnerRow, id=vantage_id)
+    return found[0] if found else None
+
+
+async def record_rival(connection: Connection, vantage_id: int, epoch: int, *, first_at: int, last_at: int) -> None:
+    """Record that an agent was refused because another one delivers for its vantage."""
+    span = {"first_at": Instant(first_at), "last_at": Instant(last_at)}
+    await execute(connection, query("record_rival"), id=vantage_id, epoch=epoch, **span)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RivalRow:
+    """A vantage with a second agent that was refused."""
+
+    name: str
+    region: str
+    rival_epoch: int
+    rival_first_at: int
+
+
+async def rivals(connection: Connection) -> list[RivalRow]:
+    """Return the vantages with a second agent that was refused for longer than a restart takes."""
+    return await fetch(connection, query("rivals"), RivalRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestReceipts:
+    """The instants of the newest push and of the newest push with samples; `None` before the first."""
+
+    push_at: int | None
+    samples_at: int | None
+
+
+async def newest_receipts(connection: Connection) -> NewestReceipts:
+    """Return the instants of the newest pushes of all vantages."""
+    return (await fetch(connection, query("newest_receipts"), NewestReceipts))[0]
 
 
 async def vantages(connection: Connection) -> list[VantageRow]:

@@ -322,6 +322,7 @@ class PushRequest(_message.Message):
     SAMPLES_FIELD_NUMBER: _builtins.int
     VITALS_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
+    LINEAGE_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """A random number per start of an agent; it distinguishes two starts of one vantage."""
     seq: _builtins.int
@@ -334,6 +335,12 @@ class PushRequest(_message.Message):
     def samples(self) -> _containers.RepeatedCompositeFieldContainer[_sample_pb2.Sample]: ...
     @_builtins.property
     def vitals(self) -> Global___Vitals: ...
+    @_builtins.property
+    def lineage(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The epochs of the agent's spool, newest first, the first one being that of the newest start. They distinguish the
+        successor of an agent from a second agent with the same credential.
+        """
+
     def __init__(
         self,
         *,
@@ -343,10 +350,11 @@ class PushRequest(_message.Message):
         samples: _abc.Iterable[_sample_pb2.Sample] | None = ...,
         vitals: Global___Vitals | None = ...,
         sent_at: _builtins.int = ...,
+        lineage: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "lineage", b"lineage", "samples", b"samples", "sent_at", b"sent_at", "seq", b"seq", "vantage", b"vantage", "vitals", b"vitals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1032,6 +1032,7 @@ class VantageStatus(_message.Message):
     ROUNDS_MISSED_FIELD_NUMBER: _builtins.int
     MISSING_KEYS_FIELD_NUMBER: _builtins.int
     REFUSED_TARGETS_FIELD_NUMBER: _builtins.int
+    RIVAL_AT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     region: _builtins.str
     liveness: _builtins.str
@@ -1058,6 +1059,8 @@ class VantageStatus(_message.Message):
     """The targets that are skipped because the agent lacks their key, with the reasons."""
     refused_targets: _builtins.str
     """The targets that are skipped because the agent's policy refuses them, with the reasons."""
+    rival_at: _builtins.int
+    """When a second agent with this credential was refused last, if there is one."""
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     def __init__(
@@ -1086,10 +1089,11 @@ class VantageStatus(_message.Message):
         rounds_missed: _builtins.int = ...,
         missing_keys: _builtins.str | None = ...,
         refused_targets: _builtins.str | None = ...,
+        rival_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_rival_at", b"_rival_at", "_spool_oldest_at", b"_spool_oldest_at", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "rival_at", b"rival_at", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us", "_clock_uncertainty_us", b"_clock_uncertainty_us", "_loop_lag_us", b"_loop_lag_us", "_missing_keys", b"_missing_keys", "_newest_sample_at", b"_newest_sample_at", "_next_heartbeat_at", b"_next_heartbeat_at", "_refused_plan_reason", b"_refused_plan_reason", "_refused_plan_version", b"_refused_plan_version", "_refused_targets", b"_refused_targets", "_rival_at", b"_rival_at", "_spool_oldest_at", b"_spool_oldest_at", "agent_version", b"agent_version", "clock_offset_us", b"clock_offset_us", "clock_uncertainty_us", b"clock_uncertainty_us", "dropped", b"dropped", "finished", b"finished", "last_seen_at", b"last_seen_at", "ledgered", b"ledgered", "liveness", b"liveness", "loop_lag_us", b"loop_lag_us", "missing_keys", b"missing_keys", "name", b"name", "newest_sample_at", b"newest_sample_at", "next_heartbeat_at", b"next_heartbeat_at", "plan_version", b"plan_version", "quarantined", b"quarantined", "reason", b"reason", "refused_plan_reason", b"refused_plan_reason", "refused_plan_version", b"refused_plan_version", "refused_targets", b"refused_targets", "region", b"region", "rival_at", b"rival_at", "rounds_missed", b"rounds_missed", "spool_depth", b"spool_depth", "spool_oldest_at", b"spool_oldest_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_offset_us: _TypeAlias = _typing.Literal["clock_offset_us"]  # noqa: Y015
     _WhichOneofArgType__clock_offset_us: _TypeAlias = _typing.Literal["_clock_offset_us", b"_clock_offset_us"]  # noqa: Y015
@@ -1109,6 +1113,8 @@ class VantageStatus(_message.Message):
     _WhichOneofArgType__refused_plan_version: _TypeAlias = _typing.Literal["_refused_plan_version", b"_refused_plan_version"]  # noqa: Y015
     _WhichOneofReturnType__refused_targets: _TypeAlias = _typing.Literal["refused_targets"]  # noqa: Y015
     _WhichOneofArgType__refused_targets: _TypeAlias = _typing.Literal["_refused_targets", b"_refused_targets"]  # noqa: Y015
+    _WhichOneofReturnType__rival_at: _TypeAlias = _typing.Literal["rival_at"]  # noqa: Y015
+    _WhichOneofArgType__rival_at: _TypeAlias = _typing.Literal["_rival_at", b"_rival_at"]  # noqa: Y015
     _WhichOneofReturnType__spool_oldest_at: _TypeAlias = _typing.Literal["spool_oldest_at"]  # noqa: Y015
     _WhichOneofArgType__spool_oldest_at: _TypeAlias = _typing.Literal["_spool_oldest_at", b"_spool_oldest_at"]  # noqa: Y015
     @_typing.overload
@@ -1130,6 +1136,8 @@ class VantageStatus(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__refused_targets) -> _WhichOneofReturnType__refused_targets | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rival_at) -> _WhichOneofReturnType__rival_at | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__spool_oldest_at) -> _WhichOneofReturnType__spool_oldest_at | None: ...
 
 Global___VantageStatus: _TypeAlias = VantageStatus  # noqa: Y015
@@ -1141,8 +1149,11 @@ class ListVantagesResponse(_message.Message):
     PLAN_VERSION_FIELD_NUMBER: _builtins.int
     ANSWERED_AT_FIELD_NUMBER: _builtins.int
     VANTAGES_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
     plan_version: _builtins.int
     answered_at: _builtins.int
+    paused: _builtins.str
+    """Why the collector deletes, summarises, publishes and alerts nothing; empty while it does."""
     @_builtins.property
     def vantages(self) -> _containers.RepeatedCompositeFieldContainer[Global___VantageStatus]: ...
     def __init__(
@@ -1151,10 +1162,11 @@ class ListVantagesResponse(_message.Message):
         plan_version: _builtins.int = ...,
         answered_at: _builtins.int = ...,
         vantages: _abc.Iterable[Global___VantageStatus] | None = ...,
+        paused: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_at", b"answered_at", "plan_version", b"plan_version", "vantages", b"vantages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_at", b"answered_at", "paused", b"paused", "plan_version", b"plan_version", "vantages", b"vantages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,7 +8,7 @@ WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')
 
 -- The database's wall clock, in microseconds since the Unix epoch.
 -- name: clock
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at_us
 
 -- Whether a revision of the schema was ever applied.
 -- name: has_revision

@@ -18,6 +18,11 @@ SELECT id, name, region, first_seen_at, last_seen_at
 FROM vantage
 ORDER BY name
 
+-- The instants of the newest push and of the newest push with samples.
+-- name: newest_receipts
+SELECT max(last_seen_at) AS push_at, max(newest_sample_at) AS samples_at
+FROM vantage
+
 -- All vantages with the vitals of their newest push, and the ledger's count of samples in the epoch of these vitals.
 -- name: vantage_states
 SELECT
@@ -42,7 +47,12 @@ SELECT
     ledgered,
     rounds_missed,
     missing_keys,
-    refused_targets
+    refused_targets,
+    CASE
+        WHEN rival_last_at - rival_first_at >= interval '45 seconds'
+            AND rival_last_at > last_seen_at - interval '10 minutes'
+            THEN rival_last_at
+    END AS rival_at
 FROM vantage
 ORDER BY region, name
 
@@ -52,13 +62,34 @@ SELECT name, region, spend
 FROM vantage
 ORDER BY region, name
 
+-- The agent that delivers for a vantage, by its epoch, and the last one that was refused.
+-- name: owner
+SELECT epoch, last_seen_at, rival_epoch, rival_first_at, rival_last_at
+FROM vantage
+WHERE id = %(id)s
+
+-- Record that an agent was refused because another one delivers for its vantage.
+-- name: record_rival
+UPDATE vantage
+SET rival_epoch = %(epoch)s, rival_first_at = %(first_at)s, rival_last_at = %(last_at)s
+WHERE id = %(id)s
+
+-- The vantages with a second agent that was refused for longer than a restart takes.
+-- name: rivals
+SELECT name, region, rival_epoch, rival_first_at
+FROM vantage
+WHERE rival_last_at - rival_first_at >= interval '45 seconds' AND rival_last_at > last_seen_at - interval '10 minutes'
+
 -- Record the vitals of agents from their newest pushes; `samples_at` is the instant at which samples were stored, if
--- any. Stored samples are added to the count of the agent's epoch; -1 marks a new epoch, whose count has to be made.
+-- any. Instants in the future are from a collector whose clock was wrong, and are replaced. Stored samples are added to the count of the agent's epoch; -1 marks a new epoch, whose count has to be made.
 -- name: record_vitals
 UPDATE vantage
 SET last_seen_at = recorded.seen_at,
     epoch = coalesce(nullif(recorded.epoch, 0), vantage.epoch),
-    newest_sample_at = greatest(vantage.newest_sample_at, recorded.samples_at),
+    newest_sample_at = CASE
+        WHEN vantage.newest_sample_at > recorded.seen_at + interval '1 hour' THEN recorded.samples_at
+        ELSE greatest(vantage.newest_sample_at, recorded.samples_at)
+    END,
     agent_version = recorded.agent_version,
     plan_version = recorded.plan_version,
     spool_depth = recorded.spool_depth,
@@ -89,13 +120,20 @@ FROM unnest(
     %(finished)s::bigint[], %(stored)s::bigint[], %(quarantined)s::bigint[], %(rounds_missed)s::bigint[],
     %(clock_offset_us)s::bigint[], %(clock_uncertainty_us)s::bigint[], %(loop_lag_us)s::bigint[],
     %(refused_plan_version)s::bigint[], %(refused_plan_reason)s::text[], %(missing_keys)s::text[],
-    %(refused_targets)s::text[], %(spend)s::jsonb[]
+    %(refused_targets)s::text[], %(spend)s::jsonb[], %(lineage)s::jsonb[]
 ) AS recorded (
     id, seen_at, epoch, ledgered, samples_at, agent_version, plan_version, spool_depth, spool_oldest_at, dropped,
     next_heartbeat_at, finished, stored, quarantined, rounds_missed, clock_offset_us, clock_uncertainty_us, loop_lag_us,
-    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend
+    refused_plan_version, refused_plan_reason, missing_keys, refused_targets, spend, lineage
 )
-WHERE vantage.id = recorded.id AND vantage.last_seen_at <= recorded.seen_at
+WHERE vantage.id = recorded.id
+    AND (vantage.last_seen_at <= recorded.seen_at OR vantage.last_seen_at > recorded.seen_at + interval '1 hour')
+    AND (
+        recorded.lineage IS NULL
+        OR vantage.epoch IS NULL
+        OR recorded.lineage @> to_jsonb(vantage.epoch)
+        OR vantage.last_seen_at < recorded.seen_at - interval '30 seconds'
+    )
 RETURNING vantage.id, vantage.ledgered < 0 AS is_new
 
 -- The ledger's count of samples in each vantage's epoch.

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -17,6 +17,7 @@ from isochrone_collector.jobs.retention import LEDGER_SLACK_US, Retention
 from isochrone_collector.settings import RetentionPeriods
 from isochrone_collector.store import job_state, partitions, rollups
 from isochrone_collector.store.partitions import DAYS_AHEAD, DAYS_BACK
+from isochrone_collector.store.postgres.instants import Instant
 from isochrone_collector.store.postgres.pool import Connection, Database
 from isochrone_collector.store.summaries import Resolution
 from isochrone_wire.answers import Window
@@ -35,8 +36,22 @@ def count(database_url: str, table: str) -> int:
     return int(found[0])
 
 
-def retention_of(local: InProcessCollector, periods: RetentionPeriods = KEEP) -> Retention:
-    return Retention(database=local.database, clock=local.clock, periods=periods)
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    """The retention of a fleet that delivers samples all the time."""
+
+    local: InProcessCollector
+    retention: Retention
+
+    async def run(self) -> None:
+        """Receive samples now, and delete what is due."""
+        async with self.local.database.connection() as connection:
+            await connection.execute("UPDATE vantage SET newest_sample_at = %s", (Instant(self.local.clock.at),))
+        await self.retention.run()
+
+
+def retention_of(local: InProcessCollector, periods: RetentionPeriods = KEEP) -> Delivering:
+    return Delivering(local, Retention(database=local.database, clock=local.clock, periods=periods))
 
 
 async def pass_days(local: InProcessCollector, at: int, periods: RetentionPeriods = KEEP) -> None:
@@ -75,6 +90,19 @@ async def test_nothing_is_deleted_unsummarised(local: InProcessCollector, databa
     await retention_of(local, RetentionPeriods(samples_us=KEEP_US)).run()
     assert count(database_url, "sample") == 0
     assert await local.count(Window(from_at=DAY_AT, until_at=DAY_AT + DAY_US)) == 1
+
+
+async def test_a_clock_that_is_ahead_deletes_nothing(local: InProcessCollector, database_url: str) -> None:
+    """Periods count from the newest samples: 36 days ahead, everything stays, and 36 days later it is deleted."""
+    await local.begin(DAY_AT)
+    await local.push(US, [local.sample(DAY_AT)])
+    await local.turn_to(DAY_AT + 36 * DAY_US)
+    await local.rollup.run()
+    await Retention(database=local.database, clock=local.clock, periods=KEEP).run()
+    kept = {table: count(database_url, table) for table in ("sample", "ingest_batch", "outcome_summary")}
+    assert kept == {"sample": 1, "ingest_batch": 1, "outcome_summary": 2}
+    await retention_of(local).run()
+    assert (count(database_url, "sample"), count(database_url, "ingest_batch")) == (0, 0)
 
 
 async def test_no_hour_is_deleted_before_its_day(local: InProcessCollector, database_url: str) -> None:

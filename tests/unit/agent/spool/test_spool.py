@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isochrone_agent.errors import SpoolError
+from isochrone_agent.errors import SpoolDamaged, SpoolError
 from isochrone_agent.spool import database, side_files
 from isochrone_agent.spool import spool as spool_module
 from isochrone_agent.spool.database import SealedBatch
@@ -191,6 +191,23 @@ def test_a_batch_whose_number_is_taken_gets_one_of_a_new_epoch(tmp_path: Path) -
     spool.acknowledge(again)
     assert spool.account() == Account(finished=6, stored=6, spooled=0)
     assert spool.stats().earlier == 3
+
+
+def test_the_lineage_names_the_newest_starts(tmp_path: Path) -> None:
+    """It survives restarts, a new epoch and salvage in the running agent, and is bounded."""
+    epochs: list[int] = []
+    for _ in range(20):
+        spool = Spool(tmp_path / "spool.sqlite3")
+        epochs.append(spool.epoch)
+        assert spool.lineage[: len(epochs)] == tuple(reversed(epochs))[:16]
+        assert len(spool.lineage) <= 16
+        spool.close()
+    spool = spool_of(tmp_path, range(1))
+    before = spool.lineage
+    spool.renumber(leased(spool))
+    assert spool.lineage == (spool.epoch, *before)[:16]
+    spool._salvage_and_reopen(SpoolDamaged("a test"))
+    assert (spool.lineage[0], before[0] in spool.lineage) == (spool.epoch, True)
 
 
 def test_the_oldest_are_dropped_at_the_limit(tmp_path: Path) -> None:

@@ -118,9 +118,16 @@ def vantage(name: str, liveness: Liveness) -> VantageStatus:
 def test_who_is_away_is_named(states: list[Liveness], verdict: str, sentence: str) -> None:
     """Vantages that are not online are named, the first few of many."""
     everyone = tuple(vantage(f"v{n}", state) for n, state in enumerate(states))
-    found = health_checks.judge_fleet(VantageList(plan_version=1, answered_at=0, vantages=everyone))
+    (found,) = health_checks.judge_fleet(VantageList(plan_version=1, answered_at=0, vantages=everyone))
     assert (found.verdict, found.sentence[: len(sentence)]) == (verdict, sentence)
     assert ("and 2 more" in found.sentence) == (len(states) == 7)
+
+
+def test_paused_jobs_are_a_failure() -> None:
+    """The reason is stated before the vantages."""
+    paused = "the clock is 36 d ahead of 2 vantages"
+    clock, _ = health_checks.judge_fleet(VantageList(plan_version=1, answered_at=0, paused=paused))
+    assert (clock.verdict, clock.check, clock.sentence.startswith(paused)) == ("fail", "clock", True)
 
 
 @pytest.mark.parametrize(

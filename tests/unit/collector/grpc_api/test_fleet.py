@@ -66,7 +66,12 @@ async def test_vitals_that_cannot_be_decoded_are_an_invalid_argument(monkeypatch
     unused: Any = None
     authenticator: Any = OpenAuthenticator()
     ingest: Any = Ingest()
-    service, call = FleetService(ingest=ingest, plans=unused, enrolment=unused, authenticator=authenticator), Call()
+    service, call = (
+        FleetService(
+            ingest=ingest, plans=unused, enrolment=unused, authenticator=authenticator, clock=lambda: 1_000_000
+        ),
+        Call(),
+    )
     with pytest.raises(Aborted):
         await service.Push(RawPush(request.SerializeToString()), call)
     assert (call.status, call.details) == (grpc.StatusCode.INVALID_ARGUMENT, "Vitals.mood: 7")

@@ -1,0 +1,170 @@
+"""A collector with a wrong wall clock deletes, summarises and reports nothing, and stores samples by the true time."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psycopg
+import pytest
+
+import testdata
+from fix_collector import Collector, StartCollector
+from isochrone_wire.answers import Window
+from isochrone_wire.model import DAY_US, MINUTE_US, Batch, Outcome, Sample, Vantage
+
+PLAN = "baseline: us\ntargets: [{model: a, provider: sim, base_url: http://h}]\n"
+VANTAGES = (Vantage(name="us-1", region="us"), Vantage(name="eu-1", region="eu"))
+FAR_S = 36 * 86_400
+SCRIPT = Path(testdata.__path__[0]) / "collector_with_clock.py"
+KEEP = ("--keep-samples", "3d")
+WAIT_SECONDS = 60
+
+
+def now_at() -> int:
+    return time.time_ns() // 1000
+
+
+class Fleet:
+    """Agents with a correct clock, which push rounds of the past days."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self._seq = 0
+
+    def push(self, vantages: Sequence[Vantage] = VANTAGES, *, rounds: int = 3, sent_us: int = 0) -> int:
+        """Push one batch of each vantage; return the number of samples stored."""
+        self._seq += 1
+        (target,) = self.collector.call.targets().targets
+        stored = 0
+        for vantage in vantages:
+            at = now_at()
+            days = [at - days * DAY_US for days in range(rounds)]
+            samples = tuple(
+                Sample(target_id=target.id, round_at=one, outcome=Outcome.OK, dispatched_at=one, ttft_us=400_000)
+                for one in days
+            )
+            seq = self._seq if samples else 0
+            batch = Batch(vantage=vantage, epoch=7, seq=seq, samples=samples, sent_at=at + sent_us)
+            receipt = self.collector.call.push(batch)
+            assert abs(receipt.received_at - now_at()) < MINUTE_US or sent_us
+            stored += receipt.stored
+        return stored
+
+    def until(self, condition: Callable[[], bool], vantages: Sequence[Vantage] = VANTAGES) -> None:
+        """Send heartbeats until a condition holds."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, self.collector.log()
+            for vantage in vantages:
+                self.collector.call.push(Batch(vantage=vantage, epoch=7, seq=0, sent_at=now_at()))
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def clock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the seconds by which the clock is ahead."""
+    file = tmp_path / "ahead"
+    file.write_text("0")
+    monkeypatch.setenv("TEST_CLOCK_FILE", str(file))
+    return file
+
+
+def facts_of(database_url: str) -> dict[str, Any]:
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM sample_late),"
+            " (SELECT count(*) FROM ingest_batch), (SELECT count(*) FROM chore WHERE done_until > now()),"
+            " (SELECT count(*) FROM vantage WHERE last_seen_at > now() + interval '1 minute')"
+        ).fetchone()
+    assert rows is not None
+    return dict(zip(("samples", "late", "batches", "progress_ahead", "vantages_ahead"), rows, strict=True))
+
+
+def test_a_clock_36_days_ahead_deletes_nothing(
+    start_collector: StartCollector, clock_file: Path, database_url: str
+) -> None:
+    """Neither a step of a running collector, nor a start with the wrong clock: every sample stays, progress is never in
+    the future, new samples are stored by the true time, and the reason is shown until the clock is right again.
+    """
+    collector = start_collector(script=SCRIPT, more=KEEP)
+    collector.call.apply(PLAN)
+    fleet = Fleet(collector)
+    assert fleet.push() == 6
+    clock_file.write_text(str(FAR_S))
+    fleet.until(lambda: bool(collector.call.vantages().paused))
+    assert fleet.push() == 6
+    assert collector.scrape()["isochrone_clock_trusted"] == 0
+    assert collector.stop() == 0
+
+    again = start_collector(script=SCRIPT, more=KEEP)
+    fleet.collector = again
+    fleet.until(lambda: "2 vantages" in again.call.vantages().paused)
+    assert fleet.push() == 6
+    time.sleep(2)
+    ahead = {"progress_ahead": 0, "vantages_ahead": 0}
+    assert facts_of(database_url) == {"samples": 18, "late": 0, "batches": 6, **ahead}
+    at = now_at()
+    alerts = again.call.alerts(Window(from_at=at - DAY_US, until_at=at + MINUTE_US)).alerts
+    assert [alert.kind for alert in alerts] == ["clock"]
+
+    clock_file.write_text("0")
+    fleet.until(lambda: not again.call.vantages().paused)
+    assert fleet.push() == 6
+    assert again.scrape()["isochrone_clock_trusted"] == 1
+    assert facts_of(database_url) == {"samples": 24, "late": 0, "batches": 8, **ahead}
+
+
+def test_samples_of_a_clock_that_is_days_off_stay_in_the_spool(
+    start_collector: StartCollector, clock_file: Path, database_url: str
+) -> None:
+    """The only vantage and the collector are two days apart: either may be wrong, so the batch is refused for now, and
+    jobs are paused until the clocks agree.
+    """
+    collector = start_collector(script=SCRIPT, more=KEEP)
+    collector.call.apply(PLAN)
+    fleet = Fleet(collector)
+    for days in (2, -2):
+        with pytest.raises(grpc.RpcError) as refused:
+            fleet.push(VANTAGES[:1], sent_us=days * DAY_US)
+        error: Any = refused.value
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert "stay in the spool" in error.details()
+    fleet.until(lambda: not collector.call.vantages().paused, VANTAGES[:1])
+    clock_file.write_text("0")
+    assert fleet.push(VANTAGES[:1]) == 3
+    assert facts_of(database_url)["samples"] == 3
+
+
+def test_progress_in_the_future_is_set_back(
+    start_collector: StartCollector, clock_file: Path, database_url: str
+) -> None:
+    """A collector of an earlier version was two days ahead for a while: what it skipped is summarised now."""
+    collector = start_collector(script=SCRIPT)
+    collector.call.apply(PLAN)
+    fleet = Fleet(collector)
+    assert fleet.push() == 6
+    assert collector.stop() == 0
+    with psycopg.connect(database_url) as connection:
+        connection.execute("DELETE FROM summary")
+        connection.execute("DELETE FROM outcome_summary")
+        connection.execute("DELETE FROM chore")
+        for name in ("summary.hour", "summary.day", "summary.late", "summary.levels", "sample.retired"):
+            connection.execute("INSERT INTO chore VALUES (%s, date_trunc('day', now() + interval '2 days'))", (name,))
+        connection.execute("UPDATE ingest_batch SET received_at = now() + interval '2 days'")
+    fleet.collector = start_collector(script=SCRIPT)
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE vantage SET last_seen_at = now() + interval '2 days'")
+
+    def summarised() -> bool:
+        with psycopg.connect(database_url) as connection:
+            row = connection.execute(
+                "SELECT sum(n::int) FROM outcome_summary, jsonb_each_text(outcomes) AS o (_, n)"
+                " WHERE resolution = 'hour'"
+            ).fetchone()
+        # Those of the current hour come with its end.
+        return row is not None and (row[0] or 0) >= 4
+
+    fleet.until(summarised)
+    assert facts_of(database_url)["progress_ahead"] == facts_of(database_url)["vantages_ahead"] == 0
