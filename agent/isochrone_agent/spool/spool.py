@@ -129,7 +129,7 @@ class Spool:
         sealed for it; without, only if no other batch is left.
         """
         newest, self._newest_next = self._newest_next, self._drain is Drain.NEWEST and not self._newest_next
-        if seal and newest:
+        if seal and self._drain is Drain.NEWEST:
             self._seal_waiting()
         batch = self._unleased(newest=newest)
         if batch is None and self._seal_waiting():
