@@ -17,6 +17,8 @@ from chaos.testbed import Testbed, TestedAgent, testbed
 
 # A backlog of this size fits into the last push of a stopping agent.
 NEARLY_EMPTY = 200
+# What an agent without a backlog may have in its spool.
+SETTLED = 20
 DRAIN_SECONDS = 120.0
 DRAIN_ATTEMPTS = 3
 FIRST_SAMPLE_SECONDS = 120.0
@@ -80,11 +82,12 @@ async def _inject(running: Testbed, fault: Fault, echo: Echo) -> Event:
     return Event(fault=fault, from_ns=from_ns, until_ns=time.monotonic_ns(), vantages=tuple(vantages), note=note)
 
 
-async def _drained(agents: Sequence[TestedAgent]) -> None:
+async def _drained(agents: Sequence[TestedAgent], *, below: int = NEARLY_EMPTY) -> None:
+    """Wait until fewer than `below` samples wait in each spool. An agent whose spool was damaged waits up to 30 s."""
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(1.0)
-        if all(agent.program.runs and spool_reader.waiting_count(agent.data_dir) < NEARLY_EMPTY for agent in agents):
+        if all(agent.program.runs and spool_reader.waiting_count(agent.data_dir) < below for agent in agents):
             return
 
 
@@ -100,7 +103,7 @@ async def _stop_agents(running: Testbed) -> bool:
     for agent in full:
         agent.program.start()
     if full:
-        await _drained(full)
+        await _drained(full, below=SETTLED)
     return not full
 
 
