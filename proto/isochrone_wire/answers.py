@@ -411,9 +411,7 @@ class VantageStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VantageList:
-    """All vantages by region and name, as of `answered_at`; `plan_version` is the version in force. `paused` is the
-    reason why the collector deletes, summarises, publishes and alerts nothing; empty while it does.
-    """
+    """All vantages by region and name, as of `answered_at`; `paused` is why the jobs are paused, or empty."""
 
     MESSAGE: ClassVar[str] = "ListVantagesResponse"
 
