@@ -14,10 +14,11 @@ import numpy as np
 
 from isochrone_collector.analysis.coverage import PlanSpan, planned_rounds
 from isochrone_collector.analysis.differential.pairing import TargetRegion
-from isochrone_collector.analysis.probes import Integers, Kind, Probes
+from isochrone_collector.analysis.goodput import effective_sizes
+from isochrone_collector.analysis.probes import Integers, Kind, Probes, Reals
 from isochrone_collector.analysis.sorting import beginnings, order_by
 from isochrone_collector.analysis.stats.proportion import wilson
-from isochrone_wire.answers import Side, Window
+from isochrone_wire.answers import Proportion, Side, Window
 
 MIN_COVERAGE = 0.5
 """The share of planned rounds that a region must have recorded for a decision."""
@@ -32,11 +33,13 @@ MIN_CONTROL_SUCCESS = 0.9
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
     """Participation of one target in one region. `tried` counts the probes that were sent and not throttled,
-    `recorded` the rounds of all vantages with any sample, `planned` the rounds that the plans asked for.
+    `recorded` the rounds of all vantages with any sample, `planned` the rounds that the plans asked for. Failures come
+    in runs, so the probes tried are worth `independent` ones; without it, they are taken as independent.
     """
 
     tried: int = 0
     failed: int = 0
+    independent: float | None = None
     recorded: int = 0
     planned: int = 0
 
@@ -47,7 +50,12 @@ class Participation:
 
     def side(self, n: int) -> Side:
         """Return the side of a differential with n rounds that have a value."""
-        return Side(n=n, coverage=self.coverage, failures=wilson(self.failed, self.tried))
+        return Side(n=n, coverage=self.coverage, failures=self.failures)
+
+    @property
+    def failures(self) -> Proportion | None:
+        """The share of failed probes; `None` if none was tried."""
+        return wilson(self.failed, self.tried, n_eff=self.independent)
 
     def coverage_problem(self, region: str) -> str:
         """Return why too little was recorded for a decision; empty if enough was."""
@@ -57,12 +65,12 @@ class Participation:
 
     def losses(self, region: str) -> str:
         """Return the reason if certainly most probes failed, so that nothing is decided in the region's favour."""
-        failures = wilson(self.failed, self.tried)
+        failures = self.failures
         return f"most probes of {region} failed" if failures and failures.low > MAX_FAILURES else ""
 
     def control_problem(self, region: str, control: str) -> str:
         """Return the region's own problem, given its participation in the control target; empty without one."""
-        success = wilson(self.tried - self.failed, self.tried)
+        success = wilson(self.tried - self.failed, self.tried, n_eff=self.independent)
         if success and success.high < MIN_CONTROL_SUCCESS:
             share = _percent(success.value)
             return f"{region} has a problem of its own: {share} of {success.n} probes of {control} succeeded"
@@ -107,12 +115,14 @@ def participations(probes: Probes, plans: Mapping[TargetRegion, int]) -> dict[Ta
     failed = np.bincount(group[probes.kind == Kind.FAILED], minlength=groups)
     tried = np.bincount(group[probes.kind == Kind.OK], minlength=groups) + failed
     recorded = _rounds(probes, group, groups)
+    independent = _independent(probes, group, tried, failed)
     found = {key: Participation(planned=count) for key, count in plans.items()}
     for place in np.flatnonzero(recorded).tolist():
         key = (int(target_ids[place // regions]), probes.regions[place % regions])
         found[key] = Participation(
             tried=int(tried[place]),
             failed=int(failed[place]),
+            independent=float(independent[place]) if tried[place] else None,
             recorded=int(recorded[place]),
             planned=plans.get(key, 0),
         )
@@ -130,6 +140,19 @@ def oldest_rounds(probes: Probes) -> dict[int, int]:
 def _percent(share: float) -> str:
     """Format a share, rounded down, so that a value below a limit never reads as the limit."""
     return f"{floor(100 * share)} %"
+
+
+def _independent(probes: Probes, group: Integers, tried: Integers, failed: Integers) -> Reals:
+    """Return the number of independent probes that those tried of each group are worth: all of them if all succeeded,
+    or all failed.
+    """
+    found = tried.astype(np.float64)
+    mixed = (failed > 0) & (failed < tried)
+    own = mixed[group] & np.isin(probes.kind, (Kind.OK, Kind.FAILED))
+    order = order_by(group[own], probes.round_at[own])
+    succeeded = (probes.kind[own] == Kind.OK)[order]
+    found[mixed] = effective_sizes(np.split(succeeded, np.cumsum(tried[mixed])[:-1]))
+    return found
 
 
 def _rounds(probes: Probes, group: Integers, groups: int) -> Integers:

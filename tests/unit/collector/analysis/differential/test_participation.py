@@ -1,5 +1,8 @@
 """Participation: planned, recorded and failed rounds, and regions with a problem of their own."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from isochrone_collector.analysis.coverage import PlanSpan
@@ -21,7 +24,31 @@ def test_probes_are_counted_by_how_they_ended() -> None:
     """Throttled and skipped probes are neither tried nor failed, but their round is recorded."""
     kinds = (Kind.OK, Kind.OK, Kind.FAILED, Kind.THROTTLED, Kind.SKIPPED)
     given = [Row(1, "us", at, kind=kind) for at, kind in enumerate(kinds)]
-    assert participations(probes(given), {}) == {(1, "us"): Participation(tried=3, failed=1, recorded=5)}
+    found = participations(probes(given), {})
+    assert {key: replace(own, independent=None) for key, own in found.items()} == {
+        (1, "us"): Participation(tried=3, failed=1, recorded=5)
+    }
+
+
+def test_failures_in_a_run_are_worth_fewer_independent_ones() -> None:
+    """An outage of a tenth of the day says less about the next day than as many failures at random times."""
+    rng = np.random.default_rng(7)
+    kinds = np.full(288, Kind.OK)
+    kinds[100:129] = Kind.FAILED
+    in_a_run, spread = (
+        participations(probes([Row(1, "us", at, kind=Kind(kind)) for at, kind in enumerate(own.tolist())]), {})[1, "us"]
+        for own in (kinds, rng.permutation(kinds))
+    )
+    assert in_a_run.failures
+    assert spread.failures
+    assert in_a_run.failures.value == spread.failures.value
+    assert in_a_run.failures.high > spread.failures.high + 0.1
+
+
+def test_only_failures_are_as_many_as_were_tried() -> None:
+    """If all probes failed, their order says nothing."""
+    failed = participations(probes([Row(1, "us", at, kind=Kind.FAILED) for at in range(4)]), {})[1, "us"]
+    assert failed.independent == 4
 
 
 def test_a_round_is_recorded_once_by_each_vantage() -> None:
