@@ -1,4 +1,6 @@
-"""Text for people: names that are close to each other, and text from elsewhere made safe for a terminal."""
+"""Text for people: names that are close to each other, text from elsewhere made safe for a terminal, and sentences that
+several outputs state.
+"""
 
 from collections.abc import Iterable
 
@@ -7,6 +9,12 @@ MAX_SHOWN_CHARS = 2_000
 
 # No name is longer, so that a longer one is not similar to any.
 _MAX_NAME_CHARS = 200
+
+ESTIMAND = "intervals are of the long-run level; values and counts describe this window"
+"""What the numbers of an answer are of, for a note."""
+ESTIMAND_SENTENCE = f"{ESTIMAND.capitalize()}."
+SERVER_CAVEAT = "everything behind the address that was dialled, from the provider's edge to the model"
+"""What a "server" part of a duration is."""
 
 
 def same_name(name: str, known: Iterable[str]) -> str | None:

@@ -14,6 +14,7 @@ from isochrone_agent.cli.main import cli as agent
 from isochrone_client.cli import cli as client
 from isochrone_collector.cli.main import cli as collector
 from isochrone_sim.cli import cli as simulator
+from isochrone_wire.text import ESTIMAND_SENTENCE
 
 # Nothing of these is needed to list commands; most take longer to import than click.
 SLOW = {
@@ -46,6 +47,13 @@ def test_no_command_is_cut_short_in_the_list_of_commands(program: str) -> None:
         said = [line.split() for line in listed.splitlines()]
         for name in group.list_commands(click.Context(group)):
             assert any(line[:1] == [name] and len(line) > 1 for line in said), (name, listed)
+
+
+@pytest.mark.parametrize("name", ["diff", "leaderboard", "slo", "regions", "routes", "tiers", "simulate"])
+def test_commands_with_intervals_say_what_they_are_of(name: str) -> None:
+    """The help of a command whose answer has intervals has the sentence on the long-run level."""
+    shown = CliRunner().invoke(client, [name, "--help"]).output
+    assert ESTIMAND_SENTENCE in " ".join(shown.split())
 
 
 def leaves(program: str) -> Iterator[tuple[str, click.Command]]:

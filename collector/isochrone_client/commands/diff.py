@@ -58,6 +58,7 @@ from isochrone_wire.cli.command_line import Choice
 @options.watch
 @options.reading
 @options.verdict
+@options.estimand
 def diff(
     *,
     collector: Collector,

@@ -37,6 +37,7 @@ _EXAMPLES = (
 @options.watch
 @options.reading
 @options.verdict
+@options.estimand
 def leaderboard(
     *,
     collector: Collector,

@@ -1,6 +1,7 @@
 """The options that several reading commands share."""
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,6 +21,7 @@ from isochrone_wire.answers import Metric, Selection
 from isochrone_wire.cli.command_line import AliasedOption, Choice, Seconds, output_option, print_error
 from isochrone_wire.cli.command_line import example as example  # noqa: PLC0414  # every command's module has this one at hand
 from isochrone_wire.model import SECOND_US
+from isochrone_wire.text import ESTIMAND_SENTENCE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -203,6 +205,12 @@ def reading(function: Function) -> Function:
         return function(*arguments, output=Output(format=output, fields=fields, wide=wide), **more)
 
     return asking(_output(_fields(_wide(cast("Function", wrapped)))))
+
+
+def estimand(function: Function) -> Function:
+    """Say at the end of the help what the numbers are of."""
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{ESTIMAND_SENTENCE}"
+    return function
 
 
 def verdict(function: Function) -> Function:

@@ -33,6 +33,7 @@ _EXAMPLES = ("isochrone regions", "isochrone regions --best", "isochrone regions
 @options.window
 @options.reading
 @options.verdict
+@options.estimand
 def regions(
     *,
     collector: Collector,

@@ -39,6 +39,7 @@ _EXAMPLES = ("isochrone routes", "isochrone routes --region us-east-2 --output j
 @options.reading
 @options.verdict
 @click.pass_context
+@options.estimand
 def routes(
     context: click.Context,
     *,

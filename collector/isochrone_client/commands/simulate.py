@@ -28,6 +28,7 @@ _EXAMPLES = (
     "without a static one, static is put first.  [default: static, nearest, routed, race:2 and fallback:200]",
 )
 @options.selecting
+@options.estimand
 def simulate(
     *,
     collector: Collector,

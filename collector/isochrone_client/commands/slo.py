@@ -49,6 +49,7 @@ _EXAMPLES = (
     help="Requests below this speed are too slow.",
 )
 @options.selecting
+@options.estimand
 def slo(
     *,
     collector: Collector,

@@ -13,6 +13,7 @@ from isochrone_wire.answers import Selection
 
 @click.command("tiers", epilog=options.example("isochrone tiers --region us-east-2"))
 @options.selecting
+@options.estimand
 def tiers(
     *,
     collector: Collector,

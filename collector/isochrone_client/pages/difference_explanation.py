@@ -17,6 +17,7 @@ from isochrone_client.formats import (
     percent,
 )
 from isochrone_wire.answers import Decision, Differential, Level, Metric, Part, Proportion, Side
+from isochrone_wire.text import SERVER_CAVEAT
 
 FEWEST_ROUNDS = 6
 """The rounds that an interval needs."""
@@ -24,7 +25,6 @@ HANDSHAKES = ("dns", "tcp", "tls")
 NETWORK = (*HANDSHAKES, "rtt")
 # The phases that add up to `ttft_cold`. The parts of the server's are not added.
 ADDENDS = (*NETWORK, "server")
-SERVER_CAVEAT = "everything behind the address that was dialled, from the provider's edge to the model"
 _FULL_COVERAGE = 0.9
 _HALF_COVERAGE = 0.5
 _MANY_FAILURES = 0.02

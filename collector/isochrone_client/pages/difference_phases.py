@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from isochrone_client.formats import UNKNOWN, Amount, amount, between, milliseconds
-from isochrone_client.pages.difference_explanation import ADDENDS, SERVER_CAVEAT, part_of
+from isochrone_client.pages.difference_explanation import ADDENDS, part_of
 from isochrone_client.pages.differentials import select_rows
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_wire.answers import Differential, DifferentialList
+from isochrone_wire.text import SERVER_CAVEAT
 
 SCHEMA = "isochrone.origins/1"
 _SCALE = "difference"

@@ -19,7 +19,7 @@ from isochrone_client.formats import (
     moment,
     number,
 )
-from isochrone_client.pages.difference_explanation import SERVER_CAVEAT, has_step, step_sentence
+from isochrone_client.pages.difference_explanation import has_step, step_sentence
 from isochrone_client.pages.footnotes import Footnotes, without_size
 from isochrone_client.pages.quantiles import worth
 from isochrone_client.pages.targets import target_column
@@ -28,6 +28,7 @@ from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.answers import Decision, Differential, DifferentialList, Metric, Side
 from isochrone_wire.json_format import to_json_value
 from isochrone_wire.model import MINUTE_US
+from isochrone_wire.text import ESTIMAND, SERVER_CAVEAT
 
 SCHEMA = "isochrone.diff/1"
 DECIDED = "decided"
@@ -138,6 +139,7 @@ def page(
             *footnotes.notes,
             *(one.sentence for one in answer.missing),
             *([f"server: {SERVER_CAVEAT}"] if any(row.server_shift is not None for row in rows) else ()),
+            *([ESTIMAND] if any(row.shift_low is not None for row in rows) else ()),
             *_freshness(rows, now_at=now_at),
         ),
     )

@@ -17,12 +17,13 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
-from isochrone_client.pages.quantiles import LONG_RUN, interval_of, value_of, worth
+from isochrone_client.pages.quantiles import interval_of, value_of, worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
 from isochrone_wire.insights import Eligible, LatencyBudget, LatencyBudgetList
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.budgets/1"
 _WORD_OF = {Eligible.YES: "yes", Eligible.MAYBE: "maybe", Eligible.NO: "no", Eligible.UNKNOWN: "?"}
@@ -73,7 +74,7 @@ def page(answer: LatencyBudgetList) -> Page[TargetRow]:
         columns=(_target(lines, footnotes), *_hours(lines), *numbers),
         rows=tuple(lines),
         group=lambda line: f"from {line.region}",
-        notes=(*_limits(uses), *_meanings(uses), *((LONG_RUN,) if len(uses) == 1 else ()), *footnotes.notes),
+        notes=(*_limits(uses), *_meanings(uses), *((ESTIMAND,) if len(uses) == 1 else ()), *footnotes.notes),
         records=tuple(row_record(row) for row in answer.budgets),
     )
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds, number
 from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
-from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW, QuantileOf, interval_of, is_shown, value_of, worth
+from isochrone_client.pages.quantiles import TOO_FEW, QuantileOf, interval_of, is_shown, value_of, worth
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Leaderboard, Order, Source, Standing
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.leaderboard/1"
 _SUMMARISED = "from hourly summaries: percentiles are exact to within 1 %"
@@ -21,7 +22,7 @@ def page(answer: Leaderboard) -> Page[Standing]:
     names = _SHOWN[answer.order]
     ranked = sorted(answer.standings, key=lambda row: (row.region, row.rank, row.target))
     has_hidden = any(name in _QUANTILES and not is_shown(_QUANTILES[name](row)) for row in ranked for name in names)
-    notes = ((bool(ranked), LONG_RUN), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
+    notes = ((bool(ranked), ESTIMAND), (has_hidden, TOO_FEW), (answer.source is Source.SUMMARIES, _SUMMARISED))
     return Page(
         schema=SCHEMA,
         title=f"leaderboard by {_BY[answer.order]}, rounds between {between(answer.window)}",

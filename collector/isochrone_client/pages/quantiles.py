@@ -13,10 +13,6 @@ QuantileOf = Callable[[Row], Quantile | None]
 TOO_FEW_FOR_MEDIAN = f"{UNKNOWN}: too few independent samples for a 95 % interval: a median needs 6"
 TOO_FEW = f"{TOO_FEW_FOR_MEDIAN}, a p95 59"
 """The note below a table with quantiles that are not shown."""
-LONG_RUN = (
-    "intervals are of the long-run level, for as many independent samples as ≈ states; the values are this window's"
-)
-"""The note below a table with intervals."""
 
 
 def worth(n: int, n_eff: float | None) -> str:

@@ -21,6 +21,7 @@ from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Decision, Metric
 from isochrone_wire.insights import RegionCost, RegionCostList
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.region-costs/1"
 _SCALE = "latency"
@@ -41,7 +42,7 @@ def page(answer: RegionCostList, *, metric: Metric) -> Page[RegionCost]:
         fields=wire_fields(RegionCost, units=dict.fromkeys(_QUANTITIES, unit)),
         columns=_columns(metric, footnotes),
         rows=answer.costs,
-        notes=(*footnotes.notes, _HOW),
+        notes=(*footnotes.notes, _HOW, *([ESTIMAND] if any(row.added_low is not None for row in answer.costs) else ())),
     )
 
 

@@ -19,7 +19,7 @@ from isochrone_client.formats import (
 )
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.freshness import freshness_text, is_usable
-from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW, value_of, worth
+from isochrone_client.pages.quantiles import TOO_FEW, value_of, worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import row_record, wire_fields
@@ -27,6 +27,7 @@ from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Slo
 from isochrone_wire.routes import ChangeKind, Hedge, RaceSet, RouteEntry, RouteState, RouteTable
+from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.route-entries/1"
 _HUNDRED = 100.0
@@ -176,7 +177,7 @@ def _record(row: EntryRow) -> dict[str, Any]:
 
 def _certainty_notes(rows: tuple[EntryRow, ...]) -> Iterator[str]:
     if any(row.entry for row in rows):
-        yield LONG_RUN
+        yield ESTIMAND
     if any(row.entry and value_of(row.entry.ttft_p95_us) is None for row in rows):
         yield TOO_FEW
 

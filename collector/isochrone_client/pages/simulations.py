@@ -6,13 +6,14 @@ from isochrone_client.errors import InsufficientError
 from isochrone_client.formats import UNKNOWN, Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.footnotes import Footnotes
 from isochrone_client.pages.insufficient import no_samples
-from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW, interval_of, is_shown, value_of, worth
+from isochrone_client.pages.quantiles import TOO_FEW, interval_of, is_shown, value_of, worth
 from isochrone_client.pages.targets import PROVIDERS
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.answers import Quantile
 from isochrone_wire.insights import Simulation, SimulationList
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.simulate/1"
 _STATIC = "static:"
@@ -42,7 +43,7 @@ def page(answer: SimulationList) -> Page[Simulation]:
         group=lambda row: f"from {row.region}, {rounds[row.region]} rounds",
         notes=(
             *footnotes.notes,
-            *((_CHANGE, LONG_RUN) if rows else ()),
+            *((_CHANGE, ESTIMAND) if rows else ()),
             *regional,
             *((TOO_FEW,) if has_hidden else ()),
         ),

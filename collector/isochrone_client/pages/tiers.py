@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from isochrone_client.formats import Amount, amount, amount_dollars, between, milliseconds
 from isochrone_client.pages.insufficient import no_price, no_samples, too_few_for_a_median
-from isochrone_client.pages.quantiles import LONG_RUN, TOO_FEW_FOR_MEDIAN, interval_of, is_shown, value_of, worth
+from isochrone_client.pages.quantiles import TOO_FEW_FOR_MEDIAN, interval_of, is_shown, value_of, worth
 from isochrone_client.pages.targets import target_column
 from isochrone_client.render.page import Column, Page
 from isochrone_client.render.record import wire_fields
 from isochrone_wire.insights import TierLine, TierList
 from isochrone_wire.json_format import to_json_value
+from isochrone_wire.text import ESTIMAND
 
 SCHEMA = "isochrone.tiers/1"
 
@@ -27,7 +28,7 @@ def page(answer: TierList) -> Page[TierLine]:
         columns=_columns(rows),
         rows=tuple(rows),
         group=lambda row: f"from {row.region}",
-        notes=(*((LONG_RUN,) if rows else ()), *((TOO_FEW_FOR_MEDIAN,) if has_hidden else ())),
+        notes=(*((ESTIMAND,) if rows else ()), *((TOO_FEW_FOR_MEDIAN,) if has_hidden else ())),
     )
 
 

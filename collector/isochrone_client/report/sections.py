@@ -8,6 +8,7 @@ from isochrone_client.render.page import Page
 from isochrone_client.report.html_elements import Markup
 from isochrone_client.report.tables import ChartBuilder
 from isochrone_wire.answers import CoverageList, Metric, Window
+from isochrone_wire.text import ESTIMAND_SENTENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ METHOD = {
         "value, so that a slowdown of a provider in all regions at once cancels out. Its 95 % interval comes from the "
         "signed-rank distribution and is widened if neighbouring rounds are correlated: n rounds then count as fewer."
     ),
+    "Intervals": ESTIMAND_SENTENCE,
     "Decisions": (
         "Faster and slower require an interval that excludes zero and a difference of at least the smallest that "
         "matters (20 ms or 5 % of the baseline, whichever is larger). Equivalent means that the whole interval is "

@@ -4,6 +4,7 @@ from isochrone_collector.http_api.schemas import Schema, components, reference
 from isochrone_wire import __version__
 from isochrone_wire.answers import DifferentialList, Metric
 from isochrone_wire.routes import Explanation, RegionTables, RouteState, RouteTable
+from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
 
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
@@ -78,6 +79,9 @@ _TABLE_HEADERS: Schema = {
     },
 }
 
+_BOUNDS = ("low", "high", "low_us", "high_us", "shift_low", "shift_high")
+_SERVER = f"The server's part is {SERVER_CAVEAT}."
+
 
 def document() -> Schema:
     """Return the document."""
@@ -88,6 +92,11 @@ def document() -> Schema:
         del region["properties"][name]
         region["required"].remove(name)
     region["description"] = "All tables of a client region."
+    for schema in schemas.values():
+        for name in set(_BOUNDS).intersection(schema["properties"]):
+            schema["properties"][name]["description"] = ESTIMAND_SENTENCE
+    schemas["Differential"]["properties"]["server_shift"]["description"] = _SERVER
+    schemas["Part"]["properties"]["name"]["description"] = _SERVER
     return {
         "openapi": "3.1.0",
         "info": {

@@ -316,7 +316,10 @@ def test_a_process_of_its_own_prints_plain_text(observatory: FakeObservatory, co
 def test_wide_shows_all_columns(observatory: FakeObservatory) -> None:
     """--wide shows what a narrow screen leaves out; without it a line names the columns and the option."""
     narrow = run(observatory, "diff", columns="80").stdout
-    assert "left out at 80 columns: providers of targets, network, server, rounds ≈\nindependent; --wide" in narrow
+    left_out = (
+        "left out at 80 columns: providers of targets, network, server, rounds ≈\nindependent, correlation; --wide"
+    )
+    assert left_out in narrow
     wide = run(observatory, "diff", "--wide", columns="80").stdout
     assert "left out" not in wide
     assert "openai/gpt-5-mini" in wide
@@ -334,7 +337,7 @@ def test_a_narrow_encoding_is_no_reason_to_fail(observatory: FakeObservatory) ->
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"?: too few samples" in done.stdout
+    assert b"?: too few independent samples" in done.stdout
 
 
 def test_a_closed_pipe_is_silent(observatory: FakeObservatory) -> None:

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from isochrone_collector.http_api import openapi, queries, route_tables
 from isochrone_collector.http_api.app import Sources, create_app
+from isochrone_wire.text import ESTIMAND_SENTENCE, SERVER_CAVEAT
 
 
 def routes() -> dict[str, Route]:
@@ -41,6 +42,15 @@ def test_every_parameter_is_described() -> None:
     ):
         declared = [one["name"] for one in paths[path]["get"]["parameters"] if one["in"] == "query"]
         assert sorted(declared) == sorted(known), path
+
+
+def test_intervals_and_the_server_s_part_are_explained() -> None:
+    """Each bound of an interval states what it is of, and `server_shift` and `Part` what the server's part is."""
+    schemas = openapi.document()["components"]["schemas"]
+    for owner, name in (("Differential", "shift_low"), ("Level", "high"), ("Proportion", "low"), ("Part", "low")):
+        assert schemas[owner]["properties"][name]["description"] == ESTIMAND_SENTENCE
+    for owner, name in (("Differential", "server_shift"), ("Part", "name")):
+        assert SERVER_CAVEAT in schemas[owner]["properties"][name]["description"]
 
 
 def test_schemas_are_schemas() -> None:
