@@ -50,7 +50,7 @@ dd { margin: 0; }
 .scroll:focus-visible { outline: 2px solid var(--link); }
 table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: 0.25rem 0; }
-th, td { padding: 0.2rem 0.5rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap;
+th, td { padding: 0.2rem 0.45rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap;
   vertical-align: middle; overflow-wrap: normal; }
 th { font-weight: 600; }
 thead th { vertical-align: bottom; background: var(--well); white-space: normal; }

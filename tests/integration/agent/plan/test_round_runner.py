@@ -175,7 +175,8 @@ async def test_rounds_behind_a_probe_that_hangs_are_timeouts(fault_simulator: Si
         before = max((other for other in asked if other.round_at < sample.round_at), key=lambda one: one.round_at)
         assert sample.outcome is Outcome.TIMED_OUT
         planned_at = sample.dispatched_at - sample.late_us
-        assert sample.timeout_us == planned_at - before.dispatched_at - (before.connect_us or 0)
+        # On a busy machine the probe may have been sent after the instant for which this round was planned.
+        assert sample.timeout_us == max(planned_at - before.dispatched_at - (before.connect_us or 0), 0)
         assert sample.timeout_us <= QUICK.first_token_us
         assert "not sent" in (sample.error or "")
     assert [spend.requests for spend in await spent_today(tmp_path)] == [len(asked)]

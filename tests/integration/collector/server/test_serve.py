@@ -144,14 +144,15 @@ def test_its_own_postgres_ends_with_it(start_collector: StartCollector, tmp_path
     assert first.database == "embedded"
     first.call.apply(PLAN)
     target_id = first.call.targets().targets[0].id
-    assert first.call.push(a_batch(target_id, 1)).stored == 1
+    batch = a_batch(target_id, 1)
+    assert first.call.push(batch).stored == 1
     server = postmaster(data_dir)
     assert alive(server)
     assert first.stop() == 0
     assert not alive(server)
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
     second = start_collector(data_dir=data_dir)
-    assert second.call.push(a_batch(target_id, 1)).duplicate == 1
+    assert second.call.push(batch).duplicate == 1
 
 
 def test_a_killed_collector_loses_nothing(start_collector: StartCollector, tmp_path: Path) -> None:
