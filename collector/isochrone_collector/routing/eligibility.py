@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isochrone_collector.analysis.goodput import needed, verdict
+from isochrone_collector.analysis.stats.proportion import wilson
 from isochrone_collector.routing.inputs import ROUNDS_PER_EPOCH, Evidence, Inputs, has_limits
-from isochrone_wire.answers import Quantile
+from isochrone_wire.answers import Proportion, Quantile
 from isochrone_wire.insights import Eligible
 from isochrone_wire.model import Objective, Slo, Target
 
@@ -74,7 +75,7 @@ def is_failing(inputs: Inputs, target: str) -> bool:
     if evidence.fails_here or (evidence.failing_vantages >= rules.failing_vantages and most_here):
         return True
     success = evidence.success
-    if success is None or success.high >= inputs.route.slo.min_success:
+    if success is None or not _fell_below(success, inputs.route.slo.min_success):
         return False
     return success.n * (1 - success.value) >= rules.failures_in_a_row
 
@@ -114,7 +115,15 @@ def _reliable(evidence: Evidence, slo: Slo) -> Eligible:
         return Eligible.UNKNOWN
     if success.low >= slo.min_success:
         return Eligible.YES
-    return Eligible.NO if success.high < slo.min_success else Eligible.MAYBE
+    return Eligible.NO if _fell_below(success, slo.min_success) else Eligible.MAYBE
+
+
+def _fell_below(success: Proportion, least: float) -> bool:
+    """Return whether the success in the window was certainly below `least`. Each probe counts, because an outage is a
+    run of failures, which is worth few independent ones.
+    """
+    window = wilson(round(success.value * success.n), success.n)
+    return window is not None and window.high < least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,12 +65,13 @@ class Participation:
 
     def losses(self, region: str) -> str:
         """Return the reason if certainly most probes failed, so that nothing is decided in the region's favour."""
-        failures = self.failures
+        # A statement on the window, so each probe counts.
+        failures = wilson(self.failed, self.tried)
         return f"most probes of {region} failed" if failures and failures.low > MAX_FAILURES else ""
 
     def control_problem(self, region: str, control: str) -> str:
         """Return the region's own problem, given its participation in the control target; empty without one."""
-        success = wilson(self.tried - self.failed, self.tried, n_eff=self.independent)
+        success = wilson(self.tried - self.failed, self.tried)
         if success and success.high < MIN_CONTROL_SUCCESS:
             share = _percent(success.value)
             return f"{region} has a problem of its own: {share} of {success.n} probes of {control} succeeded"

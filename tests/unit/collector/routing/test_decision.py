@@ -273,6 +273,16 @@ def test_success_under_the_floor_is_a_failure(ok: int, n: int, kind: ChangeKind)
     assert decide(inputs_for(evidence("a", 350, ok=ok, n=n), B, route=route), CALM).change is kind
 
 
+def test_failures_in_a_run_are_failures_of_the_window() -> None:
+    """Half of the window failed in one outage: worth few independent probes, and certainly below the minimum."""
+    route = Route(name="r", members=(), slo=Slo(min_success=0.9))
+    outage = replace(
+        evidence("a", 350, ok=36, n=72), success=Proportion(value=0.5, low=0.08, high=0.92, n=72, n_eff=1.6)
+    )
+    assert eligible(outage, route.slo) is Eligible.NO
+    assert decide(inputs_for(outage, B, route=route), CALM).change is ChangeKind.HARD
+
+
 def test_a_failing_member_hands_over_at_once() -> None:
     """The weight of a failing member goes to the first choice at once; healthy members keep theirs."""
     shared = replace(CALM, ties={"b": 3}, weights={"a": 0.5, "b": 0.5}, epoch_weights={"a": 0.5, "b": 0.5})

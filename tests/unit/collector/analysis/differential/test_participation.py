@@ -45,6 +45,14 @@ def test_failures_in_a_run_are_worth_fewer_independent_ones() -> None:
     assert in_a_run.failures.high > spread.failures.high + 0.1
 
 
+def test_an_outage_within_the_window_is_a_problem_of_the_region() -> None:
+    """Forty failures in a run are worth few independent ones, but they are most of this window's probes."""
+    kinds = [Kind.FAILED] * 40 + [Kind.OK] * 20
+    own = participations(probes([Row(1, "us", at, kind=kind) for at, kind in enumerate(kinds)]), {})[1, "us"]
+    assert own.losses("us") == "most probes of us failed"
+    assert own.control_problem("us", "sim/c").startswith("us has a problem of its own: 33 %")
+
+
 def test_only_failures_are_as_many_as_were_tried() -> None:
     """If all probes failed, their order says nothing."""
     failed = participations(probes([Row(1, "us", at, kind=Kind.FAILED) for at in range(4)]), {})[1, "us"]
