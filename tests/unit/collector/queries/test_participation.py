@@ -26,7 +26,7 @@ def test_machines_that_were_replaced_do_not_make_a_region_undecided() -> None:
     seen = probes([Row(7, "sg", window.from_at + n * MINUTE_US, 1.0, vantage=3) for n in range(60)])
     spans = [PlanSpan(from_at=0, until_at=None, every_us={7: MINUTE_US})]
     found = participation.participations(seen, [*gone, here], spans, target_ids=[7], window=window, now_at=NOW_AT)
-    assert found == {(7, "sg"): Participation(tried=60, recorded=60, planned=60)}
+    assert found == {(7, "sg"): Participation(tried=60, independent=60.0, recorded=60, planned=60)}
     assert participation.unfit(found, {}) == {}
 
 
