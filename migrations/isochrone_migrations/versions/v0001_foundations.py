@@ -1,8 +1,6 @@
 """Foundations: regions, vantages, plans, targets, the delivery ledger and the samples."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0001"
 down_revision: str | None = None
@@ -149,11 +147,9 @@ DROP TABLE region;
 
 def upgrade() -> None:
     """Create the tables in an empty database."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop all tables, with the samples."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

@@ -1,8 +1,6 @@
 """Fleet: credentials and invitations, more vitals, and plans that restore an earlier one."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0002"
 down_revision: str | None = "0001"
@@ -75,11 +73,9 @@ DROP TABLE credential;
 
 def upgrade() -> None:
     """Create the tables and columns."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop them."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

@@ -1,8 +1,6 @@
 """Observatory: summaries that outlive samples, drift events, and alerts."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0003"
 down_revision: str | None = "0002"
@@ -102,11 +100,9 @@ DROP TABLE summary;
 
 def upgrade() -> None:
     """Create the tables and columns."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop them."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

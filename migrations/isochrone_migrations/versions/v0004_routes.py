@@ -1,8 +1,6 @@
 """Route tables, with the inputs of their decisions."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0004"
 down_revision: str | None = "0003"
@@ -34,11 +32,9 @@ DROP TABLE route_table;
 
 def upgrade() -> None:
     """Create the table."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop it."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

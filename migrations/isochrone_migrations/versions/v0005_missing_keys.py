@@ -1,8 +1,6 @@
 """The targets that an agent skips because it lacks their key."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0005"
 down_revision: str | None = "0004"
@@ -20,11 +18,9 @@ ALTER TABLE vantage DROP COLUMN missing_keys;
 
 def upgrade() -> None:
     """Add the column."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop the column."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

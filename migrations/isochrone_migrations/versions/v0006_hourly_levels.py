@@ -1,8 +1,6 @@
 """The hourly levels of the past week of each series, from which intervals know how far its level drifts."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0006"
 down_revision: str | None = "0005"
@@ -33,11 +31,9 @@ DROP TABLE hourly_levels;
 
 def upgrade() -> None:
     """Create the table."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop the table."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

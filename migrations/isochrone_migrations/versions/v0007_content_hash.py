@@ -1,8 +1,6 @@
 """A hash of the content of each batch, and the second agent that was refused on the credential of a vantage."""
 
-from alembic import op
-
-from isochrone_migrations.statements import split
+from isochrone_migrations.statements import execute
 
 revision = "0007"
 down_revision: str | None = "0006"
@@ -36,11 +34,9 @@ ALTER TABLE ingest_batch DROP COLUMN content_hash;
 
 def upgrade() -> None:
     """Add the columns; rows of earlier collectors have no values."""
-    for statement in split(_UP):
-        op.execute(statement)
+    execute(_UP)
 
 
 def downgrade() -> None:
     """Drop the columns."""
-    for statement in split(_DOWN):
-        op.execute(statement)
+    execute(_DOWN)

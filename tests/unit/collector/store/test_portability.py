@@ -5,15 +5,16 @@ Citus itself does not run here. What it allows is written down as rules, each wi
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Any
+from unittest.mock import patch
 
 import pglast
 import pytest
+from alembic import op
 
 import isochrone_migrations
 from isochrone_collector.store import batches
@@ -220,30 +221,15 @@ def plain(text: str) -> str:
     return re.sub(r"\{\w+\}", "stand_in", without)
 
 
-@dataclass
-class Recorder:
-    """Takes what a migration would execute."""
-
-    texts: list[str]
-
-    def execute(self, text: str) -> None:
-        """Keep it."""
-        self.texts.append(text)
-
-
 @cache
 def migrations(direction: str = "upgrade") -> Mapping[str, tuple[str, ...]]:
     """Revision → everything that its upgrade, or its downgrade, executes."""
     found = {}
     for module_name in sorted(module.name for module in iter_modules(versions.__path__)):
-        module: Any = import_module(f"{versions.__name__}.{module_name}")
-        recorder, real = Recorder([]), module.op
-        module.op = recorder
-        try:
+        module, texts = import_module(f"{versions.__name__}.{module_name}"), list[str]()
+        with patch.object(op, "execute", texts.append):
             getattr(module, direction)()
-        finally:
-            module.op = real
-        found[module.revision] = tuple(recorder.texts)
+        found[module.revision] = tuple(texts)
     return found
 
 
